@@ -15,7 +15,8 @@ use hpa_calc::{
 use jiff::{SignedDuration, Timestamp};
 use libfuzzer_sys::fuzz_target;
 
-/// Autoscalers to decide for as long as the fuzzer has not found valid JSON by itself.
+/// Autoscalers for inputs whose `hpa` isn't valid JSON, like most inputs until the fuzzer finds
+/// valid ones.
 const HPAS: [&str; 3] = [
     r#"{ "metadata": { "name": "h", "namespace": "n" },
         "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" },

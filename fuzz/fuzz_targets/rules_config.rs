@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let _ = parse_duration(text);
-    // A line that ends with a carriage return or a Unicode line break counts, too.
+    // A carriage return or a Unicode line break also ends a line.
     let lines = text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count() + 2;
     match Config::parse(text) {
         Ok(config) => {

@@ -20,7 +20,7 @@ fuzz_target!(|input: (&str, BTreeMap<String, String>)| {
         assert!(
             selector
                 .required_pairs()
-                .all(|(key, value)| labels.get(key).is_some_and(|own| own == value))
+                .all(|(key, value)| labels.get(key).is_some_and(|actual| actual == value))
         );
     }
     if selector.is_empty() {

@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// Runs the container of a Deployment with additional arguments.
-    async fn run(&self, name: &str, more: &[&str]) -> Result<Process> {
+    async fn run(&self, name: &str, extra_arguments: &[&str]) -> Result<Process> {
         let deployment = self.get("deployment", name).await?;
         let pod = &deployment["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
@@ -145,7 +145,7 @@ impl Cluster {
                 *argument = format!("--kubeconfig={}", kubeconfig.display());
             }
         }
-        arguments.extend(more.iter().map(ToString::to_string));
+        arguments.extend(extra_arguments.iter().map(ToString::to_string));
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
         // A kubeconfig replaces the mounted service account.
         command.args(arguments).env("KUBECONFIG", kubeconfig);

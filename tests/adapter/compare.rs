@@ -102,12 +102,12 @@ impl Cluster {
 
     /// Starts `hpa adapter`, unregistered, with the flags of prometheus-adapter and additional
     /// ones.
-    async fn start_adapter(&self, more: &[&str]) -> Result<(Process, u16)> {
+    async fn start_adapter(&self, extra_flags: &[&str]) -> Result<(Process, u16)> {
         let [port] = free_ports()?;
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
         command.arg("adapter");
         command.args(flags(self.dir.path(), &self.prometheus_url, port, "right-certificate"));
-        command.args(more);
+        command.args(extra_flags);
         let adapter = Process::start(self.dir.path(), "hpa-adapter", command)?;
         // It has no APIService to wait for.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -73,7 +73,7 @@ impl Log {
     }
 
     /// Waits until `found` returns a value.
-    pub(crate) async fn wait<T>(&self, what: &str, found: impl Fn(&Events) -> Option<T>) -> T {
+    pub(crate) async fn wait<T>(&self, awaited: &str, found: impl Fn(&Events) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         let wait = async {
             loop {
@@ -84,7 +84,7 @@ impl Log {
             }
         };
         let found = tokio::time::timeout(LIMIT, wait).await;
-        found.unwrap_or_else(|_| panic!("waited for {what}; {:#?}", self.events.lock().unwrap()))
+        found.unwrap_or_else(|_| panic!("waited for {awaited}; {:#?}", self.events.lock().unwrap()))
     }
 
     /// Logs a write of the lease: acquired, renewed or released.
@@ -124,7 +124,7 @@ impl Log {
     }
 
     /// Logs a write of another object if the instance does not hold the lease.
-    pub(crate) fn check_write(&self, instance: InstanceId, what: &str) {
+    pub(crate) fn check_write(&self, instance: InstanceId, write: &str) {
         self.add(|events| {
             let allowed = match &events.lease {
                 None => Err("the lease is free".to_owned()),
@@ -137,7 +137,7 @@ impl Log {
                 Some(_) => Ok(()),
             };
             if let Err(reason) = allowed {
-                events.unauthorized_writes.push(format!("{instance}: {what}, though {reason}"));
+                events.unauthorized_writes.push(format!("{instance}: {write}, though {reason}"));
             }
         });
     }

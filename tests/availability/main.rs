@@ -4,7 +4,7 @@
 //!
 //! ```sh
 //! cargo test --test availability -- --nocapture     # 10 leader changes, prints takeover times
-//! HPA_LONG_TESTS=1 cargo test --test availability   # 50 leader changes
+//! HPA_LONG_TESTS=1 cargo test --test availability   # 30 leader changes
 //! ```
 //!
 //! The binary is built first, unless `HPA_BINARY` names one. The lease is shorter than the default,

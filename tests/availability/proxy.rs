@@ -31,7 +31,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Whether a path is that of the autoscalers' metric: each reconcile reads it. Scales are watched
+/// Whether a path reads the autoscalers' metric, as each reconcile does. Scales are watched
 /// instead.
 fn is_metric(path: &str) -> bool {
     path.contains("/external.metrics.k8s.io/v1beta1/namespaces/")
@@ -75,7 +75,7 @@ impl Guard {
         // Atomic with the check above: the test has one thread, and the testbed does not wait.
         let response = self.testbed.service().call(request).await.unwrap();
         if response.status().is_success() {
-            self.note(is_write, &path, &body);
+            self.record(is_write, &path, &body);
         }
         if is_metric(&path) && *self.hold.borrow() {
             self.log.add(|events| events.held.push(self.instance));
@@ -84,7 +84,7 @@ impl Guard {
         self.stream(response)
     }
 
-    fn note(&self, is_write: bool, path: &str, body: &Bytes) {
+    fn record(&self, is_write: bool, path: &str, body: &Bytes) {
         let instance = self.instance;
         match (is_write, path) {
             (true, path) if path.contains("/leases") => {

@@ -80,7 +80,7 @@ pub(crate) fn in_process(controller: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// The notes have the next steps, also if the APIs are not registered.
+/// The notes have the next steps, even if the APIs are not registered.
 pub(crate) fn notes(helm: &Helm) -> Result<()> {
     let registered = helm.notes("replicas=2")?;
     ensure!(registered.contains("kubectl get --raw /apis/custom"), "{registered}");
@@ -292,7 +292,8 @@ fn names<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a str> {
 fn bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     let namespace = &deployment(objects)?["metadata"]["namespace"];
-    let own = json!([{"kind": "ServiceAccount", "name": account, "namespace": namespace}]);
+    let expected_subjects =
+        json!([{"kind": "ServiceAccount", "name": account, "namespace": namespace}]);
     let bindings =
         [of_kind(objects, "ClusterRoleBinding"), of_kind(objects, "RoleBinding")].concat();
     let find = |name: &Value| bindings.iter().find(|one| one["roleRef"]["name"] == *name);
@@ -300,7 +301,7 @@ fn bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
     let reader = json!("extension-apiserver-authentication-reader");
     for role in [full, &json!("system:auth-delegator"), &reader] {
         let binding = find(role).with_context(|| format!("{role} is not bound"))?;
-        ensure!(binding["subjects"] == own, "{binding}");
+        ensure!(binding["subjects"] == expected_subjects, "{binding}");
     }
     let reader = find(&reader).context("the reader is not bound")?;
     ensure!(reader["metadata"]["namespace"] == "kube-system", "{reader}");

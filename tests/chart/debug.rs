@@ -68,8 +68,9 @@ pub(crate) fn api(helm: &Helm) -> Result<()> {
     // The controller may review, and the readers may read.
     let reviews = role(&objects, "ClusterRoleBinding", "-auth-delegator")?;
     ensure!(reviews["roleRef"]["name"] == "system:auth-delegator", "{reviews}");
-    let own = &deployment(&objects)?["spec"]["template"]["spec"]["serviceAccountName"];
-    ensure!(reviews["subjects"][0]["name"] == *own, "{reviews}");
+    let controller_account =
+        &deployment(&objects)?["spec"]["template"]["spec"]["serviceAccountName"];
+    ensure!(reviews["subjects"][0]["name"] == *controller_account, "{reviews}");
     let readers = role(&objects, "RoleBinding", "-debug-reader")?;
     ensure!(readers["subjects"] == json!([{ "kind": "Group", "name": "sre" }]), "{readers}");
 

@@ -82,9 +82,9 @@ impl Helm {
         self.chart.name
     }
 
-    fn run(&self, arguments: &[&str], more: &[String]) -> Result<Output> {
+    fn run(&self, arguments: &[&str], extra_arguments: &[String]) -> Result<Output> {
         let mut command = Command::new(&self.path);
-        command.args(arguments).arg(self.chart.path()).args(more);
+        command.args(arguments).arg(self.chart.path()).args(extra_arguments);
         command.output().context("helm")
     }
 
@@ -131,13 +131,13 @@ impl Helm {
     /// The objects of a release in a namespace of the same name, without Helm's labels.
     pub(crate) fn manifests(&self, release: &str) -> Result<String> {
         let rendered = self.text_of(release, "defaults")?;
-        let is_own = |line: &&str| {
+        let is_kept = |line: &&str| {
             let line = line.trim_start();
             !["# Source:", "helm.sh/chart:", "app.kubernetes.io/managed-by:"]
                 .iter()
                 .any(|start| line.starts_with(start))
         };
-        let lines: Vec<&str> = rendered.lines().filter(is_own).collect();
+        let lines: Vec<&str> = rendered.lines().filter(is_kept).collect();
         Ok(format!(
             "# Made from charts/hpa-adapter with its default values: just adapter-manifests\n{}\n",
             lines.join("\n")

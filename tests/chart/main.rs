@@ -97,8 +97,8 @@ fn main() -> ExitCode {
         Ok(found) => found.iter().for_each(|helm| with_helm(helm, &mut report)),
     }
     let Report { passed, failed, skipped } = report;
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {verdict}. {passed} passed; {failed} failed; {skipped} ignored");
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {result}. {passed} passed; {failed} failed; {skipped} ignored");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

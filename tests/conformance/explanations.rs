@@ -87,7 +87,8 @@ fn check_changes(inputs: &Inputs, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The replicas that follow from the numbers of a report. `None` if they don't decide.
+/// The replicas that follow from the numbers of a report. `None` if the numbers don't determine
+/// them.
 fn answer(report: &Report) -> Result<Option<i32>, String> {
     let Some(current) = report.current_replicas else { return Ok(None) };
     let bounds = report.bounds;
@@ -173,11 +174,11 @@ fn check_metric(metric: &MetricReport, report: &Report) -> Result<(), String> {
             let status = report.status_replicas.unwrap_or_default();
             let target = target.as_milli() as f64;
             let derived = total.as_milli() as f64 / (target * f64::from(status));
-            same(ratio, derived)?;
+            ensure_equal(ratio, derived)?;
             if is_within(ratio) { status } else { ceil(total.as_milli() as f64 / target) }
         }
         (MetricSourceType::Object | MetricSourceType::External, None) => {
-            same(ratio, value_ratio(metric)?)?;
+            ensure_equal(ratio, value_ratio(metric)?)?;
             match explanation.counted {
                 _ if current == 0 => ceil(ratio),
                 None if is_within(ratio) => current,
@@ -219,7 +220,7 @@ fn average(
     expect("pods", Some(counts), explanation.pods)?;
     let pods = Pods::new(metric);
     let ratio = pods.ratio(&[]);
-    same(explanation.ratio.unwrap_or(f64::NAN), ratio)?;
+    ensure_equal(explanation.ratio.unwrap_or(f64::NAN), ratio)?;
     let include_unready = counts.unready > 0 && ratio > 1.0;
     if !include_unready && counts.missing == 0 {
         expect("counted", explanation.counted, Some(counts.ready))?;
@@ -235,7 +236,7 @@ fn average(
         counted += counts.unready;
     }
     let new = pods.ratio_with(&added, ratio < 1.0);
-    same(explanation.rebalanced_ratio.ok_or("no rebalanced ratio")?, new)?;
+    ensure_equal(explanation.rebalanced_ratio.ok_or("no rebalanced ratio")?, new)?;
     expect("counted", explanation.counted, Some(counted))?;
     let replicas = ceil(new * counted as f64);
     let is_reversed = (ratio < 1.0 && new > 1.0)
@@ -323,19 +324,19 @@ fn ceil(replicas: f64) -> i32 {
     replicas.ceil() as i32
 }
 
-fn same(reported: f64, derived: f64) -> Result<(), String> {
+fn ensure_equal(reported: f64, derived: f64) -> Result<(), String> {
     let is_same = reported == derived || (reported.is_nan() && derived.is_nan());
     if is_same { Ok(()) } else { Err(format!("ratio {reported}, derived {derived}")) }
 }
 
 fn expect<T: PartialEq + std::fmt::Debug>(
-    what: &str,
+    field: &str,
     reported: T,
     derived: T,
 ) -> Result<(), String> {
     if reported == derived {
         Ok(())
     } else {
-        Err(format!("{what} {reported:?}, derived {derived:?}"))
+        Err(format!("{field} {reported:?}, derived {derived:?}"))
     }
 }

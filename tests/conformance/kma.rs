@@ -50,10 +50,10 @@ type ConfigResult = Result<Vec<MetricConfig>, ConfigError>;
 pub(crate) fn hpa_config(line: &Value) -> Result<(), String> {
     let (_, configs) = configs(line)?;
     let error = configs.as_ref().err().map(ToString::to_string);
-    same("error", &line["error"], &json!(error))?;
+    ensure_equal("error", &line["error"], &json!(error))?;
     let expected = line["configs"].as_array().map_or(&[][..], Vec::as_slice);
     let configs = configs.unwrap_or_default();
-    same("configs", &json!(expected.len()), &json!(configs.len()))?;
+    ensure_equal("configs", &json!(expected.len()), &json!(configs.len()))?;
     for (expected, config) in expected.iter().zip(&configs) {
         compare_config(expected, config)?;
         let plan = Plan::new(config, &environment(None));
@@ -67,18 +67,18 @@ fn compare_config(expected: &Value, config: &MetricConfig) -> Result<(), String>
     let mut expected_metric = expected["metric"].clone();
     normalize(&mut metric);
     normalize(&mut expected_metric);
-    same("metric", &expected_metric, &metric)?;
+    ensure_equal("metric", &expected_metric, &metric)?;
     let object = config.object.as_ref().map(|object| {
         json!({
             "apiVersion": object.api_version, "kind": object.kind, "name": object.name,
             "namespace": object.namespace,
         })
     });
-    same("object", &expected["object"], &json!(object))?;
-    same("type", &expected["type"], &json!(config.metric_type.name()))?;
-    same("config", &expected["config"], &json!(config.values()))?;
-    same("collectorType", &expected["collectorType"], &json!(config.collector))?;
-    same("perReplica", &expected["perReplica"], &json!(config.per_replica))?;
+    ensure_equal("object", &expected["object"], &json!(object))?;
+    ensure_equal("type", &expected["type"], &json!(config.metric_type.name()))?;
+    ensure_equal("config", &expected["config"], &json!(config.values()))?;
+    ensure_equal("collectorType", &expected["collectorType"], &json!(config.collector))?;
+    ensure_equal("perReplica", &expected["perReplica"], &json!(config.per_replica))?;
     same_duration("interval", &expected["interval"], config.interval)?;
     same_duration("minPodReadyAge", &expected["minPodReadyAge"], config.min_pod_ready_age)
 }
@@ -91,7 +91,7 @@ fn compare_plan(
     let error = expected["error"].as_str();
     match (error, plan) {
         (None, Ok(plan)) => {
-            same("collector.kind", &expected["kind"], &json!(kind(plan, config)))?;
+            ensure_equal("collector.kind", &expected["kind"], &json!(kind(plan, config)))?;
             same_duration("collector.interval", &expected["interval"], plan.interval)
         }
         // A plan doesn't look up the target.
@@ -101,7 +101,7 @@ fn compare_plan(
         // Our messages differ, and name the mistake in the path.
         (Some(_), Err(ConfigError::JsonPath(_))) => Ok(()),
         (Some(text), Err(error)) => {
-            same("collector.error", &json!(text), &json!(error.to_string()))
+            ensure_equal("collector.error", &json!(text), &json!(error.to_string()))
         }
         (Some(text), Ok(_)) => Err(format!("collector: expected the error {text}")),
         (None, Err(error)) => Err(format!("collector: unexpected error {error}")),
@@ -139,9 +139,11 @@ async fn check_query(line: &Value) -> Result<(), String> {
     let environment = environment(line["externalRPSMetricName"].as_str());
     let plan = match Plan::new(config, &environment) {
         Ok(plan) => plan,
-        Err(error) => return same("newError", &line["newError"], &json!(error.to_string())),
+        Err(error) => {
+            return ensure_equal("newError", &line["newError"], &json!(error.to_string()));
+        }
     };
-    same("newError", &line["newError"], &Value::Null)?;
+    ensure_equal("newError", &line["newError"], &Value::Null)?;
     let prometheus = Prometheus::start().await.map_err(|error| error.to_string())?;
     let sent = line.pointer("/prometheusRequests/0/params/query").unwrap_or(&Value::Null);
     prometheus.expect(&json!([{
@@ -166,13 +168,13 @@ async fn check_query(line: &Value) -> Result<(), String> {
     let received = prometheus.received();
     let params = received.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
     let query = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].clone()).next();
-    same("query", sent, &query.unwrap_or_default())?;
+    ensure_equal("query", sent, &query.unwrap_or_default())?;
     let expected = line.pointer("/values/0/value").unwrap_or(&Value::Null);
     let quantity = |milli| Quantity::from_milli(milli, Format::DecimalSI).to_string();
     let value = values.as_ref().ok().and_then(|values| values.samples.first());
-    same("value", expected, &json!(value.map(|sample| quantity(sample.value))))?;
+    ensure_equal("value", expected, &json!(value.map(|sample| quantity(sample.value))))?;
     // The messages may differ.
-    same("has error", &json!(!line["error"].is_null()), &json!(values.is_err()))
+    ensure_equal("has error", &json!(!line["error"].is_null()), &json!(values.is_err()))
 }
 
 /// The recorded objects: a target `web`, and an Ingress or `RouteGroup` `main`.
@@ -241,9 +243,9 @@ impl Cluster for RecordedCluster {
 fn same_duration(field: &str, expected: &Value, got: i64) -> Result<(), String> {
     let text = expected.as_str().unwrap_or_default();
     let nanos = go_duration::parse_nanos(text).map_err(|error| format!("{field}: {error}"))?;
-    same(field, &json!(nanos), &json!(got))
+    ensure_equal(field, &json!(nanos), &json!(got))
 }
 
-fn same(field: &str, expected: &Value, got: &Value) -> Result<(), String> {
+fn ensure_equal(field: &str, expected: &Value, got: &Value) -> Result<(), String> {
     difference(field, expected, got).map_or(Ok(()), Err)
 }

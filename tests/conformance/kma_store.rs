@@ -14,28 +14,28 @@ use crate::{
     store::{GroupResource, ObjectKey, Store, Stored},
 };
 
-/// Compares the reads of a sequence with compatibility. Without, only expired values may be
-/// missing.
+/// Compares the reads of a sequence in the reference's mode. In the default mode, only expired
+/// values may be missing.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let ttl = SignedDuration::from_secs(line["ttlSeconds"].as_i64().unwrap_or_default());
     let mut reference = Sequence::new(ttl, Compat::Reference);
-    let mut own = Sequence::new(ttl, Compat::Off);
+    let mut default_mode = Sequence::new(ttl, Compat::Off);
     let steps = line["steps"].as_array().map_or(&[][..], Vec::as_slice);
     for (index, step) in steps.iter().enumerate() {
         let result = reference.step(step)?;
-        let bounded = own.step(step)?;
+        let bounded = default_mode.step(step)?;
         let Some(expected) = step.get("result").filter(|result| *result != "panic") else {
             continue;
         };
         let path = format!("steps[{index}]");
-        same(&path, expected, &result)?;
+        ensure_equal(&path, expected, &result)?;
         // Zero is omitted.
         let is_fresh = |item: &Value| {
             reference.now - item["insertedAt"].as_i64().unwrap_or_default() <= ttl.as_secs()
         };
         let is_list = step["op"].as_str().is_some_and(|op| op.starts_with("list"));
         let fresh = if is_list { result } else { without_old(&result, is_fresh) };
-        same(&format!("{path} by default"), &fresh, &bounded)?;
+        ensure_equal(&format!("{path} by default"), &fresh, &bounded)?;
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ fn sorted(items: impl Iterator<Item = Value>) -> Value {
     Value::Array(items)
 }
 
-fn same(path: &str, expected: &Value, got: &Value) -> Result<(), String> {
+fn ensure_equal(path: &str, expected: &Value, got: &Value) -> Result<(), String> {
     let ordered = |value: &Value| match value {
         Value::Array(items) => sorted(items.iter().cloned()),
         other => {

@@ -64,7 +64,8 @@ const CHECKS: [(&str, bool, Check); 16] = [
     ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
-/// The suite belongs to the crate of the binary, which it starts.
+/// Relative to the crate of the binary. The suite belongs to that crate, because it starts the
+/// binary.
 pub(crate) const DEFAULT_DIR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance");
 
@@ -104,9 +105,9 @@ fn main() -> ExitCode {
             }
         }
     }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    let result = if failed == 0 { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+        "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

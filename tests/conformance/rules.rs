@@ -103,17 +103,17 @@ pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
     let rule = match Rule::new(&case.rule.into_rule(), &resources) {
         Ok(rule) => Arc::new(rule),
-        Err(error) => return same("configError", line, &json!(error.to_string())),
+        Err(error) => return ensure_equal("configError", line, &json!(error.to_string())),
     };
-    same("configError", line, &Value::Null)?;
+    ensure_equal("configError", line, &Value::Null)?;
     let series: Vec<Series> = case.series.into_iter().map(SeriesFields::into_series).collect();
     let matching = series.iter().filter_map(|series| match rule.naming(&series.name) {
         Naming::Metric(metric) => Some((series.name.as_str(), metric)),
         _ => None,
     });
     let (filtered, names): (Vec<&str>, Vec<String>) = matching.unzip();
-    same("filtered", line, &json!(filtered))?;
-    same("names", line, &json!(names))?;
+    ensure_equal("filtered", line, &json!(filtered))?;
+    ensure_equal("names", line, &json!(names))?;
 
     let series = Arc::new(RuleSeries::new(&rule, &resources, &series));
     let source = Source { index: 0, rule: rule.clone(), series };
@@ -124,7 +124,7 @@ pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
         let (resource, namespaced) = (metric.resource.to_string(), metric.is_namespaced());
         json!({"resource": resource, "namespaced": namespaced, "metric": metric.metric})
     });
-    same("metrics", line, &metrics.collect())?;
+    ensure_equal("metrics", line, &metrics.collect())?;
 
     for (index, case) in case.queries.iter().enumerate() {
         let query = custom_query(case, &registry, &resources)?;
@@ -212,7 +212,7 @@ impl SeriesFields {
     }
 }
 
-fn same(field: &str, line: &Value, got: &Value) -> Result<(), String> {
+fn ensure_equal(field: &str, line: &Value, got: &Value) -> Result<(), String> {
     let expected = line.get(field).unwrap_or(&Value::Null);
     let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     if is_empty(expected) && is_empty(got) {

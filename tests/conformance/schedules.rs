@@ -19,8 +19,8 @@ struct Line {
     spec: ScalingScheduleSpec,
 }
 
-/// Compares a line with compatibility. Without, the value may differ only because of a window or
-/// ramp beyond midnight.
+/// Compares a line in the reference's mode. In the default mode, the value may differ only because
+/// of a window or ramp beyond midnight.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
     let settings = |compat| Settings {
@@ -38,17 +38,17 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let default = value(Compat::Off);
     let compatible = value(Compat::Reference);
     let error = compatible.as_ref().err().map(ScheduleError::reference_text);
-    same("error", line, &json!(error))?;
+    ensure_equal("error", line, &json!(error))?;
     let (metric, compatible) = match (compatible, &default) {
         (Ok(compatible), Ok(_)) => compatible,
         (Err(_), Err(_)) => return Ok(()),
         _ => return Err("the default fails where the compatible mode does not".to_owned()),
     };
-    same("value", line, &json!(compatible))?;
+    ensure_equal("value", line, &json!(compatible))?;
     let windows = metric.windows(case.now, case.now);
     let of_entry = |index| windows.iter().find(|window: &&Window| window.entry == index);
     let windows = (0..case.spec.schedules.len()).map(|index| of_entry(index).map(interval));
-    same("windows", line, &json!(windows.collect::<Vec<_>>()))?;
+    ensure_equal("windows", line, &json!(windows.collect::<Vec<_>>()))?;
 
     let Ok((metric, default)) = default else { return Ok(()) };
     if default == compatible || is_beyond_midnight(&metric, &windows_of(&metric, &case), &case) {
@@ -82,7 +82,7 @@ fn interval(window: &Window) -> [Timestamp; 2] {
     [window.start, window.end]
 }
 
-fn same(field: &str, line: &Value, got: &Value) -> Result<(), String> {
+fn ensure_equal(field: &str, line: &Value, got: &Value) -> Result<(), String> {
     let expected = line.get(field).unwrap_or(&Value::Null);
     difference(field, expected, got).map_or(Ok(()), Err)
 }

@@ -140,23 +140,27 @@ impl Shadow {
         others: &[(String, Selector)],
         now: Timestamp,
     ) -> Result<(), String> {
-        let theirs = HorizontalPodAutoscalerStatus::deserialize(&step.expect["status"])
+        let reference_status = HorizontalPodAutoscalerStatus::deserialize(&step.expect["status"])
             .map_err(|error| format!("invalid line: {error}"))?;
-        let before = std::mem::replace(&mut self.stored, theirs);
-        let theirs = &self.stored;
-        let is_status_changed = before != *theirs;
+        let before = std::mem::replace(&mut self.stored, reference_status);
+        let reference_status = &self.stored;
+        let is_status_changed = before != *reference_status;
         let scaled_to =
             step.expect["scaleTo"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
         let hpa = HorizontalPodAutoscaler { status: before, ..hpa.clone() };
         let scale = step.scale(&hpa).map(|scale| {
-            let now_has = scaled_to.unwrap_or(scale.spec_replicas);
-            let scale = Scale { spec_replicas: now_has, ..scale };
-            if is_status_changed { shadow::scale_as_seen_by_peer(theirs, scale) } else { scale }
+            let current_replicas = scaled_to.unwrap_or(scale.spec_replicas);
+            let scale = Scale { spec_replicas: current_replicas, ..scale };
+            if is_status_changed {
+                shadow::scale_as_seen_by_peer(reference_status, scale)
+            } else {
+                scale
+            }
         });
         let history = std::mem::take(&mut self.history);
         let decision = step.decide(&hpa, scale, settings, others, history, now);
         let Comparison { conclusion, differences, .. } =
-            shadow::compare(decision, theirs, is_status_changed, now);
+            shadow::compare(decision, reference_status, is_status_changed, now);
         self.history = conclusion.history;
         match differences.first() {
             Some(difference) => Err(difference.to_string()),
@@ -259,14 +263,14 @@ impl Step {
             |selector: &Selector, pod: &Pod| selector.matches_by(|key| pod.label(key));
         let pods: Vec<Arc<Pod>> =
             self.pods.iter().flatten().filter(|pod| is_selected(selector, pod)).cloned().collect();
-        let own = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
+        let own_key = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
         // A selector applies only to its namespace.
         let namespace = format!("{}/", hpa.metadata.namespace);
         let others = others.iter().filter(|(key, selector)| {
             key.starts_with(&namespace) && pods.iter().any(|pod| is_selected(selector, pod))
         });
         let mut autoscalers: Vec<String> = others.map(|(key, _)| key.clone()).collect();
-        autoscalers.extend((!pods.is_empty()).then_some(own));
+        autoscalers.extend((!pods.is_empty()).then_some(own_key));
         autoscalers.sort();
         SelectedPods { pods, autoscalers, ..SelectedPods::default() }
     }

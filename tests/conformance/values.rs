@@ -15,23 +15,23 @@ pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     if let Some(expected) = line.get("error") {
         let got = parsed.err().map(|error| error.to_string());
         let in_milli = input.parse::<MilliValue>().err().map(|error| error.to_string());
-        same("error", expected, &got.into())?;
-        return same("error of MilliValue", expected, &in_milli.into());
+        ensure_equal("error", expected, &got.into())?;
+        return ensure_equal("error of MilliValue", expected, &in_milli.into());
     }
     let quantity = parsed.map_err(|error| format!("error: expected none, got {error:?}"))?;
     if let Some(expected) = line.get("canonical") {
-        same("canonical", expected, &quantity.to_string().into())?;
+        ensure_equal("canonical", expected, &quantity.to_string().into())?;
     }
     if let Some(expected) = line.get("milliValue") {
-        same("milliValue", expected, &quantity.milli_value().as_milli().into())?;
-        same(
+        ensure_equal("milliValue", expected, &quantity.milli_value().as_milli().into())?;
+        ensure_equal(
             "MilliValue",
             expected,
             &input.parse::<MilliValue>().ok().map(MilliValue::as_milli).into(),
         )?;
     }
     if let Some(expected) = line.get("value") {
-        same("value", expected, &quantity.value().into())?;
+        ensure_equal("value", expected, &quantity.value().into())?;
     }
     if let Some(expected) = line.get("float") {
         let expected = expected.as_f64().ok_or("float: not a number")?;
@@ -49,7 +49,7 @@ pub(crate) fn milli_format(line: &Value) -> Result<(), String> {
     let milli = line.get("milli").and_then(Value::as_i64).ok_or("milli: not an integer")?;
     for (field, format) in [("decimalSI", Format::DecimalSI), ("binarySI", Format::BinarySI)] {
         let got = Quantity::from_milli(MilliValue::from_milli(milli), format).to_string();
-        same(field, line.get(field).unwrap_or(&Value::Null), &got.into())?;
+        ensure_equal(field, line.get(field).unwrap_or(&Value::Null), &got.into())?;
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ pub(crate) fn label_selector(line: &Value, header: &Value) -> Result<(), String>
     let object: Option<LabelSelector> =
         serde_json::from_value(object.clone()).map_err(|error| format!("selector: {error}"))?;
     if let Some(expected) = line.get("goString") {
-        same("goString", expected, &selector::go_string(object.as_ref()).into())?;
+        ensure_equal("goString", expected, &selector::go_string(object.as_ref()).into())?;
     }
     compare_selector(Selector::from_label_selector(object.as_ref()), line, header)
 }
@@ -76,21 +76,29 @@ fn compare_selector(
     header: &Value,
 ) -> Result<(), String> {
     if let Some(expected) = line.get("error") {
-        return same("error", expected, &selector.err().map(|error| error.to_string()).into());
+        return ensure_equal(
+            "error",
+            expected,
+            &selector.err().map(|error| error.to_string()).into(),
+        );
     }
     let selector = selector.map_err(|error| format!("error: expected none, got {error:?}"))?;
-    same("canonical", line.get("canonical").unwrap_or(&Value::Null), &selector.to_string().into())?;
+    ensure_equal(
+        "canonical",
+        line.get("canonical").unwrap_or(&Value::Null),
+        &selector.to_string().into(),
+    )?;
     let sets = header.get("labelSets").cloned().unwrap_or_default();
     let sets: Vec<BTreeMap<String, String>> =
         serde_json::from_value(sets).map_err(|error| format!("labelSets: {error}"))?;
     let got: Vec<bool> = sets.iter().map(|labels| selector.matches(labels)).collect();
-    same("matches", line.get("matches").unwrap_or(&Value::Null), &got.into())
+    ensure_equal("matches", line.get("matches").unwrap_or(&Value::Null), &got.into())
 }
 
 fn text<'a>(line: &'a Value, field: &str) -> Result<&'a str, String> {
     line.get(field).and_then(Value::as_str).ok_or_else(|| format!("{field}: not a string"))
 }
 
-fn same(field: &str, expected: &Value, got: &Value) -> Result<(), String> {
+fn ensure_equal(field: &str, expected: &Value, got: &Value) -> Result<(), String> {
     if expected == got { Ok(()) } else { Err(format!("{field}: expected {expected}, got {got}")) }
 }

@@ -72,8 +72,8 @@ enum ControllerSetup {
     /// Like [`Self::PerScenario`], without concurrent scenarios, because the reference handles all
     /// namespaces.
     Exclusive,
-    /// As [`Self::Exclusive`], on a control plane whose workloads kube-controller-manager runs, so
-    /// that owners and rollouts are real. Not on the testbed.
+    /// Like [`Self::Exclusive`], on a control plane whose workloads kube-controller-manager runs:
+    /// owners and rollouts are real. Not on the testbed.
     RealWorkloads,
 }
 

@@ -55,8 +55,8 @@ struct State {
     objects: HashMap<[String; 3], String>,
     /// Series with labels, by namespace and metric.
     external: HashMap<[String; 2], Vec<(Labels, String)>>,
-    /// What each running pod adds to one series, with the pods' label `app`, by namespace and
-    /// metric.
+    /// The value that each running pod adds to one series, with the pods' label `app`, by namespace
+    /// and metric.
     external_by_pod: HashMap<[String; 2], (String, i64)>,
     outages: HashMap<(String, Source), Outage>,
 }
@@ -262,8 +262,8 @@ fn metric_of(kind: &str, ns: &str, name: &str, value: &str) -> CustomMetric {
     }
 }
 
-fn not_found(metric: &str, of: &str) -> ApiError {
-    let message = format!("the server could not find the metric {metric} for {of}");
+fn not_found(metric: &str, described: &str) -> ApiError {
+    let message = format!("the server could not find the metric {metric} for {described}");
     ApiError::new(404, "NotFound", message)
 }
 

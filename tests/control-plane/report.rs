@@ -46,15 +46,15 @@ impl Report {
     }
 
     /// Reports a failure outside of a test.
-    pub(crate) fn failure(&mut self, what: &str, error: Error) {
-        self.line(what, Err(error), self.plane_start.elapsed());
+    pub(crate) fn failure(&mut self, step: &str, error: Error) {
+        self.line(step, Err(error), self.plane_start.elapsed());
     }
 
     /// Reports `count` tests as skipped.
-    pub(crate) fn skip(&mut self, count: usize, why: &str) {
-        println!("\n{why}");
+    pub(crate) fn skip(&mut self, count: usize, reason: &str) {
+        println!("\n{reason}");
         self.skipped += count;
-        self.notice = Some(why.to_owned());
+        self.notice = Some(reason.to_owned());
     }
 
     pub(crate) fn end(self) -> ExitCode {

@@ -60,7 +60,7 @@ async fn run_on_one_plane(
     run_all(selection, ControllerSetup::NoController, &cluster, None, report).await;
     cluster.workloads.start();
     if selection.has(ControllerSetup::Shared) {
-        // The scenarios before have written statuses, as another controller would.
+        // Earlier scenarios have written statuses, as another controller would.
         let flags = ["--allow-other-controller"];
         let mut shared = test_env::controller(&*cluster.plane, binary, "controller", &flags)?;
         run_all(selection, ControllerSetup::Shared, &cluster, Some(&shared), report).await;
@@ -77,7 +77,7 @@ async fn run_on_one_plane(
     Ok(())
 }
 
-/// A running control plane, and what replaces the rest of its cluster.
+/// A running control plane, and the parts that replace the rest of its cluster.
 struct Cluster {
     plane: Arc<dyn ControlPlane>,
     metrics: Metrics,

@@ -120,10 +120,10 @@ impl TestEnv {
     pub(crate) async fn wait_for_hpa(
         &self,
         name: &str,
-        what: &str,
+        awaited: &str,
         done: impl FnMut(&Hpa) -> bool,
     ) -> Result<Hpa> {
-        wait::object(&self.hpas(), name, what, WAIT_LIMIT, done).await
+        wait::object(&self.hpas(), name, awaited, WAIT_LIMIT, done).await
     }
 
     /// Waits until current and desired replicas are `replicas`, and the conditions report success.
@@ -139,8 +139,8 @@ impl TestEnv {
     /// Waits for an event of the autoscaler with this reason, and a message that contains `text`.
     pub(crate) async fn event(&self, name: &str, reason: &str, text: &str) -> Result<Event> {
         let config = watcher::Config::default().fields(&format!("involvedObject.name={name}"));
-        let what = format!("an event {reason} {text:?} about {name}");
-        let event = wait::any(&self.events(), config, &what, WAIT_LIMIT, |event| {
+        let awaited = format!("an event {reason} {text:?} about {name}");
+        let event = wait::any(&self.events(), config, &awaited, WAIT_LIMIT, |event| {
             let found = event.reason.as_deref() == Some(reason);
             (found && event.message.as_deref().unwrap_or_default().contains(text)).then_some(event)
         })
@@ -243,9 +243,9 @@ impl Target {
 
     /// Waits until spec and status of the target have this number of replicas.
     pub(crate) async fn scaled_to(&self, replicas: i32) -> Result<DynamicObject> {
-        let what = format!("{} at {replicas} replicas", self.name);
+        let awaited = format!("{} at {replicas} replicas", self.name);
         let wanted = i64::from(replicas);
-        wait::object(&self.api, &self.name, &what, WAIT_LIMIT, |object| {
+        wait::object(&self.api, &self.name, &awaited, WAIT_LIMIT, |object| {
             spec_replicas(object) == wanted
                 && object.data["status"]["replicas"].as_i64().unwrap_or(0) == wanted
         })

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) async fn object<K>(
     api: &Api<K>,
     name: &str,
-    what: &str,
+    awaited: &str,
     within: Duration,
     mut done: impl FnMut(&K) -> bool,
 ) -> Result<K>
@@ -35,14 +35,14 @@ where
             Err(error) => last = Seen::Error(error),
         }
     }
-    Err(anyhow!("waited {within:?} for {what}; {name} {}", last.text()))
+    Err(anyhow!("waited {within:?} for {awaited}; {name} {}", last.text()))
 }
 
 /// Waits until `each` returns a value for an object that the watch delivers.
 pub(crate) async fn any<K, T>(
     api: &Api<K>,
     config: watcher::Config,
-    what: &str,
+    awaited: &str,
     within: Duration,
     mut each: impl FnMut(K) -> Option<T>,
 ) -> Result<T>
@@ -64,7 +64,7 @@ where
             Err(error) => last = Seen::Error(error),
         }
     }
-    Err(anyhow!("waited {within:?} for {what}; the last one {}", last.text()))
+    Err(anyhow!("waited {within:?} for {awaited}; the last one {}", last.text()))
 }
 
 /// Watches the object `name` for a fixed time, and returns every state.

@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Runs until it is dropped.
+/// Runs the workloads until it is dropped.
 pub(crate) struct Workloads {
     client: Client,
     tasks: Mutex<JoinSet<()>>,
@@ -171,8 +171,7 @@ async fn start(api: &Api<Pod>, target: &str, index: i64, spec: &Value) -> Result
     run_pod(api, &name).await
 }
 
-/// Runs all pods, as the kubelet does. Pods that are deleted have no node, so that they are gone at
-/// once.
+/// Runs all pods, as the kubelet does. Pods have no node, so a deletion removes them at once.
 async fn run_pods(client: Client) {
     let all = Api::<Pod>::all(client.clone());
     let mut events = std::pin::pin!(watcher(all, watcher::Config::default()).default_backoff());

@@ -78,8 +78,8 @@ fn main() -> ExitCode {
             }
         }
     }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {verdict}. {passed} passed; {failed} failed; {skipped} ignored");
+    let outcome = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {outcome}. {passed} passed; {failed} failed; {skipped} ignored");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

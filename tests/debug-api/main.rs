@@ -119,9 +119,9 @@ async fn check_tokens(cluster: &Cluster, leader: &str) -> Result<()> {
         ("a user's token as debug token", Some((header, &user)), 401),
         ("an invalid token", Some(("authorization", "x")), 401),
     ];
-    for (what, token, expected) in rows {
+    for (case, token, expected) in rows {
         let status = cluster.get_directly(leader, "/debug/v1/status", token).await?;
-        ensure!(status == expected, "{what}: {status} instead of {expected}");
+        ensure!(status == expected, "{case}: {status} instead of {expected}");
     }
     let refused = cluster.get_from_api_server(&debug).await?;
     ensure!(refused == 401, "kube-apiserver answers {refused} to a debug token");

@@ -101,13 +101,13 @@ impl Cluster {
 
     async fn wait_for_hpa(
         &self,
-        what: &str,
+        awaited: &str,
         condition: impl Condition<HorizontalPodAutoscaler>,
     ) -> Value {
         let wait = await_condition(self.hpas(), "web", condition);
         let found = tokio::time::timeout(LIMIT, wait).await;
         let seen = self.testbed.hpa("web").map(|object| object["status"].to_string());
-        assert!(found.is_ok(), "waited for {what}; last seen {seen:?}");
+        assert!(found.is_ok(), "waited for {awaited}; last seen {seen:?}");
         serde_json::to_value(found.expect("in time").expect("a watch")).expect("JSON")
     }
 
@@ -126,7 +126,7 @@ impl Cluster {
     }
 }
 
-fn has(
+fn has_condition(
     condition_type: &str,
     status: &str,
     reason: &str,
@@ -146,8 +146,9 @@ fn has(
 async fn replicas_follow_the_load_up_and_down() {
     let cluster = Cluster::start(100);
     cluster.wait_for_replicas(4).await;
-    let hpa =
-        cluster.wait_for_hpa("a decision", has("AbleToScale", "True", "ReadyForNewScale")).await;
+    let hpa = cluster
+        .wait_for_hpa("a decision", has_condition("AbleToScale", "True", "ReadyForNewScale"))
+        .await;
     // The testbed maintains generations, as Kubernetes 1.37 does.
     assert_eq!(hpa["status"]["observedGeneration"], 1);
     assert_eq!(hpa["status"]["conditions"][0]["observedGeneration"], 1);
@@ -177,14 +178,21 @@ async fn spec_change_is_applied() {
 async fn scale_outage_is_reported_and_recovered_from() {
     let cluster = Cluster::start_with(50, false);
     cluster
-        .wait_for_hpa("a first decision", has("ScalingActive", "True", "ValidMetricFound"))
+        .wait_for_hpa(
+            "a first decision",
+            has_condition("ScalingActive", "True", "ValidMetricFound"),
+        )
         .await;
     cluster.requests.scales_fail.store(true, Ordering::SeqCst);
-    cluster.wait_for_hpa("the outage", has("AbleToScale", "False", "FailedGetScale")).await;
+    cluster
+        .wait_for_hpa("the outage", has_condition("AbleToScale", "False", "FailedGetScale"))
+        .await;
     cluster.metrics.set_cpu_percent(100);
     cluster.requests.scales_fail.store(false, Ordering::SeqCst);
     cluster.wait_for_replicas(4).await;
-    cluster.wait_for_hpa("recovery", has("AbleToScale", "True", "ReadyForNewScale")).await;
+    cluster
+        .wait_for_hpa("recovery", has_condition("AbleToScale", "True", "ReadyForNewScale"))
+        .await;
     cluster.controller.stop().await;
 }
 
@@ -192,7 +200,10 @@ async fn scale_outage_is_reported_and_recovered_from() {
 async fn expired_watches_are_restarted() {
     let cluster = Cluster::start(50);
     cluster
-        .wait_for_hpa("a first decision", has("ScalingActive", "True", "ValidMetricFound"))
+        .wait_for_hpa(
+            "a first decision",
+            has_condition("ScalingActive", "True", "ValidMetricFound"),
+        )
         .await;
     cluster.testbed.compact();
     cluster.testbed.drop_watches();
@@ -205,7 +216,10 @@ async fn expired_watches_are_restarted() {
 async fn steady_state_writes_nothing() {
     let cluster = Cluster::start(50);
     cluster
-        .wait_for_hpa("a first decision", has("ScalingLimited", "False", "DesiredWithinRange"))
+        .wait_for_hpa(
+            "a first decision",
+            has_condition("ScalingLimited", "False", "DesiredWithinRange"),
+        )
         .await;
     let before = cluster.testbed.resource_version();
     let mut requests = cluster.requests.metrics.subscribe();

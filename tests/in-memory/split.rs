@@ -19,7 +19,7 @@ use hpa_tests::harness::{
 
 const PERIOD: Duration = Duration::from_secs(15);
 const NAMESPACES: [&str; 3] = ["a", "b", "c"];
-const IN_EACH: usize = 5;
+const AUTOSCALERS_PER_NAMESPACE: usize = 5;
 /// The largest lateness of a reconcile: reconciles start at steps of 100 ms, and a new leader reads
 /// first.
 const SLACK: Duration = Duration::from_secs(1);
@@ -61,14 +61,14 @@ impl Cluster {
             clock: Arc::new(move || hpa_controller::Clock::now(&server_clock)),
             ..Config::default()
         });
-        let mut of_leases = objects::namespace();
-        of_leases["metadata"]["name"] = "autoscaling".into();
-        testbed.apply_all([of_leases]);
+        let mut lease_namespace = objects::namespace();
+        lease_namespace["metadata"]["name"] = "autoscaling".into();
+        testbed.apply_all([lease_namespace]);
         for namespace in NAMESPACES {
             let mut object = objects::namespace();
             object["metadata"]["name"] = namespace.into();
             testbed.apply_all([object]);
-            for name in (0..IN_EACH).map(|index| format!("web-{index}")) {
+            for name in (0..AUTOSCALERS_PER_NAMESPACE).map(|index| format!("web-{index}")) {
                 let metric = objects::external_metric("load", "1");
                 for mut object in
                     [objects::running_deployment(&name, 5), objects::hpa(&name, 1..=20, [metric])]
@@ -127,7 +127,7 @@ impl Cluster {
                 (instances, gaps.max().expect("two reconciles"))
             })
             .collect::<Vec<_>>();
-        assert_eq!(of_namespace.len(), IN_EACH, "{reconciles:?}");
+        assert_eq!(of_namespace.len(), AUTOSCALERS_PER_NAMESPACE, "{reconciles:?}");
         of_namespace
     }
 
@@ -162,7 +162,8 @@ async fn release_moves_to_another_machine_without_a_pause() {
     }
 }
 
-/// A namespace moves from one release to another: removed there first, added here then.
+/// A namespace moves from one release to another: it is removed from the old release first, then
+/// added to the new one.
 #[tokio::test(start_paused = true)]
 async fn namespace_moves_to_another_release_within_a_period() {
     let cluster = Cluster::new();

@@ -21,7 +21,7 @@ const HOSTILE: &str = "hostile";
 const MAX_DELAY: Duration = Duration::from_secs(20);
 /// The kubelet's default timeout of probes. It restarts a pod after three consecutive failures.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The duration of a trivial request from which the machine is considered busy.
+/// The machine is considered busy if a trivial request takes longer than this.
 const BUSY: Duration = Duration::from_millis(100);
 /// The factor for all limits on a busy machine.
 const BUSY_FACTOR: u32 = 5;

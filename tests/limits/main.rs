@@ -73,7 +73,7 @@ impl ChangeListener for Reasons {
     fn on_change(&self, change: &ObjectChange<'_>) {
         let Some(new) = change.new else { return };
         let has_reason = |object: &Value| self.any_of.iter().any(|it| object["reason"] == *it);
-        let (name, is_it) = match change.resource.plural {
+        let (name, is_match) = match change.resource.plural {
             "horizontalpodautoscalers" => {
                 let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
                 (&new["metadata"]["name"], conditions.into_iter().any(has_reason))
@@ -81,7 +81,7 @@ impl ChangeListener for Reasons {
             "events" => (&new["involvedObject"]["name"], has_reason(new)),
             _ => return,
         };
-        if is_it {
+        if is_match {
             let mut names = self.names.lock();
             names.insert(name.as_str().unwrap_or_default().to_owned());
             self.count.send_replace(names.len());
@@ -218,11 +218,11 @@ async fn assert_bounded(
     reasons: &'static [&'static str],
     count: usize,
 ) {
-    assert_bounded_of(&Program::Controller, set_up, reasons, count).await;
+    assert_program_is_bounded(&Program::Controller, set_up, reasons, count).await;
 }
 
 /// Like [`assert_bounded`], with another program.
-async fn assert_bounded_of(
+async fn assert_program_is_bounded(
     program: &Program,
     set_up: impl FnOnce(&Testbed),
     reasons: &'static [&'static str],
@@ -334,7 +334,7 @@ externalRules:
     {
         let rules = Rules { file: RULES, url: serve_prometheus(len).await };
         let program = Program::ControllerWithRules(rules);
-        assert_bounded_of(&program, set_up_external, reasons, EXTERNAL).await;
+        assert_program_is_bounded(&program, set_up_external, reasons, EXTERNAL).await;
     }
 }
 
@@ -357,6 +357,6 @@ fn set_up_annotations(testbed: &Testbed) {
 async fn annotations_shared_by_thousands_of_metrics() {
     for program in [Program::ControllerWithCollectors, Program::AdapterWithCollectors] {
         let reasons = &["CreateNewMetricsCollector"];
-        assert_bounded_of(&program, set_up_annotations, reasons, 4).await;
+        assert_program_is_bounded(&program, set_up_annotations, reasons, 4).await;
     }
 }

@@ -75,7 +75,7 @@ fn external(kind: &str) -> Value {
 fn cases(url: &str) -> Vec<Case> {
     let case = |name, metric, annotations, milli| Case { name, metric, annotations, milli };
     let query = |query: &str| json!({"metric-config.external.m.prometheus/query": query});
-    let of_a_url = json!({
+    let query_and_server = json!({
         "metric-config.external.m.prometheus/query": "sum(queue_length) * 2",
         "metric-config.external.m.prometheus/prometheus-server": url,
     });
@@ -101,7 +101,7 @@ fn cases(url: &str) -> Vec<Case> {
         ),
         case("query", external("prometheus"), query("sum(queue_length)"), 8000),
         case("scalar", external("prometheus"), query("scalar(sum(queue_length)) / 16"), 500),
-        case("server_of_the_autoscaler", external("prometheus"), of_a_url, 16_000),
+        case("server_of_the_autoscaler", external("prometheus"), query_and_server, 16_000),
     ]
 }
 

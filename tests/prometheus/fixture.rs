@@ -1,8 +1,8 @@
 //! The target that Prometheus scrapes.
 //!
-//! The samples of each scrape are [`STEP`] newer than those of the last one, from [`HISTORY`] ago
-//! until now, as fast as Prometheus scrapes. Rates over minutes are therefore available after
-//! seconds, and exact: counters increase linearly.
+//! The samples of the first scrape are [`HISTORY`] old. Those of each later scrape are [`STEP`]
+//! newer, until they reach the present. Rates over minutes are therefore available after seconds.
+//! They are exact, because counters increase linearly.
 
 use std::{
     fmt::Write as _,

@@ -1,7 +1,7 @@
 //! Forecasts of the controller from the past that a real Prometheus has.
 //!
-//! Three weeks are backfilled. On each past day, the loads tripled a quarter of an hour after the
-//! time of day at which the test runs. Today they haven't yet.
+//! Three weeks are backfilled. On each past day, the loads tripled 15 minutes after the time of day
+//! at which the test runs. Today, the rise is still ahead.
 
 use std::{fmt::Write as _, path::Path, sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use crate::server::Server;
 
 const DAYS: i64 = 21;
 const MINUTES_PER_DAY: i64 = 1440;
-/// The minutes from now until the load rises, and until it falls. A history in buckets of five
-/// minutes, which are not aligned with now, has moved neither to now nor past the horizon.
+/// The minutes from now until the load rises, and until it falls. The history is in buckets of five
+/// minutes that are not aligned with now. That moves the rise neither to now nor past the horizon.
 const RISE: i64 = 15;
 const FALL: i64 = 600;
 const HORIZON: &str = "40m";
-/// The pods for the load of now, and for the highest load.
+/// The pods for the current load, and for the highest load.
 const PODS: i64 = 20;
 const MOST_PODS: i64 = 60;
 /// The target of the metric `requests` per pod.
@@ -36,7 +36,7 @@ const RULES: &str = "externalRules:
   resources: {namespaced: false}
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
 ";
-/// A wait that takes longer has failed.
+/// Deadline of waits.
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// The pods that are needed some minutes after now.
@@ -54,7 +54,7 @@ fn past(now: Timestamp) -> String {
     let mut used = 0;
     for minute in -DAYS * MINUTES_PER_DAY..=0 {
         let (at, pods) = (now.as_second() + minute * 60, pods(minute));
-        // A pod uses a core.
+        // Each pod uses a core.
         used += pods * 60;
         // Writing to a string can't fail.
         let _ = writeln!(requests, "requests {} {at}", pods * REQUESTS);
@@ -69,7 +69,7 @@ fn autoscaler(name: &str) -> Value {
         _ => objects::external_metric("requests", &REQUESTS.to_string()),
     };
     let mut hpa = objects::hpa(name, 1..=100, [metric]);
-    // At once, not in steps of a quarter of a minute.
+    // Scales up at once, not in steps of 15 seconds.
     let policy = json!({ "type": "Percent", "value": 900, "periodSeconds": 15 });
     hpa["spec"]["behavior"] = json!({ "scaleUp": { "policies": [policy] } });
     hpa["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/forecast-horizon": HORIZON });
@@ -118,7 +118,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a Deployment has more replicas than the load of now needs.
+    /// Waits until a Deployment has more replicas than the current load needs.
     async fn wait_for_scale_up(&self, name: &str) -> Result<i64> {
         let has_scaled = |_: Option<&Deployment>| self.testbed.replicas(name) > PODS;
         let deployments = Api::namespaced(self.testbed.client(), NAMESPACE);
@@ -129,7 +129,7 @@ impl Cluster {
     }
 }
 
-/// Forecasts are observed, then scaled for.
+/// Forecasts are first only observed, then used for scaling.
 pub(crate) async fn check(binary: &Path) -> Result<()> {
     let server = Server::start_with(&past(Timestamp::now()))?;
     let cluster = Cluster::new().await;

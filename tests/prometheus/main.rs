@@ -50,8 +50,8 @@ fn main() -> ExitCode {
             1
         }
     };
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {verdict}. {failed} failed");
+    let outcome = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {outcome}. {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

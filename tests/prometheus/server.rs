@@ -65,7 +65,7 @@ impl Server {
         let file = dir.path().join("series.txt");
         fs::write(&file, openmetrics)?;
         let output = std::process::Command::new("promtool")
-            // A block of two hours takes long, because the whole file is read for each.
+            // Blocks of two hours would take long, because promtool reads the whole file for each.
             .args(["tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=500h"])
             .args([file, dir.path().join("data")])
             .output()

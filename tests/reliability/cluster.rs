@@ -266,12 +266,12 @@ impl Cluster {
         let is_running =
             |instance: &Option<Instance>| instance.as_ref().is_some_and(Instance::is_running);
         if !is_running(&self.controller) {
-            self.note_end(self.controller.as_ref());
+            self.record_end(self.controller.as_ref());
             let identity = self.next_identity();
             self.start_elected(&identity);
         }
         if !is_running(&self.standby) {
-            self.note_end(self.standby.as_ref());
+            self.record_end(self.standby.as_ref());
             let identity = self.next_identity();
             self.start_standby(&identity);
         }
@@ -282,7 +282,7 @@ impl Cluster {
         identity(self.elected)
     }
 
-    fn note_end(&self, instance: Option<&Instance>) {
+    fn record_end(&self, instance: Option<&Instance>) {
         if let Some(instance) = instance {
             self.journal.ended(&instance.name);
         }

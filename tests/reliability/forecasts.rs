@@ -1,5 +1,6 @@
-//! Forecasts whose past is wrong: a source that lies, is empty, jumps, fails or hangs can cost pods
-//! up to `maxReplicas` of the autoscalers with forecasts, and nothing else.
+//! Forecasts with a wrong past. A source with wrong loads, an empty, inconsistent, failing or
+//! hanging source adds at most pods up to `maxReplicas` of the autoscalers with forecasts. It has
+//! no other effect.
 
 use std::{
     sync::{
@@ -62,21 +63,21 @@ fn pods(minute: i64) -> f64 {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
-fn lies(range: PastRange, _: usize) -> Option<PastResult> {
+fn wrong_loads(range: PastRange, _: usize) -> Option<PastResult> {
     Some(minutes(range, |minute| CORES_PER_POD * pods(minute)))
 }
 
-/// As [`lies`], but times and loads differ from answer to answer.
+/// Like [`wrong_loads`], but times and loads differ from answer to answer.
 #[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
-fn jumps(range: PastRange, reads: usize) -> Option<PastResult> {
+fn inconsistent_loads(range: PastRange, reads: usize) -> Option<PastResult> {
     let shift = i64::try_from(reads).unwrap_or(0) * 17;
     let factor = if reads.is_multiple_of(2) { 1.0 } else { 1e6 };
     Some(minutes(range, |minute| CORES_PER_POD * factor * pods(minute + shift)))
 }
 
-/// Times and values that no load has.
+/// Times and values that no load can have.
 #[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
-fn garbage(range: PastRange, _: usize) -> Option<PastResult> {
+fn impossible_values(range: PastRange, _: usize) -> Option<PastResult> {
     let values = [f64::NAN, f64::INFINITY, -5.0, f64::MAX, 1e-300];
     let times = [Timestamp::MAX, Timestamp::MIN, range.from, range.until, range.from];
     Some(Ok(Trace::new(times.into_iter().cycle().zip(values).take(10_000))))
@@ -128,9 +129,9 @@ async fn run(answer: Option<fn(PastRange, usize) -> Option<PastResult>>) -> Run 
 }
 
 #[rstest]
-#[case::lies(lies, true)]
-#[case::jumps(jumps, true)]
-#[case::garbage(garbage, false)]
+#[case::wrong_loads(wrong_loads, true)]
+#[case::inconsistent_loads(inconsistent_loads, true)]
+#[case::impossible_values(impossible_values, false)]
 #[case::empty(|_, _| Some(Ok(Trace::new([]))), false)]
 #[case::fails(|_, _| Some(Err(PastError::Failed("refused".to_owned()))), false)]
 #[case::hangs(|_, _| None, false)]

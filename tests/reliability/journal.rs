@@ -15,7 +15,7 @@ use crate::targets::{Id, Kind};
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Actor {
-    /// A controller under test: everything that arrives as a request.
+    /// A controller under test. Everything that arrives as a request is attributed to it.
     Controller,
     /// A person or another tool.
     User,
@@ -274,7 +274,7 @@ impl fmt::Display for Journal {
         });
         let mut all: Vec<_> = scalings.chain(reconciles).chain(leases).chain(lifetimes).collect();
         all.sort_by_key(|(when, _)| *when);
-        all.into_iter().try_for_each(|(when, what)| writeln!(f, "{:?} {what}", when.at))
+        all.into_iter().try_for_each(|(when, text)| writeln!(f, "{:?} {text}", when.at))
     }
 }
 

@@ -165,7 +165,7 @@ impl Target {
         target["apiVersion"] = self.kind.api_version().into();
         target["kind"] = self.kind.name().into();
         if self.source == Source::Pods {
-            // Without effective rate limits, on which later comparisons would depend.
+            // The rate limits have no effect, because later comparisons would depend on them.
             let policies = json!([{ "type": "Pods", "value": MAX, "periodSeconds": 15 }]);
             object["spec"]["behavior"] = json!({
                 "scaleUp": { "stabilizationWindowSeconds": 0, "policies": policies },

@@ -21,7 +21,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 const PERIOD: Duration = Duration::from_secs(15);
 /// The tolerated duration of a reconcile.
-const MOMENT: Duration = Duration::from_millis(100);
+const TOLERANCE: Duration = Duration::from_millis(100);
 /// The value in the window, and the number of steps of a ramp: each step is 1.
 const VALUE: i64 = 100;
 const RAMP: Duration = Duration::from_mins(10);
@@ -160,21 +160,21 @@ async fn autoscaler_follows_each_step_of_a_ramp(#[case] kind: &str) {
     let mut at = Duration::from_mins(1);
     for step in 1..=VALUE {
         at += STEP;
-        clock.until(at.saturating_sub(MOMENT)).await;
+        clock.until(at.saturating_sub(TOLERANCE)).await;
         assert_eq!(testbed.replicas("web"), (step - 1).max(1), "before step {step}");
-        clock.until(at + MOMENT).await;
+        clock.until(at + TOLERANCE).await;
         assert_eq!(testbed.replicas("web"), step, "after step {step}");
     }
     at += Duration::from_mins(60);
-    clock.until(at.saturating_sub(MOMENT)).await;
+    clock.until(at.saturating_sub(TOLERANCE)).await;
     assert_eq!(testbed.replicas("web"), VALUE, "at the end of the window");
     // The value decreases at the start of each step down.
     for step in 1..VALUE {
-        clock.until(at + MOMENT).await;
+        clock.until(at + TOLERANCE).await;
         assert_eq!(testbed.replicas("web"), (VALUE - step).max(1), "step {step} down");
         at += STEP;
     }
-    clock.until(at + STEP + MOMENT).await;
+    clock.until(at + STEP + TOLERANCE).await;
     assert_eq!(testbed.replicas("web"), 1);
 }
 
@@ -187,12 +187,12 @@ async fn edited_schedule_applies_at_once() {
     let mut edited = schedule("ScalingSchedule", start);
     edited["spec"]["schedules"][0]["value"] = 97.into();
     cluster.testbed.apply(edited).expect("a valid object");
-    sleep(MOMENT).await;
+    sleep(TOLERANCE).await;
     assert_eq!(cluster.testbed.replicas("web"), 97);
     let deleted = ["zalando.org/v1", "ScalingSchedule", NAMESPACE, "evening"];
     let [api_version, kind, namespace, name] = deleted;
     cluster.testbed.delete(api_version, kind, namespace, name).expect("it exists");
-    sleep(MOMENT).await;
+    sleep(TOLERANCE).await;
     let [status, reason, message] =
         cluster.testbed.condition("web", "ScalingActive").expect("a condition");
     assert_eq!((&*status, &*reason), ("False", "FailedGetObjectMetric"));

@@ -20,12 +20,12 @@ use hpa_tests::harness::long_tests;
 
 use self::controller::{Scaling, run_controller};
 
-/// The compared part of longer examples; without `HPA_LONG_TESTS`, `FEW_SECONDS`.
+/// Only this much of longer examples is compared; without `HPA_LONG_TESTS`, `FEW_SECONDS`.
 const MAX_SECONDS: f64 = 4.0 * 3600.0;
 const FEW_SECONDS: f64 = 1200.0;
 const RANDOM_SCENARIOS: u64 = 100;
-/// The number of them without `HPA_LONG_TESTS`.
-const FEW: u64 = 12;
+/// The number of random scenarios without `HPA_LONG_TESTS`.
+const FEW_RANDOM_SCENARIOS: u64 = 12;
 
 fn study(file: &Path) -> Study {
     let text = fs::read_to_string(file).expect("a file");
@@ -45,7 +45,7 @@ fn examples() -> Vec<(String, Variant)> {
     files.sort();
     let variants = |file: &std::path::PathBuf| {
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
-        // The testbed has no pods of others.
+        // The testbed has no other pods.
         let variants = study(file).variants.into_iter().filter(|it| it.other_pods.is_empty());
         variants.map(|variant| (format!("{name}/{}", variant.name), variant)).collect::<Vec<_>>()
     };
@@ -59,7 +59,7 @@ fn scalings(run: &Run) -> Vec<Scaling> {
         .collect()
 }
 
-/// Runs both. The simulation starts reconciling at the same time as the controller.
+/// Runs the simulator and the controller. Both start reconciling at the same time.
 async fn assert_same_scalings(name: &str, mut variant: Variant) -> usize {
     let longest = if long_tests() { MAX_SECONDS } else { FEW_SECONDS };
     let duration = variant.cluster.duration.get().min(longest);
@@ -88,7 +88,7 @@ async fn examples_scale_as_with_the_controller() {
 
 #[tokio::test(start_paused = true)]
 async fn random_scenarios_scale_as_with_the_controller() {
-    let count = if long_tests() { RANDOM_SCENARIOS } else { FEW };
+    let count = if long_tests() { RANDOM_SCENARIOS } else { FEW_RANDOM_SCENARIOS };
     let mut total = 0;
     for seed in 0..count {
         let text = random::scenario(seed).to_string();

@@ -1,7 +1,7 @@
 //! Optional programs of tests.
 //!
 //! If a program is missing, its test calls [`skip`], which reports the test as skipped, or fails if
-//! `HPA_REQUIRE` names the program. Crates below this library include the file.
+//! `HPA_REQUIRE` names the program. Crates on which this library depends include this file.
 
 use std::{env, fmt::Display};
 

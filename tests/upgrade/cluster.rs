@@ -109,7 +109,7 @@ impl Cluster {
         self.clock.until(Duration::from_secs(second.unsigned_abs())).await;
     }
 
-    /// Starts at that second, with its load.
+    /// Sets the load after its drop, and waits until that second.
     pub(crate) async fn start_at(&self, second: i64) {
         self.metrics.set_value(4);
         self.at(second).await;

@@ -40,7 +40,8 @@ impl History {
         Self { recommendations, events, others: snapshot }
     }
 
-    /// Whether all earlier scalings are present, and all recommendations higher than later ones.
+    /// Whether all earlier scalings are present, and the highest recommendation is not lower than
+    /// before.
     pub(crate) fn contains(&self, before: &Self) -> bool {
         let highest =
             |history: &Self| history.recommendations.iter().filter_map(|one| one[0].as_i64()).max();

@@ -189,7 +189,7 @@ impl Cluster {
                 serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
             object["kind"] == *kind.kind
                 && object["apiVersion"] == *api_version
-                && namespace.is_none_or(|own| object["metadata"]["namespace"] == own)
+                && namespace.is_none_or(|namespace| object["metadata"]["namespace"] == namespace)
                 && (!only_running || object["status"]["phase"] == "Running")
                 && selector.matches(&labels)
         });

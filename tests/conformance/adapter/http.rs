@@ -62,7 +62,7 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
     // Some recordings contain a failure.
     provider.relist().await.ok();
     let received = without_responses(&json!(prometheus.received()));
-    same("discovery", &without_responses(&line["discovery"]), &received)?;
+    ensure_equal("discovery", &without_responses(&line["discovery"]), &received)?;
     let adapter = adapter(provider, &cluster)?;
     cluster.take();
     let requests = line["requests"].as_array().into_iter().flatten();
@@ -92,8 +92,9 @@ impl Flags {
         let flags = line["flags"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let flags: Vec<(&str, &str)> =
             flags.map(|flag| flag.split_once('=').unwrap_or((flag, ""))).collect();
-        let last =
-            |name: &str| flags.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| *value);
+        let last = |name: &str| {
+            flags.iter().rev().find(|(flag, _)| *flag == name).map(|(_, value)| *value)
+        };
         let url = last("--prometheus-url").unwrap_or("http://prometheus");
         let url = url.replace("http://prometheus", &format!("http://{}", prometheus.address));
         let mut settings =
@@ -161,24 +162,28 @@ async fn check_request(
     let request = request.body(()).map_err(|error| error.to_string())?;
     let client = Peer::new([127, 0, 0, 1].into(), Vec::new());
     let response = adapter.respond(&request.into_parts().0, &client).await;
-    same("status", &recorded["status"], &json!(response.status().as_u16()))?;
+    ensure_equal("status", &recorded["status"], &json!(response.status().as_u16()))?;
     let content_type = response.headers().get(http::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
-    same("contentType", &recorded["contentType"], &json!(content_type))?;
+    ensure_equal("contentType", &recorded["contentType"], &json!(content_type))?;
     let body = response.into_body();
     check_body(recorded, &body)?;
     let requests = cluster.take();
-    same("lists", &json!(without_caches(&recorded["lists"], &requests.lists)), &requests.lists)?;
+    ensure_equal(
+        "lists",
+        &json!(without_caches(&recorded["lists"], &requests.lists)),
+        &requests.lists,
+    )?;
     let access = requests.accesses.first();
-    same("authorization", &recorded["authorization"], &json!(access))?;
+    ensure_equal("authorization", &recorded["authorization"], &json!(access))?;
     let expected = without_responses(&recorded["prometheus"]);
-    same("prometheus", &expected, &without_responses(&json!(prometheus.received())))
+    ensure_equal("prometheus", &expected, &without_responses(&json!(prometheus.received())))
 }
 
 fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
     if let Some(expected) = recorded.get("bodyText") {
         let text = normalize::times(&String::from_utf8_lossy(body));
-        return same("bodyText", expected, &json!(text));
+        return ensure_equal("bodyText", expected, &json!(text));
     }
     if let Some(expected) = recorded.get("bodyBytes") {
         return Err(format!("{expected} bytes of protobuf are recorded, which is not served"));
@@ -187,7 +192,7 @@ fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
         format!("the body is not JSON: {error}: {}", String::from_utf8_lossy(body))
     })?;
     normalize::body(&mut found, PORT);
-    same("body", &recorded["body"], &found)
+    ensure_equal("body", &recorded["body"], &found)
 }
 
 /// The recorded lists, without relists of the caches of pods and nodes.
@@ -227,7 +232,7 @@ fn without_responses(exchanges: &Value) -> Value {
     requests.into()
 }
 
-fn same<T: serde::Serialize + ?Sized>(
+fn ensure_equal<T: serde::Serialize + ?Sized>(
     field: &str,
     expected: &Value,
     found: &T,

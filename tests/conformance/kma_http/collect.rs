@@ -156,8 +156,8 @@ impl Collection<'_> {
         let samples = match &config.object {
             Some(object) if plan.name == "schedule" => {
                 let is_cluster = object.kind == "ClusterScalingSchedule";
-                let own = if is_cluster { "" } else { object.namespace.as_str() };
-                self.schedule(&object.kind, own, &object.name).into_iter().collect()
+                let namespace = if is_cluster { "" } else { object.namespace.as_str() };
+                self.schedule(&object.kind, namespace, &object.name).into_iter().collect()
             }
             _ => {
                 let context = Context::new(&self.clients, namespace, target, self.now);

@@ -44,7 +44,11 @@ async fn check_line(line: &Value) -> Result<(), String> {
     let line: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
     let objects = Arc::new(Objects::new(&line["objects"]));
     let collected = collect::collect(&line, &objects, &prometheus, now).await?;
-    same("collected", &queries(&exchanges(&line)), &queries(&json!(prometheus.received())))?;
+    ensure_equal(
+        "collected",
+        &queries(&exchanges(&line)),
+        &queries(&json!(prometheus.received())),
+    )?;
     check_events(&line, &collected)?;
     let cluster = Cluster::new(&json!({"kinds": []}), &json!([]))?;
     let adapter = adapter(StoredMetrics::new(collected.store), &cluster)?;
@@ -94,7 +98,7 @@ fn check_events(line: &Value, collected: &CollectedMetrics) -> Result<(), String
         .events
         .iter()
         .map(|(object, message)| format!("{object} Warning CreateNewMetricsCollector {message}"));
-    same("events", &sorted(recorded.collect()), &sorted(found.collect()))
+    ensure_equal("events", &sorted(recorded.collect()), &sorted(found.collect()))
 }
 
 fn adapter(provider: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
@@ -127,18 +131,18 @@ async fn check_request(
     let request = request.body(()).map_err(|error| error.to_string())?;
     let client = Peer::new([127, 0, 0, 1].into(), Vec::new());
     let response = adapter.respond(&request.into_parts().0, &client).await;
-    same("status", &recorded["status"], &json!(response.status().as_u16()))?;
+    ensure_equal("status", &recorded["status"], &json!(response.status().as_u16()))?;
     let content_type = response.headers().get(http::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
-    same("contentType", &recorded["contentType"], &json!(content_type))?;
+    ensure_equal("contentType", &recorded["contentType"], &json!(content_type))?;
     let mut found = serde_json::from_slice(&response.into_body())
         .map_err(|error| format!("the body is not JSON: {error}"))?;
     let mut expected = recorded["body"].clone();
     normalize(&mut expected);
     normalize(&mut found);
-    same("body", &expected, &found)?;
+    ensure_equal("body", &expected, &found)?;
     let access = cluster.take().accesses;
-    same("authorization", &recorded["authorization"], &json!(access.first()))
+    ensure_equal("authorization", &recorded["authorization"], &json!(access.first()))
 }
 
 /// Removes differences from the reference that don't matter to clients:
@@ -171,6 +175,6 @@ fn normalize(value: &mut Value) {
     }
 }
 
-fn same(field: &str, expected: &Value, found: &Value) -> Result<(), String> {
+fn ensure_equal(field: &str, expected: &Value, found: &Value) -> Result<(), String> {
     difference(field, expected, found).map_or(Ok(()), Err)
 }

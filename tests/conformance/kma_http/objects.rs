@@ -26,8 +26,8 @@ impl Objects {
     pub(super) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
         self.0.iter().find(|object| {
             let metadata = &object["metadata"];
-            let own = metadata["namespace"].as_str().unwrap_or_default();
-            object["kind"] == kind && own == namespace && metadata["name"] == name
+            let object_namespace = metadata["namespace"].as_str().unwrap_or_default();
+            object["kind"] == kind && object_namespace == namespace && metadata["name"] == name
         })
     }
 
@@ -59,10 +59,10 @@ impl Cluster for Objects {
     ) -> Result<Vec<Pod>, LookupError> {
         let labels = self.pod_labels(namespace, target)?;
         let is_selected = |pod: &&Value| {
-            let own: Labels = decode(&pod["metadata"]["labels"]);
+            let pod_labels: Labels = decode(&pod["metadata"]["labels"]);
             pod["kind"] == "Pod"
                 && pod["metadata"]["namespace"] == namespace
-                && labels.iter().all(|(key, value)| own.get(key) == Some(value))
+                && labels.iter().all(|(key, value)| pod_labels.get(key) == Some(value))
         };
         Ok(self.0.iter().filter(is_selected).map(pod).collect())
     }

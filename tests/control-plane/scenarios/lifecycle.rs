@@ -50,8 +50,8 @@ pub(super) async fn spec_changes_are_reconciled_immediately(env: TestEnv) -> Res
         ms(changed),
         ms(recreated)
     );
-    for (what, time) in [("new", created), ("changed", changed), ("recreated", recreated)] {
-        ensure!(time < MAX_LATENCY, "{what}: {time:?}");
+    for (case, time) in [("new", created), ("changed", changed), ("recreated", recreated)] {
+        ensure!(time < MAX_LATENCY, "{case}: {time:?}");
     }
     Ok(())
 }

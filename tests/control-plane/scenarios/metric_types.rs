@@ -198,8 +198,11 @@ pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> 
     env.cpu("app", Load::Total(100));
     env.metrics.set_external(&env.ns, "queue", &[("", "20")]);
     let mut metrics = super::cpu(50);
-    let more = super::external("queue", "10");
-    metrics.as_array_mut().expect("a list").extend(more.as_array().cloned().unwrap_or_default());
+    let external_metrics = super::external("queue", "10");
+    metrics
+        .as_array_mut()
+        .expect("a list")
+        .extend(external_metrics.as_array().cloned().unwrap_or_default());
     env.hpa("app", app.hpa(1, 10, metrics)).await?;
     env.settled("app", 2).await?;
     env.metrics.set_external(&env.ns, "queue", &[("", "50")]);

@@ -1,6 +1,6 @@
-//! The settings of single autoscalers: each of them as a user sees it, and those that change a
-//! decision most often, where the reference decides wrongly: on the same objects, whose pods and
-//! rollouts the controllers of kube-controller-manager make.
+//! The settings of single autoscalers. Each setting is reported. The settings that change decisions
+//! most often are compared with the reference on the same objects, whose pods and rollouts are made
+//! by the controllers of kube-controller-manager.
 
 use std::time::Duration;
 
@@ -31,16 +31,16 @@ pub(super) async fn every_setting_is_reported(env: TestEnv) -> Result<()> {
     env.hpa("web", web.hpa(1, 6, metrics.cloned().collect())).await?;
     for setting in SETTINGS {
         let name = setting.name;
-        // Those two have conditions of their own.
+        // These two have separate conditions.
         if !["pause", "dry-run"].contains(&name) {
             set(&env, name, json!(setting.example())).await?;
-            let what = format!("{name} as it is set");
+            let awaited = format!("{name} as it is set");
             let applied = format!("{name}=");
             let is_applied = |hpa: &Hpa| {
                 has_condition(hpa, "CustomSettings", "True", "SetOnAutoscaler")
                     && message(hpa, "CustomSettings").starts_with(&applied)
             };
-            env.wait_for_hpa("web", &what, is_applied).await?;
+            env.wait_for_hpa("web", &awaited, is_applied).await?;
             let text = env.explain("web", &[]).await?;
             ensure!(text.contains(&applied), "{name}: {text}");
         }
@@ -58,8 +58,8 @@ pub(super) async fn every_setting_is_reported(env: TestEnv) -> Result<()> {
     Ok(())
 }
 
-/// A busy Job has the labels of a Deployment that needs nothing. Only with `pods=owned`, the
-/// Deployment stays as it is.
+/// The pods of a busy Job have the labels of an idle Deployment. Only `pods=owned` keeps the
+/// Deployment from being scaled.
 pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
     let web = env.deployment("web", 2).await?;
     env.cpu("web", Load::PerPod(50));
@@ -91,7 +91,7 @@ pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
     let text = env.explain("web", &[]).await?;
     let of_the_job = "of other owners, not counted (4): import-";
     ensure!(text.contains("pods=owned") && text.contains(of_the_job), "{text}");
-    // The setting is removed, and counts no more.
+    // Without the setting, the pods of the Job are counted.
     set(&env, "pods", Value::Null).await?;
     web.scaled_to(6).await?;
     let without = |hpa: &Hpa| condition(hpa, "CustomSettings").is_none_or(|c| c.status == "False");
@@ -177,7 +177,7 @@ async fn ratchets(env: &TestEnv, worker: &Target, revision: &str) -> Result<()> 
     Ok(())
 }
 
-/// Starts a rollout whose new pods are ready, but not yet available, so that it doesn't go on.
+/// Starts a rollout whose new pods are ready, but not yet available. This halts the rollout.
 async fn start_rollout(target: &Target, revision: &str) -> Result<()> {
     let rolling = json!({"maxSurge": "50%", "maxUnavailable": 0});
     patch(

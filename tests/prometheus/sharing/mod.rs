@@ -86,7 +86,7 @@ pub(crate) async fn check_random(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Checks that templates are not shared whose results would differ. Also shows that the comparison
+/// Checks that templates whose results would differ are not shared. Also shows that the comparison
 /// finds differences.
 pub(crate) async fn check_not_shared(fixture: &Fixture) -> Result<()> {
     let mut rng = Rng::with_seed(SEED);

@@ -19,7 +19,8 @@ use crate::{
 
 /// Maximum age of the inputs of a decision when its scale write takes effect.
 const IN_FLIGHT: Duration = Duration::from_secs(25);
-/// The maximum delay of a request in the API server, with those before it in the same reconcile.
+/// The maximum delay of a request in the API server, including the requests before it in the same
+/// reconcile.
 const TRAVEL: Duration = Duration::from_secs(30);
 
 /// The window of the samples of pods.
@@ -130,16 +131,16 @@ fn seconds(version: &Version, name: &str) -> Option<Duration> {
 
 /// The downscale stabilization window of an autoscaler.
 fn window(version: &Version) -> Duration {
-    let own = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
+    let behavior = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
     let setting = || seconds(version, "downscale-stabilization").unwrap_or(WINDOW);
-    own.map_or_else(setting, Duration::from_secs)
+    behavior.map_or_else(setting, Duration::from_secs)
 }
 
 /// The queue holds each autoscaler once: reconciles are not much more frequent than the sync period
 /// and the changes require.
 fn reconciled_at_most_as_often_as_needed(cluster: &Cluster, run: &Run<'_>) -> Option<String> {
-    let own = run.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
-    let periods = cluster.clock.age().as_secs() / own.unwrap_or(PERIOD).as_secs() + 1;
+    let setting = run.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
+    let periods = cluster.clock.age().as_secs() / setting.unwrap_or(PERIOD).as_secs() + 1;
     let count = run.reconciles.len() as u64;
     // Each controller start, edit and relist adds one.
     (count > periods * 2 + 20)

@@ -73,11 +73,11 @@ pub(super) fn unexplained_statuses(run: &Run<'_>) -> Vec<String> {
     for (index, version) in run.versions.iter().enumerate() {
         let Some(instance) = &version.instance else { continue };
         if run.lifetime(instance, version.when).is_none() {
-            // Another tool.
+            // Another tool wrote it.
             continue;
         }
         let at = version.when.at;
-        let is_its = |one: &&Reconcile| {
+        let explains = |one: &&Reconcile| {
             one.instance == *instance
                 && one.uid == version.uid
                 && one.started <= at
@@ -85,7 +85,7 @@ pub(super) fn unexplained_statuses(run: &Run<'_>) -> Vec<String> {
         };
         let is_edit =
             |before: &&&Version| before.instance.is_none() && before.when.at + TRAVEL >= at;
-        let is_explained = run.reconciles.iter().any(is_its)
+        let is_explained = run.reconciles.iter().any(explains)
             || run.versions[..index].iter().any(|before| is_edit(&before))
             || run.ends_soon_after(instance, version.when);
         if !is_explained {

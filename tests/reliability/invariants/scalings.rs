@@ -44,10 +44,10 @@ pub(super) fn violations(cluster: &Cluster, run: &Run<'_>, needs_are_known: bool
 }
 
 pub(super) fn write<'a>(run: &Run<'a>, scaling: &'a Scaling) -> Option<Write<'a>> {
-    let before = |when: When, is_it: fn(&Request) -> bool| {
+    let before = |when: When, matches: fn(&Request) -> bool| {
         let mut requests = run.requests.iter().rev();
-        let found =
-            requests.find(|one| one.when < when && one.instance == scaling.instance && is_it(one));
+        let found = requests
+            .find(|one| one.when < when && one.instance == scaling.instance && matches(one));
         found.map(|one| one.when)
     };
     let sent = before(scaling.when, |one| one.verb == "update" && one.subresource == "scale")?;

@@ -16,7 +16,7 @@ use crate::{
 
 /// The maximum age of a metric that autoscalers share.
 const SHARED: Duration = Duration::from_secs(PERIOD.as_secs() / 3);
-/// A leader's histories are stored every few seconds.
+/// After this time, a leader has stored the history of a decision.
 const UNSTORED: Duration = Duration::from_secs(20);
 
 pub(super) fn violations(cluster: &Cluster, run: &Run<'_>) -> Vec<String> {
@@ -66,7 +66,7 @@ fn is_remembered(run: &Run<'_>, reconcile: &Reconcile, scaling: &Scaling) -> boo
 }
 
 impl Run<'_> {
-    /// Whether an instance works for this long after a time.
+    /// Whether an instance still works this long after a time.
     fn ends_later(&self, instance: &str, when: When, by: Duration) -> bool {
         let mut later = self.reconciles.iter().rev();
         later.any(|one| one.instance == instance && one.started > when.at + by)

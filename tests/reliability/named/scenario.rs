@@ -50,8 +50,8 @@ pub(super) fn metrics() -> Match {
         .group("external.metrics.k8s.io")
 }
 
-/// The load at the end of a scenario. It rises, users edit replicas and a bound, it drops, and with
-/// `High` it rises again before the faults end.
+/// The load at the end of a scenario. The load rises, users edit replicas and a bound, and the load
+/// drops. With `High` it rises again before the faults end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Low,
@@ -208,7 +208,7 @@ struct Outcome {
     violations: Vec<String>,
 }
 
-/// The part that all scenarios share.
+/// The steps that all scenarios share.
 fn common_steps(ending: Ending) -> Vec<(Duration, Step)> {
     let loads = |at, loads: [i64; 3]| {
         let set = move |cluster: &Cluster| {

@@ -112,7 +112,7 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
             let requests = Requests { matching: Match::any(), scope, of_pods };
             (requests, Effect::MissingGroup { group: group.to_owned() })
         }
-        9 => (right(rng), forbidden()),
+        9 => (permission(rng), forbidden()),
         10 if shape.is_elected => (Requests::new(election(rng)), failure(rng)),
         // Single objects are never stale: an API server reads them from etcd, or waits for its
         // cache.
@@ -241,8 +241,8 @@ fn forbidden() -> Effect {
     }
 }
 
-/// A right of the controller's role, which is revoked for a while.
-fn right(rng: &mut Rng) -> Requests {
+/// A permission of the controller's role, which is revoked for a while.
+fn permission(rng: &mut Rng) -> Requests {
     let of = |verb, group, resource| Match::verb(verb).group(group).resource(resource);
     let verb = if rng.bool() { "list" } else { "watch" };
     match rng.u8(..12) {

@@ -42,8 +42,8 @@ const MANY_SEEDS: u64 = 300;
 const SMALL: usize = 10;
 /// The interval at which ended elected instances are replaced.
 const RESTART_INTERVAL: Duration = Duration::from_secs(5);
-/// Writes of other clients between a snapshot and its restore: a rewind is detected before all
-/// resource versions are in use again.
+/// Writes of other clients between a snapshot and its restore. Because of them, a rewind is
+/// detected before all resource versions are in use again.
 const OTHER_WRITES: u64 = 500;
 /// Real-time limit of a seed.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -70,7 +70,7 @@ fn random_faults_leave_no_trace() {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let running: Vec<Mutex<Option<(u64, Instant)>>> =
         (0..workers).map(|_| Mutex::default()).collect();
-    let left = AtomicUsize::new(workers);
+    let active_workers = AtomicUsize::new(workers);
     thread::scope(|scope| {
         for own in &running {
             scope.spawn(|| {
@@ -87,10 +87,10 @@ fn random_faults_leave_no_trace() {
                     failures.lock().extend(failure);
                 }
                 *own.lock() = None;
-                left.fetch_sub(1, Ordering::Relaxed);
+                active_workers.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        scope.spawn(|| watchdog(&running, &left));
+        scope.spawn(|| watchdog(&running, &active_workers));
     });
     let failures = failures.into_inner();
     let count = seeds.end - seeds.start;
@@ -110,8 +110,8 @@ fn outdated_list_does_not_disable_scaling_from_zero() {
 
 /// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, and with
 /// it all timeouts inside the run.
-fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
-    while left.load(Ordering::Relaxed) > 0 {
+fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], active_workers: &AtomicUsize) {
+    while active_workers.load(Ordering::Relaxed) > 0 {
         for (seed, since) in running.iter().filter_map(|one| *one.lock()) {
             if since.elapsed() > LIMIT {
                 // Not captured by the test runner, which prints nothing after `exit`.
@@ -152,7 +152,7 @@ fn run_seed(seed: u64) -> Result<(), String> {
 /// The differences between the run with faults and the baseline.
 fn differences(plan: &Plan, faulty: &Outcome, baseline: &Outcome) -> Vec<String> {
     let mut wrong: Vec<_> =
-        baseline.violations.iter().map(|what| format!("baseline: {what}")).collect();
+        baseline.violations.iter().map(|violation| format!("baseline: {violation}")).collect();
     for (index, target) in plan.shape.targets.iter().enumerate() {
         let (replicas, expected) = (faulty.replicas[index], baseline.replicas[index]);
         // A new autoscaler is disabled if it finds its target at zero.

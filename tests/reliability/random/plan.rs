@@ -116,9 +116,9 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  {:?}", self.shape)?;
-        for (what, steps) in [("step", &self.common_steps), ("incident", &self.incidents)] {
+        for (label, steps) in [("step", &self.common_steps), ("incident", &self.incidents)] {
             for (at, step) in steps {
-                writeln!(f, "  {what} at {at:?}: {step:?}")?;
+                writeln!(f, "  {label} at {at:?}: {step:?}")?;
             }
         }
         self.faults.iter().try_for_each(|fault| writeln!(f, "  {fault:?}"))

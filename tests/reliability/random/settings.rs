@@ -1,11 +1,11 @@
-//! The settings of an autoscaler, drawn from a seed. None of them changes where a run must end, other
-//! than the bounds.
+//! The settings of an autoscaler, drawn from a seed. Except for the bounds, none of them changes
+//! the expected replicas at the end of a run.
 
 use fastrand::Rng;
 
 use crate::targets::{Source, Target};
 
-/// Part of the targets have the settings of the flags only.
+/// Some targets have only the settings of the flags.
 pub(super) fn settings(target: &Target, rng: &mut Rng) -> Vec<(&'static str, &'static str)> {
     if rng.bool() {
         return Vec::new();

@@ -23,7 +23,7 @@ pub(super) fn shape(seed: u64, rng: &mut Rng) -> Shape {
     let named = TARGETS.iter().map(|name| Target::in_shop(name));
     let targets = named.chain((TARGETS.len()..count).map(|index| target(index, rng)));
     let mut targets: Vec<_> = targets.collect();
-    // Of their own generator, so that the rest of a seed's plan doesn't depend on the settings.
+    // Settings have their own generator, so that the rest of a seed's plan doesn't depend on them.
     let mut settings_rng = Rng::with_seed(!seed);
     for target in &mut targets {
         target.settings = settings(target, &mut settings_rng);

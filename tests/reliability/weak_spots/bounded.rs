@@ -25,8 +25,8 @@ fn minutes() -> u32 {
 
 /// Rounds of the measurement, unless `RELIABILITY_ROUNDS` says otherwise.
 const ROUNDS: u64 = 1;
-/// Rounds after which the memory of the event correlator is full, with the smallest [`minutes`]:
-/// 80 autoscalers in each, and 4096 remembered.
+/// Rounds after which the memory of the event correlator is full, with the smallest [`minutes`].
+/// Each round has 80 autoscalers, and the correlator remembers 4096.
 const CORRELATOR_ROUNDS: u64 = 60;
 
 /// The number of autoscalers created and deleted each minute, and of those that coexist.
@@ -178,8 +178,9 @@ fn memory_and_queue_stay_bounded() {
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         return runtime.expect("a runtime").block_on(warm_up_and_measure());
     }
-    let this = std::env::current_exe().expect("path of the test executable");
-    let alone = Command::new(this).args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output();
+    let executable = std::env::current_exe().expect("path of the test executable");
+    let alone =
+        Command::new(executable).args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output();
     let alone = alone.expect("a process");
     let output = [alone.stdout, alone.stderr]
         .map(|output| String::from_utf8_lossy(&output).into_owned())

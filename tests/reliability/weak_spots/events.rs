@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{cluster, finish, on, periods};
 use crate::cluster::{Cluster, hpa};
 
-/// Slightly more than an hour. The budget grows by an event every five minutes, which the failure
-/// uses.
+/// Slightly more than an hour. The budget grows by one event every five minutes, which the failure
+/// uses up.
 const HOUR: Duration = Duration::from_secs(3700);
 
 /// Messages of the autoscaler's events with this reason.

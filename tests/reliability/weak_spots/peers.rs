@@ -28,7 +28,7 @@ async fn write_status(cluster: &Cluster, manager: &str, replicas: i32) {
         .expect("a status write");
 }
 
-/// A cluster whose controller is stopped, after which this field manager writes a status.
+/// Stops the controller of a cluster, then writes a status as this field manager.
 async fn written_by(manager: &str) -> Cluster {
     let (mut cluster, _faults) = cluster().await;
     cluster.stop_controller().await;

@@ -12,16 +12,17 @@ use crate::{
     journal::{Actor, Scaling},
 };
 
-/// Scalings of a target by the controller since an age of the cluster, from and to.
+/// The controller's scalings of a target since an age of the cluster: the replicas before and after
+/// each.
 fn by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
-    let is_it = |scaling: &Scaling| {
+    let matches = |scaling: &Scaling| {
         scaling.target.name == target && scaling.by == Actor::Controller && scaling.when.at >= since
     };
     cluster
         .journal
         .scalings()
         .into_iter()
-        .filter(is_it)
+        .filter(matches)
         .map(|scaling| (scaling.from, scaling.to))
         .collect()
 }
@@ -93,7 +94,7 @@ fn recreate(cluster: &Cluster, name: &str, change: impl FnOnce(&mut serde_json::
     cluster.apply(object);
 }
 
-/// The watch delivers both, or a relist finds only the new one.
+/// The watch delivers the deletion and the creation, or a relist finds only the new autoscaler.
 #[tokio::test(start_paused = true)]
 async fn recreated_autoscaler_inherits_no_recommendations() {
     let (cluster, _faults) = cluster().await;

@@ -77,7 +77,8 @@ async fn restored_autoscalers_are_reconciled_if_none_was_left() {
     finish(cluster).await;
 }
 
-/// No watch detects it. The status of `web` has an earlier version than the last written one.
+/// No watch detects the rewind. The status of `web` has an earlier version than the last written
+/// one.
 #[tokio::test(start_paused = true)]
 async fn rewind_is_detected_by_a_status_if_resource_versions_are_in_use_again() {
     let (cluster, _) = cluster().await;

@@ -15,7 +15,8 @@ use crate::{
     targets::Id,
 };
 
-/// Two sync periods without a confirmation, the third until the next reconcile.
+/// The maximum number of sync periods until a stale cache is repaired: two without a confirmation,
+/// and one until the next reconcile.
 const BOUND: u32 = 3;
 
 fn watches(resource: &str) -> Match {
@@ -81,7 +82,7 @@ async fn healthy_watches_confirm_their_caches_within_two_periods() {
             assert!(age <= PERIOD.as_secs_f64() * 2.0, "{resource}: {age} s");
         }
     }
-    // Ten minutes, in watches of 22 to 27 s.
+    // Ten minutes, with watches of 22 to 27 s.
     let resumed = faults.hits(resumed);
     assert!((22..=27).contains(&resumed), "{resumed} watches of Deployments");
     assert_eq!(lists.count(), [2; 3], "a watch that resumes is checked every five minutes");
@@ -107,7 +108,8 @@ async fn change_hidden_by_a_silent_watch_is_repaired_within_the_bound() {
     finish(cluster).await;
 }
 
-/// One connection dies. Without another reason to read the scale, the watch resumes on another one.
+/// One connection dies. Without another reason to read the scale, the watch resumes on another
+/// connection.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_resumes_on_another_connection() {
     let (cluster, faults) = steady_at_four().await;

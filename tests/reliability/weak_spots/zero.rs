@@ -71,7 +71,7 @@ async fn refused_scale_to_zero_leaves_no_marker() {
     assert!(!is_marked(&cluster));
     cluster.scale("jobs", 0);
     faults.clear();
-    // The zero is the user's.
+    // The user set the zero.
     cluster.loads.set("jobs", 3);
     periods(&cluster, 3).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 0);

@@ -54,7 +54,7 @@ impl Loads {
         *self.unmeasured.lock() = pods.iter().map(|pod| (*pod).to_owned()).collect();
     }
 
-    /// Sets the load of a pod, in thousandths of what a replica carries.
+    /// Sets the load of a pod, in thousandths of the load that a replica carries.
     pub(crate) fn set_pod_milli(&self, pod: &str, milli: i64) {
         self.milli_by_pod.lock().insert(pod.to_owned(), milli);
     }
@@ -123,7 +123,7 @@ impl Loads {
         (pods.iter().filter(|(_, name)| !unmeasured.contains(name)).collect(), ready)
     }
 
-    /// The part of the reported load that a pod carries, of a load of `unit`.
+    /// The part of the reported load that a pod carries. A load of 1 is `unit`.
     fn share(&self, pod: &PodId, ready: &HashMap<Id, i64>, unit: i64) -> i64 {
         if self.starting.lock().contains(pod) {
             return 0;

@@ -150,7 +150,7 @@ impl Workloads {
         starting.chain(workload.status_due).min()
     }
 
-    /// The pods belong to the target that there is now, which may be a new one of the same name.
+    /// Makes the current target the owner of the pods. It may be a new target of the same name.
     fn adopt_pods(&self, id: &Id, workload: &mut Workload, owner: Value) {
         if workload.owner == owner {
             return;

@@ -56,7 +56,8 @@ impl RunningController {
     }
 }
 
-/// Two workers and short deadlines, and a status write in every reconcile; else the flags' defaults.
+/// Options with two workers, short deadlines, and a status write in every reconcile. The rest are
+/// the flags' defaults.
 pub fn options() -> Options {
     Options {
         settings: Settings::default(),

@@ -138,7 +138,7 @@ impl KubeApiserver {
         let client = client(kubeconfig(&url, &authority, ADMIN)).await?;
         let mut server = Self { client, url, authority, audit_log, apiserver, etcd };
         server.wait_for("/readyz", |_| true).await?;
-        // kubectl validates objects by it, and readiness doesn't include it.
+        // kubectl validates objects with this document, and readiness doesn't include it.
         server.wait_for("/openapi/v2", |_| true).await?;
         let system = from_json(json!({ "metadata": { "name": SYSTEM_NAMESPACE } }))?;
         create(&Api::<Namespace>::all(server.client()), &system).await?;

@@ -33,7 +33,7 @@ pub(super) struct Webhook {
 
 impl Webhook {
     pub(super) fn router(&self) -> Router {
-        Router::new().route("/intercept/{ns}", post(ask)).with_state(self.clone())
+        Router::new().route("/intercept/{ns}", post(handle_review)).with_state(self.clone())
     }
 
     /// Registers the webhook for scale writes in a namespace, at `url` with the CA `authority`
@@ -86,7 +86,7 @@ impl Webhook {
     }
 }
 
-async fn ask(
+async fn handle_review(
     State(webhook): State<Webhook>,
     Path(ns): Path<String>,
     Json(review): Json<Value>,

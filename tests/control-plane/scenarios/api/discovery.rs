@@ -12,7 +12,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// The list entry with this value at a pointer.
 fn entry<'a>(list: &'a Value, pointer: &str, value: &str) -> Result<&'a Value> {
     let entries = list.as_array().into_iter().flatten();
-    let mut found = entries.filter(|entry| entry.pointer(pointer).is_some_and(|own| own == value));
+    let mut found = entries.filter(|entry| entry.pointer(pointer).is_some_and(|it| it == value));
     found.next().with_context(|| format!("no {value} in {list}"))
 }
 
@@ -74,16 +74,16 @@ pub(in super::super) async fn api_aggregated_discovery(env: TestEnv) -> Result<(
     let group = entry(&document["items"], "/metadata/name", "apps")?;
     let version = entry(&group["versions"], "/version", "v1")?;
     ensure!(version["freshness"] == "Current", "{version}");
-    let own = json!({"group": "", "version": "", "kind": "Deployment"});
+    let deployment_kind = json!({"group": "", "version": "", "kind": "Deployment"});
     let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
     let verbs = json!(["get", "patch", "update"]);
     let expected = json!({
-        "resource": "deployments", "responseKind": own, "scope": "Namespaced", "singularResource": "deployment",
+        "resource": "deployments", "responseKind": deployment_kind, "scope": "Namespaced", "singularResource": "deployment",
         "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         "shortNames": ["deploy"], "categories": ["all"],
         "subresources": [
             {"subresource": "scale", "responseKind": scale, "verbs": verbs},
-            {"subresource": "status", "responseKind": own, "verbs": verbs},
+            {"subresource": "status", "responseKind": deployment_kind, "verbs": verbs},
         ],
     });
     let deployments = entry(&version["resources"], "/resource", "deployments")?;

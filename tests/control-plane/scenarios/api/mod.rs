@@ -146,11 +146,11 @@ fn deployment(name: &str) -> Value {
 }
 
 /// An autoscaler of the Deployment `web` with additional spec fields.
-fn autoscaler(name: &str, more: Value) -> Value {
+fn autoscaler(name: &str, extra_fields: Value) -> Value {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let mut spec = json!({"scaleTargetRef": target, "maxReplicas": 5});
-    if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
-        spec.extend(more);
+    if let (Some(spec), Value::Object(extra_fields)) = (spec.as_object_mut(), extra_fields) {
+        spec.extend(extra_fields);
     }
     json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",

@@ -28,13 +28,13 @@ pub(in super::super) async fn api_patches(env: TestEnv) -> Result<()> {
     ensure!(object["metadata"]["labels"] == json!({"z": "3", "m": "1", "n": "2"}), "{object}");
     ensure!(object["spec"]["replicas"] == 4, "{object}");
 
-    let side = |more: Value| {
+    let side = |extra_fields: Value| {
         let mut element = json!({"name": "side"});
         element
             .as_object_mut()
             .into_iter()
-            .zip(more.as_object())
-            .for_each(|(e, more)| e.extend(more.clone()));
+            .zip(extra_fields.as_object())
+            .for_each(|(e, extra_fields)| e.extend(extra_fields.clone()));
         json!({"spec": {"template": {"spec": {"containers": [element]}}}})
     };
     let images = |object: &Value| -> Vec<Value> {
@@ -107,7 +107,7 @@ fn managed(object: &Value) -> Vec<Value> {
 pub(in super::super) async fn api_apply(env: TestEnv) -> Result<()> {
     let path = format!("{}/web", autoscalers(&env));
     let by = |manager: &str| format!("{path}?fieldManager={manager}");
-    let wanted = |more: Value| autoscaler("web", more);
+    let wanted = |extra_fields: Value| autoscaler("web", extra_fields);
     let new = patch(&env, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
     ensure!(new.code == 201, "{new:?}");
     let target = json!({"f:apiVersion": {}, "f:kind": {}, "f:name": {}});

@@ -158,8 +158,8 @@ pub(in super::super) async fn api_invalid_autoscalers(env: TestEnv) -> Result<()
     }
     let response =
         post(&env, &path, &autoscaler("bad", json!({"maxReplicas": 0, "minReplicas": 1}))).await?;
-    // Kubernetes 1.34 and 1.35 have another text for the first problem. The texts of the newest version are in
-    // the recorded answers.
+    // In Kubernetes 1.34 and 1.35, the first problem has another text. The recorded responses have
+    // the texts of the newest version.
     let text = "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: [spec.maxReplicas: ";
     response.is_error_like(422, "Invalid", text)?;
     let response = post(&env, &path, &autoscaler("bad", json!({"maxReplicas": "five"}))).await?;

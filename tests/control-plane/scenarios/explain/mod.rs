@@ -19,8 +19,9 @@ const REFERENCE: &str = "kube-controller-manager";
 const CONTROLLER: &str = "hpa-controller";
 /// Kinds whose status only a scenario writes: one for each controller, because they share a control
 /// plane.
-const OWN: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gizmo", "gizmos");
-const OWN_BESIDE_REFERENCE: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gadget", "gadgets");
+const UNMANAGED_KIND: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gizmo", "gizmos");
+const UNMANAGED_KIND_BESIDE_REFERENCE: Kind =
+    Kind::new("explain.hpa-rs.test", "v1", "Gadget", "gadgets");
 /// Number of situations that are set up concurrently.
 const CONCURRENCY: usize = 8;
 
@@ -107,14 +108,14 @@ const SITUATIONS: &[Situation] = situations![
 ];
 
 pub(super) async fn explain_beside_this_controller(env: TestEnv) -> Result<()> {
-    explain_all(&env, OWN, CONTROLLER).await
+    explain_all(&env, UNMANAGED_KIND, CONTROLLER).await
 }
 
 pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
     let Some(_reference) = env.plane.reference()? else {
         return Ok(());
     };
-    explain_all(&env, OWN_BESIDE_REFERENCE, REFERENCE).await
+    explain_all(&env, UNMANAGED_KIND_BESIDE_REFERENCE, REFERENCE).await
 }
 
 async fn explain_all(env: &TestEnv, own: Kind, controller: &'static str) -> Result<()> {
@@ -164,7 +165,7 @@ fn has_next_step(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The explanation must keep the replicas that the controller keeps, or say that only the
+/// The controller doesn't scale here. The explanation must not scale, or must say that only the
 /// controller has the reason.
 fn agrees(report: &Value, hpa: &Hpa) -> Result<()> {
     let current = hpa.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0);

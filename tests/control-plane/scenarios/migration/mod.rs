@@ -28,7 +28,7 @@ struct Migration {
 
 /// All commands of the guide succeed, and after each switch the new controller scales.
 pub(super) async fn migration_guide(env: TestEnv) -> Result<()> {
-    let skipped = |what: &str| println!("  migration_guide: skipped, {what}");
+    let skipped = |reason: &str| println!("  migration_guide: skipped, {reason}");
     if !hpa_tests::harness::long_tests() {
         skipped("it takes a minute (HPA_LONG_TESTS=1 runs it)");
         return Ok(());

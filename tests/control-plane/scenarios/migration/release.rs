@@ -16,7 +16,7 @@ use crate::test_env::TestEnv;
 /// The namespace and name of the release in the guide.
 pub(super) const NAMESPACE: &str = "autoscaling";
 pub(super) const NAME: &str = "hpa-controller";
-/// Without a pod, the service account and the port are replaced.
+/// The flags that are replaced, because there is no pod with a service account and its own port.
 const REPLACED_FLAGS: [&str; 2] = ["--in-cluster", "--metrics-port"];
 const FLAGS: [&str; 4] = [
     "--metrics-port=0",

@@ -93,7 +93,7 @@ impl User {
         self.guide.check_complete()
     }
 
-    /// A command for this scenario's namespace, and for a minute instead of ten.
+    /// A command for this scenario's namespace, which waits ten seconds instead of ten minutes.
     fn adapt(&self, command: &str) -> String {
         let namespace = format!("-n {}", self.namespace);
         command
