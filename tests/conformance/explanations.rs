@@ -79,8 +79,8 @@ fn check_line(inputs: &Inputs) -> Result<(), String> {
 
 fn check_changes(inputs: &Inputs, report: &Report) -> Result<(), String> {
     for change in &report.changes {
-        let changed = change.trigger.apply(inputs).answer();
-        if changed != change.replicas || changed == inputs.answer() {
+        let changed = change.trigger.apply(inputs).resulting_replicas();
+        if changed != change.replicas || changed == inputs.resulting_replicas() {
             return Err(format!("{change:?} leads to {changed}"));
         }
     }

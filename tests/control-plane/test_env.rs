@@ -140,7 +140,7 @@ impl TestEnv {
     pub(crate) async fn event(&self, name: &str, reason: &str, text: &str) -> Result<Event> {
         let config = watcher::Config::default().fields(&format!("involvedObject.name={name}"));
         let awaited = format!("an event {reason} {text:?} about {name}");
-        let event = wait::any(&self.events(), config, &awaited, WAIT_LIMIT, |event| {
+        let event = wait::first_match(&self.events(), config, &awaited, WAIT_LIMIT, |event| {
             let found = event.reason.as_deref() == Some(reason);
             (found && event.message.as_deref().unwrap_or_default().contains(text)).then_some(event)
         })

@@ -39,7 +39,7 @@ where
 }
 
 /// Waits until `each` returns a value for an object that the watch delivers.
-pub(crate) async fn any<K, T>(
+pub(crate) async fn first_match<K, T>(
     api: &Api<K>,
     config: watcher::Config,
     awaited: &str,
@@ -68,7 +68,7 @@ where
 }
 
 /// Watches the object `name` for a fixed time, and returns every state.
-pub(crate) async fn during<K>(api: &Api<K>, name: &str, time: Duration) -> Result<Vec<K>>
+pub(crate) async fn observe_for<K>(api: &Api<K>, name: &str, time: Duration) -> Result<Vec<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -93,14 +93,16 @@ impl<K: Serialize> Seen<K> {
         match self {
             Self::Nothing => "was not seen".into(),
             Self::Absent => "does not exist".into(),
-            Self::Object(object) => format!("was last seen as {}", brief(object)),
+            Self::Object(object) => {
+                format!("was last seen as {}", json_without_managed_fields(object))
+            }
             Self::Error(error) => format!("could not be watched: {error}"),
         }
     }
 }
 
 /// JSON of an object without its managed fields.
-pub(crate) fn brief(object: &impl Serialize) -> String {
+pub(crate) fn json_without_managed_fields(object: &impl Serialize) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value.get_mut("metadata").and_then(|m| m.as_object_mut()) {
         metadata.remove("managedFields");

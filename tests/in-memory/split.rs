@@ -10,7 +10,7 @@ use std::{
 use hpa_controller::{
     Dependencies, Options,
     k8s::Clients,
-    reconcile::{Finished, Observer, Reconciled},
+    reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
 };
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
@@ -36,9 +36,9 @@ struct Instance {
 }
 
 impl Observer for Instance {
-    fn reconciled(&self, _: &Reconciled<'_>) {}
+    fn reconciled(&self, _: &ConcludedReconcile<'_>) {}
 
-    fn finished(&self, finished: &Finished<'_>) {
+    fn finished(&self, finished: &FinishedReconcile<'_>) {
         let mut reconciles = self.reconciles.0.lock().expect("no panic");
         let of_key = reconciles.entry(finished.key.to_string()).or_default();
         of_key.push((self.name, self.clock.age()));

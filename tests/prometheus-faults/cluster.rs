@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// Waits until discovery has problems, or has none.
-    pub(crate) async fn has_problems(&self, expected: bool) -> Vec<String> {
+    pub(crate) async fn wait_for_problems(&self, expected: bool) -> Vec<String> {
         let problems = || self.provider.problems();
         let description = || format!("problems, not {expected}: {:?}", problems());
         self.until(|| problems().is_empty() != expected, description).await;

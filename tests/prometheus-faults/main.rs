@@ -46,7 +46,7 @@ async fn assert_recovery(cluster: &Cluster) {
     cluster.scaled_to("mail", 1).await;
     assert_eq!(values(cluster, PODS).await, ["5", "5"]);
     assert_eq!(values(cluster, QUEUE).await, ["5"]);
-    cluster.has_problems(false).await;
+    cluster.wait_for_problems(false).await;
 }
 
 /// The values in a list of the adapter.
@@ -87,13 +87,13 @@ async fn failed_requests_scale_nothing(#[case] fault: Fault, #[case] expected: &
         assert_is_fetch_error(&cluster.get(path).await);
     }
     // The rules keep their series.
-    let problems = cluster.has_problems(true).await;
+    let problems = cluster.wait_for_problems(true).await;
     assert!(problems[0].starts_with("rules[0]: "), "{problems:?}");
     assert!(problems[1].starts_with("externalRules[0]: "), "{problems:?}");
     assert_eq!(cluster.get("/readyz").await.0, 200);
     sleep(4 * PERIOD).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
-    assert_eq!(cluster.replicas("cpu"), 4, "other metrics don't wait");
+    assert_eq!(cluster.replicas("cpu"), 4, "autoscalers of other metrics are still scaled");
 
     assert_recovery(&cluster).await;
 }
@@ -130,7 +130,7 @@ async fn failed_query_of_one_rule_affects_no_other() {
     cluster.scaled_to("mail", 1).await;
     assert_eq!(values(&cluster, QUEUE).await, ["5"]);
     assert_is_fetch_error(&cluster.get(PODS).await);
-    let problems = cluster.has_problems(true).await;
+    let problems = cluster.wait_for_problems(true).await;
     assert_eq!(problems, ["rules[0]: execution: secret detail"]);
     assert_eq!(cluster.replicas("web"), 6);
     assert_recovery(&cluster).await;
@@ -188,7 +188,7 @@ async fn value_that_is_not_a_finite_number_scales_nothing(#[case] value: &'stati
     assert_eq!(cluster.get(POD).await.0, 404);
     sleep(4 * PERIOD).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
-    assert_eq!(cluster.replicas("cpu"), 4, "other metrics don't wait");
+    assert_eq!(cluster.replicas("cpu"), 4, "autoscalers of other metrics are still scaled");
     assert_recovery(&cluster).await;
 }
 

@@ -152,7 +152,7 @@ pub(crate) async fn check(binary: &Path) -> Result<()> {
         let condition = cluster.testbed.condition(name, "ForecastActive");
         let [status, _, message] = condition.context("no condition")?;
         ensure!(status == "True", "{name}: {status}");
-        let is_observed = message.ends_with("observed only, the answer doesn't change");
+        let is_observed = message.ends_with("observed only, the replicas don't change");
         ensure!(is_observed, "{name}: {message}");
     }
     ensure!(deployments() == unchanged, "observed forecasts changed a Deployment");

@@ -343,7 +343,7 @@ impl Cluster {
     }
 
     /// Whether a controller is running: the first or the standby.
-    pub(crate) fn is_controlled(&self) -> bool {
+    pub(crate) fn has_running_controller(&self) -> bool {
         self.controller.iter().chain(&self.standby).any(Instance::is_running)
     }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use hpa_controller::{Observer, Reconciled};
+use hpa_controller::{ConcludedReconcile, Observer};
 use hpa_testbed::{Action, ChangeListener, Interceptor, ObjectChange, RequestInfo};
 use hpa_tests::harness::VirtualClock;
 use parking_lot::Mutex;
@@ -295,7 +295,7 @@ struct InstanceObserver {
 }
 
 impl Observer for InstanceObserver {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
         let conclusion = reconciled.conclusion;
         let explanation = &conclusion.explanation;
         let key = reconciled.key;

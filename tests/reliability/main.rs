@@ -16,8 +16,8 @@ mod isolation;
 mod journal;
 mod named;
 mod random;
+mod reference_failures;
 mod targets;
-mod weak_spots;
 mod workloads;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_controller::{
-    Clock, Dependencies, Observer, Options, Reconciled,
+    Clock, ConcludedReconcile, Dependencies, Observer, Options,
     k8s::{ClientLimits, Clients},
 };
 use hpa_simulate::Variant;
@@ -42,7 +42,7 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
         let second = self.clock.instants().monotonic.as_secs_f64();
         let conclusion = reconciled.conclusion;
         let count = |replicas: i32| u32::try_from(replicas).expect("replicas");

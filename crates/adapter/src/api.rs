@@ -198,7 +198,7 @@ impl Adapter {
             _ => Query::PodUsage { namespace: namespace.clone(), pods: object, fields },
         };
         let refuse = |error: MetricError| match error {
-            MetricError::NoSuchObject(_) => StatusError::not_found(kind.missing, name),
+            MetricError::NoSuchObject(_) => StatusError::not_found(kind.not_found_resource, name),
             error => usage_error(&format!("failed getting {}", kind.noun), &error),
         };
         let usage = self.source.read(&query).await.map_err(refuse)?;

@@ -231,7 +231,7 @@ impl CertificateController {
         let failed = |source| ControllerError::ApiService { name: name.to_owned(), source };
         let services: Api<APIService> = Api::all(self.client.clone());
         let Some(current) = services.get_opt(name).await.map_err(failed)? else {
-            warn!(name, "the APIService doesn't exist: the API server doesn't use this API");
+            warn!(name, "the APIService doesn't exist, so the API server doesn't serve this API");
             return Ok(());
         };
         if !self.refers_to_service(&current) {

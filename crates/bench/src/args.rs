@@ -55,11 +55,11 @@ pub(crate) struct RunArguments {
     /// Length of the measurement, which begins when all autoscalers are decided
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// Time to wait until all autoscalers are decided; then the measurement begins without the rest
+    /// Maximum time to wait until all autoscalers are decided; then the measurement starts anyway
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
     pub(crate) within: Duration,
-    /// Time to wait between the first decisions and the measurement, for work in the background. The
-    /// figures until all are decided include it
+    /// Time to wait between the first decisions and the measurement, for work in the background.
+    /// The figures up to the measurement include this time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) settle: Option<Duration>,
     /// Rounds in which each controller is measured in turn; the result is the medians

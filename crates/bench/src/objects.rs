@@ -72,7 +72,7 @@ pub(crate) fn service_account(namespace: &str) -> Value {
 
 /// Changes an object so that a shared cluster does not act on it: no controller creates pods for a
 /// Deployment, and no kubelet runs a pod. Also adds the [`MANAGED_BY`] label.
-pub(crate) fn inert(mut object: Value) -> Value {
+pub(crate) fn make_inert(mut object: Value) -> Value {
     let [label, value] = MANAGED_BY;
     set(&mut object, "/metadata", "labels", |labels| labels.unwrap_or_else(|| json!({})));
     set(&mut object, "/metadata/labels", label, |_| value.into());
@@ -260,7 +260,7 @@ impl ObjectStore {
                 return Ok(());
             }
             Self::Dedicated(client) => (client, object),
-            Self::Shared(client) => (client, inert(object)),
+            Self::Shared(client) => (client, make_inert(object)),
         };
         let has_status = object.get("status").is_some();
         let object: DynamicObject = serde_json::from_value(object)?;
@@ -313,16 +313,16 @@ mod tests {
 
     #[test]
     fn inert_objects_are_labelled_and_not_run() {
-        let pod = inert(pod("n", "a", 0, Timestamp::UNIX_EPOCH));
+        let pod = make_inert(pod("n", "a", 0, Timestamp::UNIX_EPOCH));
         assert_eq!(pod["metadata"]["labels"]["app"], "a");
         assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/managed-by"], "hpa-bench");
         assert_eq!(pod["spec"]["nodeName"], Value::Null);
         assert_eq!(pod["spec"]["schedulerName"], SCHEDULER);
-        let deployment = inert(deployment("n", "a", 3));
+        let deployment = make_inert(deployment("n", "a", 3));
         assert_eq!(deployment["spec"]["paused"], true);
         assert_eq!(deployment["spec"]["template"]["metadata"]["labels"], json!({ "app": "a" }));
         assert_eq!(
-            inert(namespace("n"))["metadata"]["labels"],
+            make_inert(namespace("n"))["metadata"]["labels"],
             json!({ "app.kubernetes.io/managed-by": "hpa-bench" })
         );
     }

@@ -3,13 +3,16 @@
 use crate::{
     api::{ConditionReason, MetricSpec, MetricStatus},
     event::{Event, EventReason},
-    explain::{MetricExplanation, SettingEffect, TargetValue, one_line},
+    explain::{
+        ForecastExplanation, MetricExplanation, SettingEffect, TargetValue, counted, number,
+        one_line,
+    },
     fallback::{FallbackProposal, Fallbacks},
-    forecast::{self, MetricForecast},
+    forecast,
     metric::{
         Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
     },
-    readings::{MetricQuery, Readings},
+    readings::{LoadForecast, MetricForecast, MetricQuery, Readings},
     replicas::Proposal,
 };
 
@@ -106,7 +109,7 @@ pub(crate) fn combine(
         }
     }
     if !forecasts.is_empty() {
-        forecast::raise(&mut largest, &mut explanations);
+        largest.raise_by_forecasts(&mut explanations);
     }
     let failures = Failures { first: first_failed, count: failed, without_proposal };
     let result = failures.resolve(largest, specs.len(), context.scale.spec_replicas);
@@ -118,6 +121,41 @@ impl LargestProposal {
         if self.replicas == 0 || replicas > self.replicas {
             *self = Self { replicas, winner: Some(index), metric, is_fallback };
         }
+    }
+
+    /// Replaces the proposal by that of a forecast, if that is larger, or explains it if forecasts
+    /// are only observed.
+    fn raise_by_forecasts(&mut self, explanations: &mut [MetricExplanation]) {
+        let forecasts = explanations.iter().enumerate().filter_map(|(index, metric)| {
+            let forecast = metric.forecast.as_deref()?;
+            (forecast.proposed_replicas > self.replicas).then_some((index, *forecast))
+        });
+        // The first one of the largest, as among proposals.
+        let raised = forecasts.rev().max_by_key(|(_, forecast)| forecast.proposed_replicas);
+        let Some((index, forecast)) = raised else { return };
+        let Some(metric) = explanations.get_mut(index) else { return };
+        let ForecastExplanation { forecast: LoadForecast { at, load, quantile, .. }, .. } =
+            forecast;
+        let replicas = forecast.proposed_replicas;
+        let because = format!(
+            "a load of {} at {at:.0} (now {}; quantile {})",
+            number(load),
+            number(forecast.load),
+            number(quantile * 100.0) + "%"
+        );
+        let asked = counted(replicas, "replica");
+        let text = if forecast.counts {
+            *self = Self {
+                replicas,
+                winner: Some(index),
+                metric: format!("the forecast of {}", metric.metric),
+                is_fallback: false,
+            };
+            format!("{asked} for {because}")
+        } else {
+            format!("observed only; it would ask for {asked} for {because}")
+        };
+        metric.effects.push(SettingEffect { setting: "forecast", text });
     }
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscalerStatus},
     behavior::EffectiveBehavior,
-    decide::{Decision, Outcome, ReconcileError},
+    decision::{Decision, Outcome, ReconcileError},
     event::{Event, EventReason},
     explain::Explanation,
     history::History,

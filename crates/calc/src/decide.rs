@@ -4,167 +4,31 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
+pub use crate::decision::{Decision, ReconcileError};
 use crate::{
-    api::{
-        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
-        MetricStatus, Scale,
-    },
+    api::{ConditionReason, ConditionType, Scale},
     behavior::EffectiveBehavior,
     combine::{CombinedMetrics, LargestProposal, combine},
+    decision::Outcome,
     event::{Event, EventReason},
     explain::{Explanation, ExtraPods, SettingEffect, Summary},
     fallback::Fallbacks,
     go_text,
-    history::{Direction, History},
+    history::History,
     messages,
-    metric::{Context, MISSING_REQUESTS},
+    metric::MISSING_REQUESTS,
     normalize::NormalizeInput,
     plan::{
         MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero,
         out_of_bounds,
     },
     readings::Readings,
-    settings::{
-        Bounds, BoundsChange, DEFAULT_METRIC, OwnSettings, PodSelection, Readiness, Settings,
-        Tolerances, after, before,
-    },
+    settings::{AutoscalerSettings, Bounds, BoundsChange, PodSelection, after, before},
     status::StatusDraft,
     validation::MAX_METRICS,
 };
 
-/// The result of deciding: the replicas to write, if any, and what to report.
-/// [`Decision::conclude`] turns it into the status to store.
-#[derive(Clone, Debug)]
-pub struct Decision<'a> {
-    pub(crate) hpa: &'a HorizontalPodAutoscaler,
-    pub(crate) settings: &'a Settings,
-    pub(crate) draft: StatusDraft,
-    pub(crate) outcome: Outcome,
-    pub(crate) current: i32,
-    /// The effective bounds at the time of the decision.
-    pub(crate) bounds: Bounds,
-    pub(crate) metrics: Vec<MetricStatus>,
-    pub(crate) events: Vec<Event>,
-    pub(crate) history: History,
-    pub(crate) explanation: Explanation,
-    pub(crate) error: Option<ReconcileError>,
-}
-
-/// The outcome of a decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The scale could not be read: only conditions change.
-    ScaleUnavailable,
-    /// The desired replicas could not be computed. `status.desiredReplicas` stays.
-    Undecided,
-    /// The scale stays.
-    Unchanged,
-    /// The scale has to be written.
-    Rescale { to: i32, reason: String },
-    /// The scale would have to be written, but a pause forbids it.
-    Paused { to: i32 },
-}
-
-impl Outcome {
-    /// The direction of a change from `current` to `to` replicas.
-    pub(crate) fn direction(current: i32, to: i32) -> Direction {
-        if to > current { Direction::Up } else { Direction::Down }
-    }
-}
-
-/// The error of a reconcile. The texts are those of the reference controller and include all
-/// causes, so there is no `source`.
-///
-/// The scale may have been written anyway, see [`ReconcileError::is_partial`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReconcileError {
-    /// `scaleTargetRef.apiVersion` does not parse.
-    #[error("invalid API version in scale target reference: {0}")]
-    InvalidApiVersion(String),
-    /// The API server serves no resource of the target's kind.
-    #[error("unable to determine resource for scale target reference: {0}")]
-    UnknownKind(String),
-    /// The target's scale could not be read.
-    #[error("failed to query scale subresource for {reference}: {message}")]
-    ReadScale {
-        /// `kind/namespace/name` of the target.
-        reference: String,
-        /// The error of the request.
-        message: String,
-    },
-    /// The desired replicas could not be computed.
-    #[error(
-        "failed to compute desired number of replicas based on listed metrics for {reference}: \
-            {message}"
-    )]
-    ComputeReplicas {
-        /// `kind/namespace/name` of the target.
-        reference: String,
-        /// The problem with the selector or the metrics.
-        message: String,
-    },
-    /// Some metrics failed, but the others were enough to decide.
-    #[error("{0}")]
-    SomeMetrics(String),
-    /// The target's scale could not be written.
-    #[error("failed to rescale {reference}: {message}")]
-    Rescale {
-        /// `kind/namespace/name` of the target.
-        reference: String,
-        /// The error of the write.
-        message: String,
-    },
-}
-
-impl ReconcileError {
-    /// Whether the autoscaler's spec is at fault, so that a retry can't succeed before it changes.
-    pub fn is_invalid_spec(&self) -> bool {
-        matches!(self, Self::InvalidApiVersion(_))
-    }
-
-    /// The error without the texts that the reference puts before its cause.
-    pub fn cause(&self) -> &str {
-        match self {
-            Self::InvalidApiVersion(text) | Self::UnknownKind(text) | Self::SomeMetrics(text) => {
-                text
-            }
-            Self::ReadScale { message, .. }
-            | Self::ComputeReplicas { message, .. }
-            | Self::Rescale { message, .. } => message,
-        }
-    }
-
-    /// Whether the reconcile decided in spite of the error, because enough metrics could be read.
-    pub fn is_partial(&self) -> bool {
-        matches!(self, Self::SomeMetrics(_))
-    }
-}
-
-/// The inputs of the proposals of a plan's metrics, without the readings.
-fn context<'a>(
-    hpa: &'a HorizontalPodAutoscaler,
-    settings: &'a Settings,
-    scale: &'a Scale,
-    plan: &'a MetricsPlan,
-    now: Timestamp,
-) -> Context<'a> {
-    Context {
-        namespace: &hpa.metadata.namespace,
-        scale,
-        pods: &plan.pods,
-        tolerances: Tolerances::for_spec(&hpa.spec, settings),
-        readiness: Readiness::new(now, settings),
-        settings,
-        metric: &DEFAULT_METRIC,
-    }
-}
-
 impl<'a> Plan<'a> {
-    pub(crate) fn context<'b>(&'b self, plan: &'b MetricsPlan, now: Timestamp) -> Context<'b> {
-        context(self.hpa, self.settings, &self.scale, plan, now)
-    }
-
     /// Decides on the readings.
     ///
     /// `readings` answer [`Plan::queries`]; a metric without a reading counts as failed. `history`
@@ -257,39 +121,6 @@ fn schedule_text(bounds: Bounds, change: Option<BoundsChange>) -> String {
 }
 
 impl Decision<'_> {
-    /// The replicas to write to the target's scale, or `None` to leave it.
-    pub fn scale_to(&self) -> Option<i32> {
-        match self.outcome {
-            Outcome::Rescale { to, .. } => Some(to),
-            _ => None,
-        }
-    }
-
-    /// The explanation of the decision, per metric and limit.
-    pub fn explanation(&self) -> &Explanation {
-        &self.explanation
-    }
-
-    /// The error, if the decision failed.
-    pub fn error(&self) -> Option<&ReconcileError> {
-        self.error.as_ref()
-    }
-
-    /// The status as decided before the scale is written.
-    pub fn proposed_status(&self) -> &HorizontalPodAutoscalerStatus {
-        &self.draft.status
-    }
-
-    /// The events of the decision, without the event about the scale write.
-    pub fn events(&self) -> &[Event] {
-        &self.events
-    }
-
-    pub(crate) fn reference(&self) -> String {
-        let target = &self.hpa.spec.scale_target_ref;
-        format!("{}/{}/{}", target.kind, self.hpa.metadata.namespace, target.name)
-    }
-
     fn scale_unavailable(&mut self, error: &ScaleReadError) {
         let message = error.to_string();
         self.events.push(Event::warning(EventReason::FailedGetScale, message.clone()));
@@ -310,8 +141,8 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, and their problems.
     fn report_settings(&mut self, schedule: Option<&str>) {
-        let own = self.settings.own.as_deref().filter(|own| !own.is_of_built_in);
-        let Some(OwnSettings { applied, problems, .. }) = own else {
+        let own = self.settings.autoscaler_settings.as_deref().filter(|own| !own.is_for_built_in);
+        let Some(AutoscalerSettings { applied, problems, .. }) = own else {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
         };
@@ -364,11 +195,6 @@ impl Decision<'_> {
             let text = format!("{schedule}, without the schedule {of_spec}");
             self.explanation.effects.push(SettingEffect { setting: BOUNDS, text });
         }
-    }
-
-    pub(crate) fn fail(&mut self, error: ReconcileError) {
-        self.explanation.summary = Summary::Failed(error.to_string());
-        self.error = Some(error);
     }
 
     fn disabled(&mut self) {
@@ -472,7 +298,7 @@ impl Decision<'_> {
             self.explanation.extra_pods = ExtraPods::new(&plan.pods, scale);
         }
         let readings = readings.of_plan(self.settings, &plan.pods);
-        let context = context(self.hpa, self.settings, scale, plan, now);
+        let context = plan.context(self.hpa, self.settings, scale, now);
         let failing = std::mem::take(&mut self.history.failing_metrics);
         let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, now);
         let CombinedMetrics { result, statuses, events, explanations } = combine(
@@ -509,7 +335,7 @@ impl Decision<'_> {
     }
 
     /// Clears `ScaledToZero` if the target has replicas, even if another client scaled it up (see
-    /// [`Settings::strict_scale_to_zero`]).
+    /// [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero)).
     fn clear_stale_zero(&mut self) {
         if self.settings.strict_scale_to_zero
             && self.current > 0
@@ -520,7 +346,7 @@ impl Decision<'_> {
     }
 
     /// Applies `minReplicas` to a target at zero replicas, although no proposal could be computed
-    /// (see [`Settings::strict_scale_to_zero`]).
+    /// (see [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero)).
     fn scale_from_zero_to_min(&mut self) {
         let min = self.bounds.min_replicas;
         if self.settings.strict_scale_to_zero && self.current == 0 && min > 0 {

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, MetricSourceType, MetricSpec},
-    decide::Decision,
+    decision::Decision,
     event::{Event, EventReason},
     explain::{MetricFailure, SettingEffect, counted},
     go_text,

@@ -69,6 +69,7 @@ pub mod behavior;
 mod combine;
 pub mod conclude;
 pub mod decide;
+mod decision;
 pub mod defaults;
 pub mod event;
 pub mod explain;
@@ -101,13 +102,13 @@ pub use conclude::{Conclusion, ScaleWriteError};
 pub use decide::{Decision, ReconcileError};
 pub use event::Event;
 pub use explain::Explanation;
-pub use forecast::{ForecastReason, LoadForecast, MetricForecast};
 pub use history::History;
 pub use pause::Pause;
 pub use plan::{Plan, ScaleReadError, SelectedPods};
 pub use quantity::{MilliValue, Quantity};
 pub use readings::{
-    MetricQuery, MetricsApi, PodSample, PodSamples, ReadError, Reading, Readings, Sample,
+    ForecastReason, LoadForecast, MetricForecast, MetricQuery, MetricsApi, PodSample, PodSamples,
+    ReadError, Reading, Readings, Sample,
 };
 pub use report::{Inputs, Report};
 pub use selector::Selector;

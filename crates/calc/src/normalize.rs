@@ -19,7 +19,7 @@ pub(crate) struct LimitReason {
 
 /// A proposal after each step of the normalization.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Normalized {
+pub(crate) struct NormalizedReplicas {
     /// After stabilization.
     pub(crate) stabilized: i32,
     /// The reason, if stabilization changed the proposal.
@@ -30,7 +30,7 @@ pub(crate) struct Normalized {
     pub(crate) limit: LimitReason,
 }
 
-impl Normalized {
+impl NormalizedReplicas {
     /// Whether a rate limit or a bound changed the stabilized proposal.
     pub(crate) fn is_limited(&self) -> bool {
         self.replicas != self.stabilized
@@ -55,7 +55,7 @@ struct StabilizationRange {
 
 impl NormalizeInput<'_> {
     /// Normalizes a proposal, and records it as a recommendation.
-    pub(crate) fn normalize(&self, proposed: i32, history: &mut History) -> Normalized {
+    pub(crate) fn normalize(&self, proposed: i32, history: &mut History) -> NormalizedReplicas {
         let behavior = EffectiveBehavior::new(self.spec, self.settings);
         if behavior.is_set() {
             self.with_behavior(&behavior, proposed, history)
@@ -69,7 +69,7 @@ impl NormalizeInput<'_> {
         behavior: &EffectiveBehavior<'_>,
         proposed: i32,
         history: &mut History,
-    ) -> Normalized {
+    ) -> NormalizedReplicas {
         let cutoff = before(self.now, behavior.down().stabilization_window());
         let recent = history.recommendations.iter().filter(|old| is_recent(old, cutoff, behavior));
         let stabilized = recent.map(|old| old.replicas).fold(proposed, i32::max);
@@ -85,7 +85,7 @@ impl NormalizeInput<'_> {
         } else {
             (stabilized, WITHIN_RANGE)
         };
-        Normalized { stabilized, stabilization, replicas, limit }
+        NormalizedReplicas { stabilized, stabilization, replicas, limit }
     }
 
     fn with_behavior(
@@ -93,7 +93,7 @@ impl NormalizeInput<'_> {
         behavior: &EffectiveBehavior<'_>,
         proposed: i32,
         history: &mut History,
-    ) -> Normalized {
+    ) -> NormalizedReplicas {
         let range = self.stabilization_range(behavior, proposed, history);
         // Not `clamp`: if the range is empty, its maximum applies.
         let stabilized = self.current.max(range.min).min(range.max);
@@ -101,7 +101,7 @@ impl NormalizeInput<'_> {
             if proposed >= self.current { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
         let stabilization = (stabilized != proposed).then_some(reason);
         let (replicas, limit) = self.limit_rate(behavior, stabilized, history);
-        Normalized { stabilized, stabilization, replicas, limit }
+        NormalizedReplicas { stabilized, stabilization, replicas, limit }
     }
 
     fn stabilization_range(
@@ -228,14 +228,14 @@ mod tests {
         current: i32,
         proposed: i32,
         history: &mut History,
-    ) -> Normalized {
+    ) -> NormalizedReplicas {
         let spec = serde_json::from_value(spec).unwrap();
         let bounds = Bounds::of_spec(&spec);
         NormalizeInput { spec: &spec, settings: &settings, bounds, current, now: at(0) }
             .normalize(proposed, history)
     }
 
-    fn outcome(normalized: &Normalized) -> (i32, i32, Option<&str>, &str) {
+    fn outcome(normalized: &NormalizedReplicas) -> (i32, i32, Option<&str>, &str) {
         let stabilization = normalized.stabilization.as_ref().map(|limit| limit.reason.as_str());
         (
             normalized.stabilized,

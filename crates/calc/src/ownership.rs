@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{ConditionReason, ConditionType, Pod, Scale},
-    decide::Decision,
+    decision::Decision,
     explain::counted,
 };
 
@@ -35,8 +35,8 @@ impl Decision<'_> {
         }
         let target = &self.hpa.spec.scale_target_ref;
         let message = format!(
-            "the selector {} matches {}, but {}/{} has {replicas}: pods of others count too. Change \
-             the labels, or set autoscaling.hpa-rs.dev/pods=owned",
+            "the selector {} matches {}, but {}/{} has {replicas}: pods of other owners also \
+             count. Change the labels, or set autoscaling.hpa-rs.dev/pods=owned",
             scale.selector,
             counted(active, "pod"),
             target.kind,

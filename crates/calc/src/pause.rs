@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     api::{ConditionReason, ConditionType},
-    decide::{Decision, Outcome},
+    decision::{Decision, Outcome},
     explain::{Summary, counted},
     history::Direction,
 };

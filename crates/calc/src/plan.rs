@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::{
     api::{ConditionType, HorizontalPodAutoscaler, MetricSourceType, MetricSpec, Pod, Scale},
-    metric::{MetricSpecError, query},
+    metric::{Context, MetricSpecError, query},
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
-    settings::{Bounds, Settings},
+    settings::{Bounds, DEFAULT_METRIC, Readiness, Settings, Tolerances},
     validation::MAX_METRICS,
 };
 
@@ -104,6 +106,27 @@ pub(crate) struct MetricsPlan {
     pub(crate) pods: Vec<Arc<Pod>>,
     /// One query per metric of the spec, or the reason why the metric can't be queried.
     pub(crate) queries: Vec<Result<MetricQuery, MetricSpecError>>,
+}
+
+impl MetricsPlan {
+    /// The inputs of the proposals of the metrics, without the readings.
+    pub(crate) fn context<'a>(
+        &'a self,
+        hpa: &'a HorizontalPodAutoscaler,
+        settings: &'a Settings,
+        scale: &'a Scale,
+        now: Timestamp,
+    ) -> Context<'a> {
+        Context {
+            namespace: &hpa.metadata.namespace,
+            scale,
+            pods: &self.pods,
+            tolerances: Tolerances::for_spec(&hpa.spec, settings),
+            readiness: Readiness::new(now, settings),
+            settings,
+            metric: &DEFAULT_METRIC,
+        }
+    }
 }
 
 impl<'a> Plan<'a> {

@@ -1,13 +1,13 @@
-//! The metric queries of a decision, and their results.
+//! The metric queries of a decision, and their results: readings and forecasts.
 
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 
 use crate::{
-    api::{CrossVersionObjectReference, Pod, ResourceName},
-    forecast::MetricForecast,
+    api::{ConditionReason, CrossVersionObjectReference, Pod, ResourceName},
     quantity::MilliValue,
     selector::Selector,
     settings::{PodSelection, Settings},
@@ -322,5 +322,85 @@ impl ReadError {
     /// Whether the API responded, without any item.
     pub fn is_empty_response(&self) -> bool {
         matches!(self, Self::Empty(_))
+    }
+}
+
+/// Whether the load of a metric is forecast, and its forecast.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricForecast {
+    /// Whether forecasts count, and why.
+    pub reason: ForecastReason,
+    /// The reason in words, for the condition. It should rarely change.
+    pub text: Arc<str>,
+    /// The forecast, if there is one for now. It counts only if [`Self::reason`] says so.
+    pub forecast: Option<LoadForecast>,
+}
+
+/// The reason for which forecasts of a metric count or not, as in the condition `ForecastActive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum ForecastReason {
+    /// Forecasts would have helped in the past, so they count.
+    Forecasting,
+    /// The history is too short or incomplete.
+    NotEnoughHistory,
+    /// The load doesn't depend on the time of day or the day of the week.
+    NoSeason,
+    /// Forecasts would not have helped.
+    NoBenefit,
+    /// The past load can't be read.
+    SourceFailed,
+}
+
+/// The load of a metric at a future time, in the metric's own unit over all pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadForecast {
+    /// The forecast time.
+    pub at: Timestamp,
+    /// The load that is not exceeded with the probability `quantile`.
+    #[serde(rename = "forecastLoad")]
+    pub load: f64,
+    /// The quantile, from 0 to 1.
+    pub quantile: f64,
+    /// The number of past days that the forecast uses.
+    pub days: usize,
+}
+
+impl ForecastReason {
+    /// All reasons.
+    pub const ALL: [Self; 5] = [
+        Self::Forecasting,
+        Self::NotEnoughHistory,
+        Self::NoSeason,
+        Self::NoBenefit,
+        Self::SourceFailed,
+    ];
+
+    /// Whether forecasts count.
+    pub fn is_active(self) -> bool {
+        self == Self::Forecasting
+    }
+
+    /// The reason of the condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Forecasting => "Forecasting",
+            Self::NotEnoughHistory => "NotEnoughHistory",
+            Self::NoSeason => "NoSeason",
+            Self::NoBenefit => "NoBenefit",
+            Self::SourceFailed => "SourceFailed",
+        }
+    }
+}
+
+impl From<ForecastReason> for ConditionReason {
+    fn from(reason: ForecastReason) -> Self {
+        match reason {
+            ForecastReason::Forecasting => Self::Forecasting,
+            ForecastReason::NotEnoughHistory => Self::NotEnoughHistory,
+            ForecastReason::NoSeason => Self::NoSeason,
+            ForecastReason::NoBenefit => Self::NoBenefit,
+            ForecastReason::SourceFailed => Self::SourceFailed,
+        }
     }
 }

@@ -187,7 +187,7 @@ fn observed_forecast_is_explained_and_changes_nothing() {
         "{}",
         conclusion.explanation.sentence(&hpa)
     );
-    let message = "requests: the text of Forecasting; observed only, the answer doesn't change";
+    let message = "requests: the text of Forecasting; observed only, the replicas don't change";
     assert_eq!(condition(&conclusion), Some(("True", "Forecasting", message)));
 }
 
@@ -222,7 +222,7 @@ fn active_fallback_replaces_the_forecast() {
         now: now(),
     };
     inputs.readings.insert_forecast(0, active(700.0).unwrap());
-    assert_eq!(inputs.answer(), 4);
+    assert_eq!(inputs.resulting_replicas(), 4);
 }
 
 #[rstest]

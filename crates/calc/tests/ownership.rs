@@ -114,8 +114,8 @@ fn extra_pods_are_reported_after_a_rollout(#[case] minutes: i64, #[case] is_repo
     assert!(first.status.condition(&ConditionType::SelectorMatchesExtraPods).is_none());
     let second = reconcile(all(), &Settings::default(), first.history, minutes);
     let condition = second.status.condition(&ConditionType::SelectorMatchesExtraPods);
-    let message = "the selector app=web matches 3 pods, but Deployment/web has 2: pods of others \
-        count too. Change the labels, or set autoscaling.hpa-rs.dev/pods=owned";
+    let message = "the selector app=web matches 3 pods, but Deployment/web has 2: pods of other \
+        owners also count. Change the labels, or set autoscaling.hpa-rs.dev/pods=owned";
     assert_eq!(condition.map(|it| &*it.message), is_reported.then_some(message));
 }
 

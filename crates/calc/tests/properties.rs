@@ -593,8 +593,8 @@ proptest! {
     fn reported_change_changes_the_replicas(scenario in scenarios(1..4)) {
         let inputs = scenario.inputs();
         let report = inputs.report();
-        let answer = Inputs::answer;
-        let now = inputs.answer();
+        let answer = Inputs::resulting_replicas;
+        let now = inputs.resulting_replicas();
         for change in &report.changes {
             let changed = answer(&change.trigger.apply(&inputs));
             prop_assert_eq!(changed, change.replicas, "{:?}", change);

@@ -477,10 +477,10 @@ fn status_restores_an_active_fallback_without_a_history() {
     run.replicas = 8;
     let mut inputs = run.inputs(75, &[None]);
     inputs.history = None;
-    assert_eq!(inputs.answer(), 5);
+    assert_eq!(inputs.resulting_replicas(), 5);
     inputs.readings =
         [(0, Ok(Reading::External(vec![MilliValue::from_units(7)].into())))].into_iter().collect();
-    assert_eq!(inputs.answer(), 7);
+    assert_eq!(inputs.resulting_replicas(), 7);
 }
 
 #[test]

@@ -1,16 +1,21 @@
 //! The clients that collectors share.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 use hpa_prometheus::client::Client;
 use http::Uri;
+use parking_lot::Mutex;
 
 use crate::{
     Compat,
     cluster::Cluster,
-    collectors::sqs::SqsCache,
+    collectors::sqs::credentials::CredentialCache,
     error::FetchError,
-    guarded_http::{Call, GuardedHttp, at, url},
+    guarded_http::{GuardedHttp, HttpRequest, http_error, url},
     settings::{Credential, Limits, Settings, SettingsError},
 };
 
@@ -23,7 +28,9 @@ pub struct Clients {
     pub(crate) prometheus_servers: BTreeMap<String, Client>,
     pub(crate) weight_annotations: Vec<String>,
     pub(crate) namespace_label: Option<String>,
-    pub(crate) sqs: SqsCache,
+    pub(crate) aws_credentials: CredentialCache,
+    /// The URLs of SQS queues, by region and name.
+    pub(crate) queue_urls: Mutex<HashMap<(String, String), String>>,
     services: BTreeMap<&'static str, OperatorService>,
     credentials: Vec<(Uri, Credential)>,
 }
@@ -61,7 +68,8 @@ impl Clients {
             prometheus_servers: settings.prometheus_servers,
             weight_annotations: settings.weight_annotations,
             namespace_label: settings.namespace_label,
-            sqs: SqsCache::default(),
+            aws_credentials: CredentialCache::default(),
+            queue_urls: Mutex::default(),
             services: services.collect::<Result<_, _>>()?,
             credentials: settings.credentials.into_iter().map(origin).collect::<Result<_, _>>()?,
         })
@@ -87,28 +95,32 @@ impl Clients {
     }
 
     /// Adds the operator's credential for the origin of a tenant's URL, if there is one.
-    pub(crate) fn with_credential(&self, call: Call) -> Result<Call, FetchError> {
-        self.with_credential_as("Bearer", call)
+    pub(crate) fn with_credential(&self, request: HttpRequest) -> Result<HttpRequest, FetchError> {
+        self.with_credential_as("Bearer", request)
     }
 
-    pub(crate) fn with_credential_as(&self, scheme: &str, call: Call) -> Result<Call, FetchError> {
-        let is_origin = |(origin, _): &&(Uri, _)| url::is_same_origin(origin, &call.uri);
+    pub(crate) fn with_credential_as(
+        &self,
+        scheme: &str,
+        request: HttpRequest,
+    ) -> Result<HttpRequest, FetchError> {
+        let is_origin = |(origin, _): &&(Uri, _)| url::is_same_origin(origin, &request.uri);
         let Some((_, credential)) = self.credentials.iter().find(is_origin) else {
-            return Ok(call);
+            return Ok(request);
         };
-        authorized(call, scheme, Some(credential))
+        authorized(request, scheme, Some(credential))
     }
 }
 
 /// Adds a credential, if there is one.
 pub(crate) fn authorized(
-    call: Call,
+    request: HttpRequest,
     scheme: &str,
     credential: Option<&Credential>,
-) -> Result<Call, FetchError> {
-    let Some(credential) = credential else { return Ok(call) };
-    let (token, uri) = (credential.read()?, call.uri.clone());
-    call.authorized(scheme, &token).map_err(|source| at(&uri, source))
+) -> Result<HttpRequest, FetchError> {
+    let Some(credential) = credential else { return Ok(request) };
+    let (token, uri) = (credential.read()?, request.uri.clone());
+    request.authorized(scheme, &token).map_err(|source| http_error(&uri, source))
 }
 
 fn operator_url(text: &str) -> Result<Uri, SettingsError> {

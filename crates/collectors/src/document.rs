@@ -7,12 +7,11 @@ use http::Uri;
 
 use crate::{
     Compat,
-    collectors::prometheus::milli,
+    collector::{Context, milli},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
-    guarded_http::{Reply, at},
+    guarded_http::{Reply, http_error},
     jsonpath::{Extractor, Query},
-    registry::Context,
 };
 
 /// The settings of a metric that is read from a document.
@@ -53,12 +52,12 @@ pub(crate) async fn number(
     reply: Reply,
     extractor: &Arc<Extractor>,
 ) -> Result<MilliValue, FetchError> {
-    let mut reply = reply.ok().map_err(|source| at(uri, source))?;
+    let mut reply = reply.ok().map_err(|source| http_error(uri, source))?;
     let clients = context.clients;
     let (extractor, body) = (extractor.clone(), std::mem::take(&mut reply.body));
     let number = clients.http.evaluate(context.namespace, move || extractor.extract(&body)).await;
     // Dropped only after the evaluation, because it has the permit for a large body.
     drop(reply);
-    let number = number.map_err(|error| at(uri, HttpError::Task(error)))??;
+    let number = number.map_err(|error| http_error(uri, HttpError::Task(error)))??;
     Ok(MilliValue::from_milli(milli(number, clients.compat)?))
 }

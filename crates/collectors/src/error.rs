@@ -9,8 +9,7 @@ use hpa_metrics::describe;
 use hpa_prometheus::{client::QueryFailure, promql::SyntaxError};
 
 use crate::{
-    cluster::LookupError, collectors::skipper::QueryError, guarded_http::Refusal,
-    jsonpath::ExtractError, settings::SettingsError,
+    cluster::LookupError, guarded_http::Refusal, jsonpath::ExtractError, settings::SettingsError,
 };
 
 /// The maximum length of a setting in an error.
@@ -221,6 +220,33 @@ pub enum FetchError {
         /// The error of this pod.
         first: Box<FetchError>,
     },
+}
+
+/// A query that can't be built, or a result without a value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum QueryError {
+    /// The object has several backends, and the metric names none.
+    #[error(
+        "backend name must be specified for requests-per-second when traffic switching is used"
+    )]
+    NoBackend,
+    /// The object has no host.
+    #[error("no hosts defined on {kind} {namespace}/{name}, unable to create collector")]
+    NoHosts { kind: &'static str, namespace: String, name: String },
+    #[error("annotation {annotation} is not a JSON object of weights")]
+    Weights { annotation: String },
+    /// The metric names a backend without a weight. It may have no traffic, or not exist.
+    #[error("the backend {backend:?} has no weight in {kind} {namespace}/{name}")]
+    NoWeight { backend: String, kind: &'static str, namespace: String, name: String },
+    /// The result is empty or NaN.
+    #[error("query '{0}' did not result a valid response")]
+    NoResult(String),
+    /// The target has no replicas.
+    #[error("unable to get average value for {0} replicas")]
+    NoReplicas(i32),
+    /// The value is too large.
+    #[error("the value {0} is out of range")]
+    OutOfRange(f64),
 }
 
 /// A failed request.

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! controller, adapter ──► collection ──► registry ──► collectors ──► guarded_http, Prometheus
-//!                             │             ▲
-//!                             └► annotations, config
+//!                             │                           │
+//!                             └► annotations, config      └► collector (trait, context, values)
 //! ```
 //!
 //! [`collection::Collection`] watches autoscalers and reads metrics on request. The table
@@ -26,6 +26,7 @@ pub mod annotations;
 mod clients;
 mod cluster;
 pub mod collection;
+mod collector;
 mod collectors;
 pub mod config;
 mod document;
@@ -43,11 +44,12 @@ mod tests;
 pub use crate::{
     clients::Clients,
     cluster::{Cluster, Ingress, LookupError, Pod, RouteGroup},
+    collector::{Context, Environment, Sample, Values},
     config::{MetricConfig, metric_configs},
     error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
     findings::{Finding, collector_of, findings},
-    guarded_http::{Call, Destination, Policy, Refusal, Reply},
-    registry::{Context, Environment, Plan, Sample, Values},
+    guarded_http::{Destination, HttpRequest, Policy, Refusal, Reply},
+    registry::Plan,
     schedules::Compat,
     settings::{Credential, Limits, Secret, ServiceSettings, Settings, SettingsError},
 };

@@ -48,8 +48,8 @@ mod lines {
         }
 
         async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-            let call = context.call(self.file.clone(), Destination::Tenant);
-            let reply = context.get(&call).await?;
+            let request = context.request(self.file.clone(), Destination::Tenant);
+            let reply = context.get(&request).await?;
             if reply.status != http::StatusCode::OK {
                 return Err(FetchError::Response { service: "the web server", problem: "no file" });
             }

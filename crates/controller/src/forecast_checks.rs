@@ -11,7 +11,7 @@
 use std::{collections::HashSet, hash::BuildHasher, pin::pin, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use hpa_forecast::{Trace, Verdict, gate};
+use hpa_forecast::{GateDecision, Trace, gate};
 use hpa_lease::Clock;
 use hpa_metrics::KeyedSemaphores;
 use jiff::{SignedDuration, Timestamp};
@@ -126,12 +126,12 @@ impl ForecastChecks {
         let result = match self.read(hpa, check.metric, now).await {
             Ok(Ok(past)) => {
                 let calculated = self.calculate(past, &check, calculations).await;
-                calculated.map(|(verdict, past)| (verdict, Past::Read(past)))
+                calculated.map(|(decision, past)| (decision, Past::Read(past)))
             }
             Ok(Err(reason)) => {
                 let own_past = std::mem::replace(&mut check.own_past, Trace::new([]));
                 let calculated = self.calculate(own_past, &check, calculations).await;
-                calculated.map(|(verdict, _)| (verdict, Past::Seen(reason)))
+                calculated.map(|(decision, _)| (decision, Past::Observed(reason)))
             }
             Err(error) => Err(error),
         };
@@ -139,7 +139,7 @@ impl ForecastChecks {
         let _span = key.span().entered();
         let metric = check.metric;
         match &result {
-            Ok((verdict, _)) => debug!(metric, reason = ?verdict.reason, "checked forecasts"),
+            Ok((decision, _)) => debug!(metric, reason = ?decision.reason, "checked forecasts"),
             Err(error) => warn!(metric, %error, "unable to check forecasts"),
         }
         let spread = HASHER.hash_one(key) as f64 / u64::MAX as f64;
@@ -156,7 +156,9 @@ impl ForecastChecks {
         now: Timestamp,
     ) -> Result<Result<Trace, String>, PastError> {
         let Some(source) = &self.forecasts.source.past else {
-            return Ok(Err("no Prometheus has its past (--forecast-prometheus)".to_owned()));
+            return Ok(Err(
+                "no Prometheus is configured for past loads (--forecast-prometheus)".to_owned()
+            ));
         };
         let from = now.checked_sub(SignedDuration::from_hours(READ_DAYS * 24)).unwrap_or(now);
         let range = PastRange { from, until: now, step: STEP_SECONDS };
@@ -173,7 +175,7 @@ impl ForecastChecks {
         past: Trace,
         check: &Check,
         calculations: &Semaphore,
-    ) -> Result<(Verdict, Trace), PastError> {
+    ) -> Result<(GateDecision, Trace), PastError> {
         let _permit = calculations.acquire().await;
         let settings = check.settings.clone();
         let calculation = tokio::task::spawn_blocking(move || (gate(&past, &settings), past));
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
     use crate::{
         cache::Origin,
-        forecast::{FIRST_CHECK_PERIOD, ForecastSource, Observation, PastLoads},
+        forecast::{FIRST_CHECK_PERIOD, ForecastSource, LoadObservation, PastLoads},
     };
 
     type Answer = fn(PastRange) -> BoxFuture<'static, Result<Trace, PastError>>;
@@ -329,7 +331,7 @@ mod tests {
             let plan = Plan::new(&hpa, Ok(scale), &effective, select);
             let metrics = 0..hpa.spec.metrics.len();
             let mut readings: Readings = metrics.map(|metric| (metric, reading.clone())).collect();
-            let observation = Observation {
+            let observation = LoadObservation {
                 hpa: &hpa,
                 settings: &effective,
                 plan: &plan,
@@ -506,7 +508,7 @@ mod tests {
         let refused =
             |_| async { Err(PastError::Failed("http://prometheus: refused".to_owned())) }.boxed();
         let (state, requests) = run(refused, 6 * HOUR).await;
-        let text = "the past can't be read; the log of the controller has the error";
+        let text = "the metric's past can't be read; see the controller log";
         assert_eq!(state, Some(("SourceFailed".to_owned(), text.to_owned())));
         assert!((7..=11).contains(&requests), "{requests}");
     }
@@ -516,7 +518,7 @@ mod tests {
         let (state, requests) = run(|_| std::future::pending().boxed(), HOUR).await;
         let (reason, text) = state.unwrap();
         assert_eq!(reason, "SourceFailed");
-        assert_eq!(text, "the past can't be read; the log of the controller has the error");
+        assert_eq!(text, "the metric's past can't be read; see the controller log");
         assert!((3..=6).contains(&requests), "{requests}");
     }
 

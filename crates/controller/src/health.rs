@@ -61,7 +61,7 @@ impl Health {
     }
 
     /// Records a response to a request of a reconcile.
-    pub(crate) fn responded(&self) {
+    pub(crate) fn record_response(&self) {
         self.state.lock().last_response = Some(Instant::now());
     }
 

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use crate::{
     cache::{SuspensionDetector, WatchAges},
     config::Options,
-    controller::{Dependencies, RunError},
+    dependencies::{Dependencies, RunError},
     forecast::Forecasts,
     forecast_checks::ForecastChecks,
     history_store::{HistoryHealth, HistoryStore, StoredUntil},

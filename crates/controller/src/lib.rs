@@ -40,7 +40,7 @@
 //! | [`metrics`] | Prometheus metrics |
 //! | [`debug`] | the data of the debug API |
 //! | `peer_check` | looks for another controller at the start |
-//! | `config`, `worker`, `leader`, `controller` | wiring |
+//! | `config`, `worker`, `dependencies`, `leader`, `controller` | wiring |
 //!
 //! [`hpa_lease`] decides which instance may write.
 
@@ -48,6 +48,7 @@ pub mod cache;
 mod config;
 mod controller;
 pub mod debug;
+mod dependencies;
 pub mod forecast;
 mod forecast_checks;
 mod hash;
@@ -98,11 +99,12 @@ pub mod fuzzing {
 }
 
 pub use config::Options;
-pub use controller::{Dependencies, RunError, run};
+pub use controller::run;
+pub use dependencies::{Dependencies, RunError};
 pub use health::HealthError;
 pub use hpa_lease::{Clock, Instants, LeaderContext, LeaderTask, SystemClock, events};
 pub use key::{AutoscalerApi, HpaKey, Scope};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::ActivePeer;
-pub use reconcile::{Finished, Observer, Reconciled};
+pub use reconcile::{ConcludedReconcile, FinishedReconcile, Observer};
 pub use worker::KnownMetricChanges;

@@ -55,7 +55,7 @@ impl Workers {
         let key = item.key().clone();
         let queued = reconciler.autoscalers.get(&key);
         let period = self.period(queued.as_deref());
-        telemetry.dequeued(&key, started - due, period);
+        telemetry.record_dequeued(&key, started - due, period);
         self.late_log.observe(started - due, period.length(), started);
         // A panic on one autoscaler must not stop the others.
         let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
@@ -76,7 +76,7 @@ impl Workers {
                     } else {
                         next
                     };
-                    telemetry.scheduled(&key, next, period);
+                    telemetry.record_scheduled(&key, next, period);
                     self.change_or_periodic(&autoscaler, next)
                 }
             };
@@ -85,7 +85,7 @@ impl Workers {
             // Deleted during the reconcile, which may have registered its selector again.
             reconciler.selectors.remove(&key);
         }
-        telemetry.processed(started.elapsed());
+        telemetry.record_processed(started.elapsed());
         item.done();
     }
 
@@ -109,7 +109,7 @@ impl Workers {
         };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();
         let at = Instant::now().checked_add(delay).filter(|at| *at < periodic);
-        at.inspect(|_| autoscaler.keep_due(periodic)).unwrap_or(periodic)
+        at.inspect(|_| autoscaler.set_periodic_due(periodic)).unwrap_or(periodic)
     }
 }
 

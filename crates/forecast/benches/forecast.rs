@@ -4,7 +4,7 @@
 #![expect(clippy::expect_used, reason = "the inputs are fixed")]
 
 use divan::{Bencher, black_box};
-use hpa_forecast::{History, Level, Model, Question, Season, Settings, Trace, Workload, gate};
+use hpa_forecast::{ForecastInput, History, Level, Model, Season, Settings, Trace, Workload, gate};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 const MINUTES_PER_DAY: i64 = 1440;
@@ -38,8 +38,8 @@ fn forecast(bencher: Bencher, level: Level) {
     let zone = zone("Europe/Berlin");
     let model = Model { season: Season::Daily, level };
     let horizon = SignedDuration::from_mins(4);
-    let question = Question { now, load: 100.0, horizon, zone: &zone, model };
-    bencher.bench_local(|| history.forecast(black_box(&question)).map(|one| one.load(0.8)));
+    let input = ForecastInput { now, load: 100.0, horizon, zone: &zone, model };
+    bencher.bench_local(|| history.forecast(black_box(&input)).map(|one| one.load(0.8)));
 }
 
 /// Adds a reading to a full history.

@@ -7,10 +7,7 @@ use jiff::{
 };
 use serde::Serialize;
 
-use crate::{
-    history::{BUCKET_SECONDS, History},
-    model::Model,
-};
+use crate::history::{BUCKET_SECONDS, History};
 
 const DAY: i64 = 86_400;
 /// A past day contributes three changes: at the same time, a bucket earlier, and a bucket later.
@@ -71,9 +68,31 @@ impl Level {
     }
 }
 
+/// The model of a forecast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Model {
+    /// The past days that the forecast uses.
+    pub season: Season,
+    /// The level to start from.
+    pub level: Level,
+}
+
+impl Model {
+    /// All models.
+    pub const ALL: [Self; 6] = [
+        Self { season: Season::Daily, level: Level::Reading },
+        Self { season: Season::Workweek, level: Level::Reading },
+        Self { season: Season::Weekly, level: Level::Reading },
+        Self { season: Season::Daily, level: Level::Smoothed },
+        Self { season: Season::Workweek, level: Level::Smoothed },
+        Self { season: Season::Weekly, level: Level::Smoothed },
+    ];
+}
+
 /// The inputs of a forecast besides the history.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct ForecastInput<'a> {
     /// The time of the newest reading.
     pub now: Timestamp,
     /// The newest reading, in the unit of the history.
@@ -157,8 +176,8 @@ impl History {
     /// The quantiles are those of the past changes. A holiday or growth shifts the forecast at
     /// once, because it starts from the current level. A single unusual day in the past has little
     /// effect. `None` if the history has fewer than two days of the season.
-    pub fn forecast(&self, question: &Question<'_>) -> Option<Forecast> {
-        let Question { now, load, horizon, zone, model } = *question;
+    pub fn forecast(&self, input: &ForecastInput<'_>) -> Option<Forecast> {
+        let ForecastInput { now, load, horizon, zone, model } = *input;
         if !load.is_finite() || load < 0.0 {
             return None;
         }
@@ -244,7 +263,7 @@ mod tests {
     }
 
     fn forecast(history: &History, zone: &TimeZone, now: &str, season: Season) -> Option<Forecast> {
-        history.forecast(&Question {
+        history.forecast(&ForecastInput {
             now: at(now),
             load: 150.0,
             horizon: SignedDuration::from_mins(20),
@@ -319,7 +338,7 @@ mod tests {
     fn invalid_or_extreme_inputs_give_no_forecast() {
         let utc = TimeZone::UTC;
         let history = history(&utc, 14, "2026-01-19T07:50:00Z", |_| true);
-        let question = |now, load, horizon| Question {
+        let input = |now, load, horizon| ForecastInput {
             now,
             load,
             horizon,
@@ -328,12 +347,12 @@ mod tests {
         };
         let now = at("2026-01-19T07:50:00Z");
         let far = SignedDuration::MAX;
-        assert!(history.forecast(&question(now, f64::NAN, SignedDuration::ZERO)).is_none());
-        assert!(history.forecast(&question(now, -1.0, SignedDuration::ZERO)).is_none());
-        assert!(history.forecast(&question(now, 1.0, far)).is_none());
-        let far = question(Timestamp::MAX, 1.0, SignedDuration::ZERO);
+        assert!(history.forecast(&input(now, f64::NAN, SignedDuration::ZERO)).is_none());
+        assert!(history.forecast(&input(now, -1.0, SignedDuration::ZERO)).is_none());
+        assert!(history.forecast(&input(now, 1.0, far)).is_none());
+        let far = input(Timestamp::MAX, 1.0, SignedDuration::ZERO);
         assert!(history.forecast(&far).is_none());
-        let early = question(Timestamp::MIN, 1.0, SignedDuration::ZERO);
+        let early = input(Timestamp::MIN, 1.0, SignedDuration::ZERO);
         assert!(history.forecast(&early).is_none());
     }
 }

@@ -93,7 +93,7 @@ impl Settings {
 /// The decision of the gate, with its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct GateDecision {
     /// The decision and its reason.
     pub reason: Reason,
     /// The model for the next day.
@@ -114,7 +114,7 @@ impl From<Reason> for ForecastReason {
     }
 }
 
-impl Verdict {
+impl GateDecision {
     /// The reason in words, for the condition `ForecastActive`.
     pub fn text(&self) -> String {
         match self.reason {
@@ -137,8 +137,7 @@ impl Verdict {
                 "fewer than ten days of the load are known, or more than a fifth is missing".into()
             }
             Reason::NoSeason => {
-                "neither the time of day nor the day of the week says what the load does next"
-                    .into()
+                "the load depends neither on the time of day nor on the day of the week".into()
             }
             Reason::NoBenefit => format!(
                 "at equal pod-hours, overload would have been about the same in the past {}",
@@ -169,7 +168,8 @@ pub struct Comparison {
     pub reactive: Outcome,
     /// The outcome without forecasts, with the target lowered until the run costs as much as with
     /// forecasts.
-    pub lowered: Outcome,
+    #[serde(rename = "lowered")]
+    pub with_lowered_target: Outcome,
     /// The lowered target, as a share of the configured one.
     pub lowered_target: f64,
     /// The outcome with forecasts.
@@ -184,20 +184,24 @@ impl Comparison {
     /// The overload with forecasts as a share of the overload without them, at equal pod-hours. 1
     /// if neither has any, and infinite if only forecasts have.
     pub fn ratio(&self) -> f64 {
-        ratio(self.forecast, self.lowered)
+        ratio(self.forecast, self.with_lowered_target)
     }
 
     fn has_benefit(&self) -> bool {
         self.is_steady
-            && self.lowered.overload() >= MIN_OVERLOAD
-            && self.forecast.excess <= self.lowered.excess
+            && self.with_lowered_target.overload() >= MIN_OVERLOAD
+            && self.forecast.excess <= self.with_lowered_target.excess
             && (self.ratio() <= MAX_OVERLOAD_RATIO
                 || self.ratio() <= 1.0 && self.excess_ratio() <= MAX_EXCESS_RATIO)
     }
 
     /// The unserved load with forecasts as a share of that without them, at equal pod-hours.
     fn excess_ratio(&self) -> f64 {
-        if self.lowered.excess > 0.0 { self.forecast.excess / self.lowered.excess } else { 1.0 }
+        if self.with_lowered_target.excess > 0.0 {
+            self.forecast.excess / self.with_lowered_target.excess
+        } else {
+            1.0
+        }
     }
 }
 
@@ -215,8 +219,8 @@ pub fn ratio(one: Outcome, other: Outcome) -> f64 {
 
 /// Decides by the last weeks of the trace whether to use forecasts. Deterministic. Four weeks take
 /// about 100 ms of CPU time.
-pub fn gate(trace: &Trace, settings: &Settings) -> Verdict {
-    let no = |reason| Verdict { reason, choice: None, comparison: None };
+pub fn gate(trace: &Trace, settings: &Settings) -> GateDecision {
+    let no = |reason| GateDecision { reason, choice: None, comparison: None };
     if !is_enough(trace) {
         return no(Reason::NotEnoughHistory);
     }
@@ -230,7 +234,7 @@ pub fn gate(trace: &Trace, settings: &Settings) -> Verdict {
     } else {
         Reason::NoBenefit
     };
-    Verdict { reason, choice: Some(choice), comparison: Some(comparison) }
+    GateDecision { reason, choice: Some(choice), comparison: Some(comparison) }
 }
 
 fn is_enough(trace: &Trace) -> bool {
@@ -304,11 +308,11 @@ impl<'a> Backtest<'a> {
         };
         let (forecast, with) = halves(1.0, Some(&forecasts));
         let (_, lowered_target) = self.at_cost(forecast.pod_hours);
-        let (lowered, without) = halves(lowered_target, None);
+        let (with_lowered_target, without) = halves(lowered_target, None);
         Comparison {
             capacity: self.runner.capacity,
             reactive: self.reactive,
-            lowered,
+            with_lowered_target,
             lowered_target,
             forecast,
             perfect: self.run(1.0, Some(&self.perfect())),

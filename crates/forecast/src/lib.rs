@@ -10,7 +10,7 @@
 //! - `gate`: runs with and without forecasts, and the decision whether to use forecasts
 //!
 //! ```
-//! use hpa_forecast::{History, Model, Question};
+//! use hpa_forecast::{ForecastInput, History, Model};
 //! use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 //!
 //! // A load that doubles at eight every day.
@@ -20,14 +20,14 @@
 //!     let load = if minute % 1440 < 480 { 100.0 } else { 200.0 };
 //!     history.add(start + SignedDuration::from_mins(minute), load);
 //! }
-//! let question = Question {
+//! let input = ForecastInput {
 //!     now: "2026-01-10T07:58:00Z".parse()?,
 //!     load: 110.0,
 //!     horizon: SignedDuration::from_mins(10),
 //!     zone: &TimeZone::UTC,
 //!     model: Model::default(),
 //! };
-//! let forecast = history.forecast(&question).ok_or("too little history")?;
+//! let forecast = history.forecast(&input).ok_or("too little history")?;
 //! assert_eq!(forecast.load(0.8).round(), 210.0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -43,9 +43,9 @@ mod trace;
 
 pub use self::{
     autoscaler::{Outcome, Workload},
-    forecast::{Forecast, HISTORY_DAYS, Level, Question, Season},
-    gate::{Backtest, Comparison, Reason, Replicas, Settings, Verdict, gate, ratio},
+    forecast::{Forecast, ForecastInput, HISTORY_DAYS, Level, Model, Season},
+    gate::{Backtest, Comparison, GateDecision, Reason, Replicas, Settings, gate, ratio},
     history::{BUCKET_SECONDS, History, MAX_DAYS},
-    model::{Choice, Model},
+    model::Choice,
     trace::Trace,
 };

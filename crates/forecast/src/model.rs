@@ -4,7 +4,7 @@ use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
 
 use crate::{
-    forecast::{Forecast, Level, Question, Season},
+    forecast::{Forecast, ForecastInput, Model},
     history::{History, as_f32, as_index},
     trace::Trace,
 };
@@ -17,16 +17,6 @@ const COMPARED_DAYS: usize = 7;
 const COMPARED_STEP: usize = 5;
 /// The minimum number of comparisons: half a day has as many.
 const MIN_COMPARED: usize = 144;
-
-/// The model of a forecast.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Model {
-    /// The past days that the forecast uses.
-    pub season: Season,
-    /// The level to start from.
-    pub level: Level,
-}
 
 /// The model with the smallest errors in the past week.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -57,14 +47,14 @@ pub(crate) struct Task<'a> {
 impl Task<'_> {
     /// The forecast from the reading of a minute.
     fn forecast(&self, read: usize, model: Model) -> Option<Forecast> {
-        let question = Question {
+        let input = ForecastInput {
             now: self.trace.time(read),
             load: self.trace.load(read)?,
             horizon: self.horizon,
             zone: self.zone,
             model,
         };
-        self.history.forecast(&question)
+        self.history.forecast(&input)
     }
 
     /// The forecasts that are known at each minute from `first` on. Each day uses the model that
@@ -193,16 +183,4 @@ fn loss_without_season(changes: &[f64], quantile: f64) -> f64 {
 /// is too low costs more than one that is too high.
 fn pinball(quantile: f64, error: f64) -> f64 {
     if error >= 0.0 { quantile * error } else { (quantile - 1.0) * error }
-}
-
-impl Model {
-    /// All models.
-    pub const ALL: [Self; 6] = [
-        Self { season: Season::Daily, level: Level::Reading },
-        Self { season: Season::Workweek, level: Level::Reading },
-        Self { season: Season::Weekly, level: Level::Reading },
-        Self { season: Season::Daily, level: Level::Smoothed },
-        Self { season: Season::Workweek, level: Level::Smoothed },
-        Self { season: Season::Weekly, level: Level::Smoothed },
-    ];
 }

@@ -48,7 +48,7 @@ pub(crate) struct Collectors {
 impl Collectors {
     /// Waits until the first lists of autoscalers and pods have ended.
     pub(crate) async fn listed(&self) {
-        tokio::join!(self.collection.listed(), self.objects.pods_listed());
+        tokio::join!(self.collection.listed(), self.objects.wait_for_pod_list());
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn start(
     now: Now,
 ) -> anyhow::Result<Collectors> {
     let settings = arguments.collection(compat, prometheus.is_some());
-    let objects = Arc::new(KubeObjects::new(client.clone()).of_namespace(namespace.clone()));
+    let objects = Arc::new(KubeObjects::new(client.clone()).with_namespace(namespace.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
     let clients = Clients::new(arguments.clients(compat, prometheus, servers), cluster.clone())
         .context("unable to set up collectors")?;

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    Election, ElectionConfig, LeaseHooks,
     clock::{Clock, Instants},
     decision::{LeaseObservation, LeaseRecord, Step, decide},
+    election::{Election, ElectionConfig, LeaseHooks},
     leadership::{Predecessor, State},
     record::annotate,
     request_error::RequestError,

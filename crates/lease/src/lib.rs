@@ -27,8 +27,10 @@
 //!   The monotonic clock stops while a machine is suspended, so the leadership also ends by the
 //!   wall clock.
 
+mod candidate;
 mod clock;
 mod decision;
+mod election;
 mod elector;
 pub mod events;
 mod identity;
@@ -37,94 +39,9 @@ mod record;
 mod request_error;
 mod task;
 
-use std::{sync::Arc, time::Duration};
-
-use kube::Client;
-use tokio::time::Instant;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-
+pub use candidate::Candidate;
 pub use clock::{Clock, Instants, SystemClock};
-use elector::Elector;
+pub use election::{Election, ElectionConfig, LeaseHooks};
 pub use identity::identity;
 pub use leadership::{Leadership, NotLeader, Predecessor};
 pub use task::{LeaderContext, LeaderTask, lead};
-
-/// Settings of the leader election. `lease_duration` must be longer than `renew_deadline`, which
-/// must be longer than 1.2 times `retry_period`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ElectionConfig {
-    pub namespace: String,
-    pub name: String,
-    /// Unique among all instances, see [`identity`].
-    pub identity: String,
-    /// The time that a standby waits after the last renewal that it observed.
-    pub lease_duration: Duration,
-    /// The time for which the leader keeps working after its last renewal.
-    pub renew_deadline: Duration,
-    /// Interval of renewals, and minimum interval of a standby's polls.
-    pub retry_period: Duration,
-}
-
-/// An election to take part in.
-#[derive(Clone)]
-pub struct Election {
-    /// It must not be shared: if renewals queue behind other requests, the lease is lost.
-    pub client: Client,
-    pub config: ElectionConfig,
-}
-
-/// Called by the elector. `()` does nothing.
-pub trait LeaseHooks: Send + Sync {
-    /// The annotations that the holder writes with each renewal and the release. `None` removes
-    /// one. The next leader finds them in [`Predecessor::annotations`].
-    fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
-        Vec::new()
-    }
-
-    /// Called after each read and write of the lease, every few seconds. `known` is the lease's
-    /// resource version before the request, which was sent at `sent`; `response` is the version in
-    /// the response. A lower `response` means that the API server was rewound.
-    fn compare_versions(&self, _known: &str, _response: &str, _sent: Instant) {}
-}
-
-impl LeaseHooks for () {}
-
-/// An instance in an election, or a single instance without an election. If it is dropped without
-/// [`Candidate::release`], the next leader has to wait until the lease expires.
-pub struct Candidate {
-    leadership: Leadership,
-    release: CancellationToken,
-    elector: Option<AbortOnDropHandle<()>>,
-}
-
-impl Candidate {
-    /// Joins the election. Without one, this instance is the leader. `clock` provides the times
-    /// that are written to the lease, and reveals a suspension of the machine.
-    pub fn new(
-        election: Option<&Election>,
-        clock: Arc<dyn Clock>,
-        hooks: Arc<dyn LeaseHooks>,
-    ) -> Self {
-        let release = CancellationToken::new();
-        let Some(election) = election else {
-            return Self { leadership: Leadership::without_election(), release, elector: None };
-        };
-        let (elector, state) = Elector::new(election, clock.clone(), hooks);
-        let elector = AbortOnDropHandle::new(tokio::spawn(elector.run(release.clone())));
-        Self { leadership: Leadership::new(state, clock), release, elector: Some(elector) }
-    }
-
-    pub fn leadership(&self) -> &Leadership {
-        &self.leadership
-    }
-
-    /// Releases the lease, if this instance holds it. The caller must not write anything after
-    /// that.
-    pub async fn release(self) {
-        self.release.cancel();
-        if let Some(elector) = self.elector {
-            // If its task failed, the lease expires.
-            elector.await.ok();
-        }
-    }
-}

@@ -7,7 +7,10 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{Candidate, Clock, Election, Leadership, events::EventRecorder};
+use crate::{
+    candidate::Candidate, clock::Clock, election::Election, events::EventRecorder,
+    leadership::Leadership,
+};
 
 /// Calls `lead` whenever this instance becomes the leader, until `stop` is cancelled. Drops the
 /// future when the leadership ends, and then takes part in the election again. At the end, releases

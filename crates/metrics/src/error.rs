@@ -52,7 +52,7 @@ pub enum MetricError {
         request: Box<str>,
     },
     /// All responses that are being read are together larger than the limit.
-    #[error("responses larger than {limit} bytes together are being read ({request})")]
+    #[error("the responses that are being read exceed {limit} bytes in total ({request})")]
     OverBudget {
         /// The limit in bytes, after decompression.
         limit: usize,
@@ -101,7 +101,7 @@ pub enum MetricError {
     },
     /// A [`MetricSource`](crate::MetricSource) returned the wrong variant of
     /// [`Values`](crate::Values).
-    #[error("the metrics source returned items of another kind than requested")]
+    #[error("the metric source returned values of the wrong kind")]
     UnexpectedValues,
     /// There is no such metric. The reference answers 404, "the server could not find the metric M
     /// for pods".

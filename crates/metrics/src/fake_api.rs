@@ -39,7 +39,7 @@ pub(crate) fn object(api_version: &str, kind: &str, name: &str) -> CrossVersionO
 /// An HTTP response.
 #[derive(Clone)]
 pub(crate) struct Reply {
-    pub(crate) after: Duration,
+    pub(crate) delay: Duration,
     pub(crate) code: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
@@ -48,7 +48,7 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn json(body: impl Into<String>) -> Self {
         Self {
-            after: Duration::ZERO,
+            delay: Duration::ZERO,
             code: 200,
             content_type: "application/json",
             body: body.into(),
@@ -56,7 +56,7 @@ impl Reply {
     }
 
     pub(crate) fn text(code: u16, body: &str) -> Self {
-        Self { after: Duration::ZERO, code, content_type: "text/plain", body: body.into() }
+        Self { delay: Duration::ZERO, code, content_type: "text/plain", body: body.into() }
     }
 
     pub(crate) fn group(versions: &[&str]) -> Self {
@@ -65,8 +65,8 @@ impl Reply {
         Self::json(serde_json::json!({ "kind": "APIGroup", "versions": versions }).to_string())
     }
 
-    pub(crate) fn after(self, after: Duration) -> Self {
-        Self { after, ..self }
+    pub(crate) fn with_delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 }
 
@@ -99,7 +99,7 @@ impl Server {
     async fn reply(&self, uri: String) -> Response<Body> {
         let reply = (self.respond)(&uri);
         self.requests.lock().push(uri);
-        tokio::time::sleep(reply.after).await;
+        tokio::time::sleep(reply.delay).await;
         Response::builder()
             .status(reply.code)
             .header("content-type", reply.content_type)

@@ -144,18 +144,18 @@ impl KubeObjects {
     /// Lists pods for each custom metric, as the reference does. Pods for resource metrics come
     /// from the cache.
     #[must_use]
-    pub fn listing_pods(self) -> Self {
+    pub fn with_pod_lists(self) -> Self {
         Self { lists_pods: true, ..self }
     }
 
     /// Caches the pods of one namespace only.
     #[must_use]
-    pub fn of_namespace(self, namespace: Option<String>) -> Self {
+    pub fn with_namespace(self, namespace: Option<String>) -> Self {
         Self { namespace, ..self }
     }
 
     /// Waits until the first list of pods has succeeded or failed. [`Self::watch_pods`] must run.
-    pub async fn pods_listed(&self) {
+    pub async fn wait_for_pod_list(&self) {
         self.pods.state.first_outcome().await;
     }
 

@@ -104,7 +104,7 @@ pub struct ObjectKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Omitted {
     /// The object, or the labels of the series, for messages.
-    pub what: String,
+    pub subject: String,
     /// The reason why it is not a value.
     pub reason: NoValue,
 }

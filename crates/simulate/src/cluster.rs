@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     other_pods::{OtherPods, RunningPods},
-    readings::PodTemplate,
+    pod_template::PodTemplate,
     workload::{
         model::{
             ClusterModel, Container, Pod as ModelPod, Queue, WARM_READY_SECONDS, Workload,

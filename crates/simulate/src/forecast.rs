@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use hpa_calc::{HorizontalPodAutoscaler, MetricForecast, Plan, Readings, Settings, replicas::Load};
 use hpa_forecast::{
-    HISTORY_DAYS, History, Model, Question, Reason, Settings as GateSettings, Trace, Verdict,
-    Workload, gate,
+    ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Reason, Settings as GateSettings,
+    Trace, Workload, gate,
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -37,8 +37,8 @@ struct Metric {
     /// The metric per unit of load.
     per_load: f64,
     history: History,
-    verdict: Verdict,
-    /// When the verdict was made, in seconds since the start.
+    decision: GateDecision,
+    /// When the decision was made, in seconds since the start.
     checked_at: f64,
 }
 
@@ -168,12 +168,12 @@ impl Metric {
         for (at, load) in loads {
             history.add(*at, load * per_load);
         }
-        let verdict = if settings.workload.target > 0.0 {
+        let decision = if settings.workload.target > 0.0 {
             gate(&trace, settings)
         } else {
-            Verdict { reason: Reason::NotEnoughHistory, choice: None, comparison: None }
+            GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None }
         };
-        Self { per_load, history, verdict, checked_at: second }
+        Self { per_load, history, decision, checked_at: second }
     }
 
     fn forecast(
@@ -182,14 +182,14 @@ impl Metric {
         settings: &GateSettings,
         now: Timestamp,
     ) -> Option<MetricForecast> {
-        let Self { verdict, history, .. } = self;
-        let model = verdict.choice.map_or_else(Model::default, |choice| choice.model);
+        let Self { decision, history, .. } = self;
+        let model = decision.choice.map_or_else(Model::default, |choice| choice.model);
         let GateSettings { horizon, zone, .. } = settings;
         let measured = now.checked_sub(settings.workload.delay).ok()?;
-        let question = Question { now: measured, load, horizon: *horizon, zone, model };
-        let forecast = history.forecast(&question);
+        let input = ForecastInput { now: measured, load, horizon: *horizon, zone, model };
+        let forecast = history.forecast(&input);
         let forecast = forecast.map(|forecast| forecast.at_quantile(settings.quantile));
-        let (reason, text) = (verdict.reason.into(), verdict.text().into());
+        let (reason, text) = (decision.reason.into(), decision.text().into());
         Some(MetricForecast { reason, text, forecast })
     }
 }

@@ -39,6 +39,7 @@ mod file;
 mod forecast;
 mod measure;
 mod other_pods;
+mod pod_template;
 mod readings;
 pub mod recommend;
 pub mod report;

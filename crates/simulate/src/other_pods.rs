@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    readings::{PodTemplate, whole_second},
-    workload::seconds::{Seconds, timestamp_at},
+    pod_template::PodTemplate,
+    workload::seconds::{Seconds, timestamp_at, whole_second},
 };
 
 /// The maximum number of pods of one entry.

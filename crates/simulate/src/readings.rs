@@ -1,24 +1,20 @@
 //! The responses of the modelled metrics APIs to the queries of a decision.
 
 use hpa_calc::{
-    MetricQuery, MilliValue, Pod, PodSample, PodSamples, ReadError, Reading, Sample as ApiSample,
+    MetricQuery, MilliValue, PodSample, PodSamples, ReadError, Reading, Sample as ApiSample,
     Selector,
-    api::{
-        CrossVersionObjectReference, PodPhase, PodSpec, PodStatus, ReadyCondition, ResourceName,
-    },
+    api::{CrossVersionObjectReference, ResourceName},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 
 use crate::{
     cluster::Cluster,
     workload::{
         model,
-        model::{ClusterModel, PodState, UsageSample},
+        model::{ClusterModel, UsageSample},
         number,
-        profile::PodProfile,
         scenario::{MetricsSource, ObjectRef, PodMetricSpec},
-        seconds::timestamp_at,
+        seconds::{timestamp_at, whole_second},
         series::Sample,
     },
 };
@@ -234,49 +230,4 @@ fn milli(value: f64) -> MilliValue {
 fn not_found(query: &MetricQuery) -> ReadError {
     let message = format!("the server could not find the metric {}", query.metric_name());
     ReadError::fetch(query.api(), message)
-}
-
-/// The properties that all pods of a workload share.
-pub(crate) struct PodTemplate {
-    /// A pod without a name and status.
-    pub(crate) pod: Pod,
-}
-
-impl PodTemplate {
-    pub(crate) fn new(workload: &str, profile: &PodProfile) -> Self {
-        // The containers are generated, so they decode.
-        let spec = serde_json::from_value(json!({ "containers": profile.containers("") }));
-        let spec: PodSpec = spec.unwrap_or_default();
-        let labels = [("app".to_owned(), workload.to_owned())];
-        Self { pod: Pod::new("".into(), labels, false, &spec, &PodStatus::default()) }
-    }
-
-    /// The pod as the API returns it, with times in whole seconds.
-    pub(crate) fn view(&self, pod: &model::Pod, start: Timestamp) -> Pod {
-        let lifecycle = &pod.lifecycle;
-        let at = |second: f64| whole_second(timestamp_at(start, second));
-        let has_run = lifecycle.running_since.is_some() || lifecycle.restarts > 0;
-        let phase = match lifecycle.state {
-            PodState::Evicted { .. } => PodPhase::Failed,
-            _ if has_run => PodPhase::Running,
-            _ => PodPhase::Pending,
-        };
-        let ready = lifecycle.scheduled_at.map(|_| ReadyCondition {
-            status: Some(lifecycle.is_ready()),
-            last_transition_time: at(lifecycle.ready_transition),
-        });
-        Pod {
-            name: pod.name.as_str().into(),
-            terminating: matches!(lifecycle.state, PodState::Terminating { .. }),
-            phase,
-            start_time: lifecycle.scheduled_at.map(at),
-            ready,
-            ..self.pod.clone()
-        }
-    }
-}
-
-/// Removes the fraction of a second, as the API does.
-pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -38,7 +38,7 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
     let config = Config::parse(yaml).map_err(|error| format!("config: {error}"))?;
     let client =
         Client::new(flags.settings, Arc::new(())).map_err(|error| format!("flags: {error}"))?;
-    let objects = Arc::new(KubeObjects::new(cluster.client()).listing_pods());
+    let objects = Arc::new(KubeObjects::new(cluster.client()).with_pod_lists());
     let watched = objects.clone();
     let watch = tokio::spawn(async move { watched.watch().await });
     while !objects.has_synced() {

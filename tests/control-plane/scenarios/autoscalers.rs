@@ -26,7 +26,7 @@ pub(super) async fn ambiguous_selector(env: TestEnv) -> Result<()> {
     }
     // Neither scales.
     env.cpu("web", Load::PerPod(100));
-    let seen = crate::wait::during(&web.api, "web", std::time::Duration::from_secs(3)).await?;
+    let seen = crate::wait::observe_for(&web.api, "web", std::time::Duration::from_secs(3)).await?;
     ensure!(seen.iter().all(|web| crate::test_env::spec_replicas(web) == 2), "one of them scaled");
 
     env.cpu("web", Load::Total(100));
@@ -59,7 +59,7 @@ pub(super) async fn recreated_autoscaler_starts_without_recommendations(
     let after = env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
     ensure!(before.metadata.uid != after.metadata.uid);
     env.settled("web", 2).await?;
-    let seen = crate::wait::during(&web.api, "web", std::time::Duration::from_secs(3)).await?;
+    let seen = crate::wait::observe_for(&web.api, "web", std::time::Duration::from_secs(3)).await?;
     ensure!(
         seen.iter().all(|web| crate::test_env::spec_replicas(web) == 2),
         "recommendations were inherited"

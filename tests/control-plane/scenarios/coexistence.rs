@@ -51,12 +51,18 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     ensure!(conditions.is_some_and(|all| all.len() >= 3), "{object:?}");
     both_apis_print_the_same_targets(&env, &api).await?;
     let config = watcher::Config::default().fields("involvedObject.name=web");
-    wait::any(&env.events(), config, "an event of the custom autoscaler", WAIT_LIMIT, |event| {
-        let about = event.involved_object.api_version.as_deref();
-        (about == Some(hpa_crd::API_VERSION)
-            && event.reason.as_deref() == Some("SuccessfulRescale"))
-        .then_some(event)
-    })
+    wait::first_match(
+        &env.events(),
+        config,
+        "an event of the custom autoscaler",
+        WAIT_LIMIT,
+        |event| {
+            let about = event.involved_object.api_version.as_deref();
+            (about == Some(hpa_crd::API_VERSION)
+                && event.reason.as_deref() == Some("SuccessfulRescale"))
+            .then_some(event)
+        },
+    )
     .await?;
     pause_and_resume(&env, &api).await?;
     custom.scaled_to(6).await?;

@@ -64,7 +64,7 @@ pub(super) async fn manual_change_is_not_overwritten(env: TestEnv) -> Result<()>
     env.patch_hpa("web", json!({"spec": {"minReplicas": 8}})).await?;
     let write = writes.next().await?;
     web.scale(0).await?;
-    let watch = wait::during(&web.api, "web", Duration::from_secs(3));
+    let watch = wait::observe_for(&web.api, "web", Duration::from_secs(3));
     drop(write);
     let paused = env.wait_for_hpa("web", "the pause", |hpa| {
         has_condition(hpa, "ScalingActive", "False", "ScalingDisabled") && has_replicas(hpa, 0)
@@ -95,14 +95,14 @@ pub(super) async fn steady_state_writes_nothing(env: TestEnv) -> Result<()> {
     })
     .await?;
     // One more period for the second status write, which is the last one.
-    wait::during(&env.hpas(), "good", Duration::from_millis(1500)).await?;
+    wait::observe_for(&env.hpas(), "good", Duration::from_millis(1500)).await?;
 
     let hpas = env.hpas();
     let five = Duration::from_secs(5);
     let (a, b, c) = tokio::try_join!(
-        wait::during(&hpas, "good", five),
-        wait::during(&hpas, "bad", five),
-        wait::during(&hpas, "lost", five),
+        wait::observe_for(&hpas, "good", five),
+        wait::observe_for(&hpas, "bad", five),
+        wait::observe_for(&hpas, "lost", five),
     )?;
     for seen in [a, b, c] {
         let texts: Vec<String> = seen.iter().map(|hpa| json!(hpa.status).to_string()).collect();

@@ -118,7 +118,7 @@ pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
         failed = peer_writes => return failed,
     };
     ensure!(event.count == Some(1), "{:?} events", event.count);
-    let line = controller.tail(1, "another controller writes the status too");
+    let line = controller.tail(1, "another controller also writes the status");
     ensure!(line.contains(REFERENCE), "{line:?}\n{}", controller.tail(20, ""));
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(super) async fn every_setting_is_reported(env: TestEnv) -> Result<()> {
         // These two have separate conditions.
         if !["pause", "dry-run"].contains(&name) {
             set(&env, name, json!(setting.example())).await?;
-            let awaited = format!("{name} as it is set");
+            let awaited = format!("{name} to be applied");
             let applied = format!("{name}=");
             let is_applied = |hpa: &Hpa| {
                 has_condition(hpa, "CustomSettings", "True", "SetOnAutoscaler")

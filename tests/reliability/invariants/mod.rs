@@ -21,7 +21,7 @@ use crate::{
 const IN_FLIGHT: Duration = Duration::from_secs(25);
 /// The maximum delay of a request in the API server, including the requests before it in the same
 /// reconcile.
-const TRAVEL: Duration = Duration::from_secs(30);
+const MAX_REQUEST_DELAY: Duration = Duration::from_secs(30);
 
 /// The window of the samples of pods.
 const SAMPLE_WINDOW: Duration = Duration::from_secs(15);
@@ -36,16 +36,16 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
 pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<String> {
     let entries = cluster.journal.entries();
     let mut found = Vec::new();
-    for run in runs(&entries) {
-        let target = cluster.shape.targets.iter().find(|target| target.id == *run.id);
+    for autoscaler in by_autoscaler(&entries) {
+        let target = cluster.shape.targets.iter().find(|target| target.id == *autoscaler.id);
         let is_external = target.is_some_and(|target| target.source == Source::External);
         let needs_are_known = is_external || pods_are_known;
-        found.extend(scalings::violations(cluster, &run, needs_are_known));
+        found.extend(scalings::violations(cluster, &autoscaler, needs_are_known));
         if needs_are_known {
-            found.extend(stabilization::violations(cluster, &run));
+            found.extend(stabilization::violations(cluster, &autoscaler));
         }
-        found.extend(requests::unexplained_statuses(&run));
-        found.extend(reconciled_at_most_as_often_as_needed(cluster, &run));
+        found.extend(requests::unexplained_statuses(&autoscaler));
+        found.extend(reconciled_at_most_as_often_as_needed(cluster, &autoscaler));
     }
     found.extend(requests::unexpected(&entries));
     found.extend(requests::without_lease(&entries));
@@ -53,7 +53,7 @@ pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<St
 }
 
 /// The journal entries of one autoscaler and its target.
-struct Run<'a> {
+struct AutoscalerEntries<'a> {
     id: &'a Id,
     scalings: Vec<&'a Scaling>,
     versions: Vec<&'a Version>,
@@ -62,12 +62,12 @@ struct Run<'a> {
     lifetimes: &'a [Lifetime],
 }
 
-fn runs(entries: &Entries) -> Vec<Run<'_>> {
+fn by_autoscaler(entries: &Entries) -> Vec<AutoscalerEntries<'_>> {
     let mut scalings = grouped(&entries.scalings, |one| &one.target);
     let mut reconciles = grouped(&entries.reconciles, |one| &one.autoscaler);
     let mut requests = grouped(&entries.requests, |one| &one.object);
     let versions = grouped(&entries.versions, |one| &one.autoscaler);
-    let run = |(id, versions)| Run {
+    let group = |(id, versions)| AutoscalerEntries {
         id,
         scalings: scalings.remove(id).unwrap_or_default(),
         versions,
@@ -75,10 +75,10 @@ fn runs(entries: &Entries) -> Vec<Run<'_>> {
         requests: requests.remove(id).unwrap_or_default(),
         lifetimes: &entries.lifetimes,
     };
-    versions.into_iter().map(run).collect()
+    versions.into_iter().map(group).collect()
 }
 
-impl<'a> Run<'a> {
+impl<'a> AutoscalerEntries<'a> {
     /// The versions that the API server held at some time between these two.
     fn held(&self, from: When, to: When) -> Vec<&'a Version> {
         let first = self.versions.partition_point(|version| version.when <= from);
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
     /// Whether an instance ended so soon after this time that it could not report a reconcile.
     fn ends_soon_after(&self, instance: &str, when: When) -> bool {
         let ended = self.lifetime(instance, when).and_then(|lifetime| lifetime.ended);
-        ended.is_some_and(|ended| ended.at <= when.at + TRAVEL)
+        ended.is_some_and(|ended| ended.at <= when.at + MAX_REQUEST_DELAY)
     }
 }
 
@@ -138,13 +138,17 @@ fn window(version: &Version) -> Duration {
 
 /// The queue holds each autoscaler once: reconciles are not much more frequent than the sync period
 /// and the changes require.
-fn reconciled_at_most_as_often_as_needed(cluster: &Cluster, run: &Run<'_>) -> Option<String> {
-    let setting = run.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
+fn reconciled_at_most_as_often_as_needed(
+    cluster: &Cluster,
+    entries: &AutoscalerEntries<'_>,
+) -> Option<String> {
+    let setting =
+        entries.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
     let periods = cluster.clock.age().as_secs() / setting.unwrap_or(PERIOD).as_secs() + 1;
-    let count = run.reconciles.len() as u64;
+    let count = entries.reconciles.len() as u64;
     // Each controller start, edit and relist adds one.
     (count > periods * 2 + 20)
-        .then(|| format!("{} was reconciled {count} times in {periods} periods", run.id))
+        .then(|| format!("{} was reconciled {count} times in {periods} periods", entries.id))
 }
 
 /// The longest time without a start of a reconcile, by autoscaler, between two ages.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Run, TRAVEL};
+use super::{AutoscalerEntries, MAX_REQUEST_DELAY};
 use crate::journal::{Entries, LeaseVersion, Reconcile, Request, Version};
 
 /// `leaseDurationSeconds` of the elected instances.
@@ -68,11 +68,11 @@ pub(super) fn without_lease(entries: &Entries) -> Vec<String> {
 
 /// Status writes without a reconcile. A reconcile is reported before its status write, or not at
 /// all if the autoscaler changed or the controller was killed.
-pub(super) fn unexplained_statuses(run: &Run<'_>) -> Vec<String> {
+pub(super) fn unexplained_statuses(entries: &AutoscalerEntries<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    for (index, version) in run.versions.iter().enumerate() {
+    for (index, version) in entries.versions.iter().enumerate() {
         let Some(instance) = &version.instance else { continue };
-        if run.lifetime(instance, version.when).is_none() {
+        if entries.lifetime(instance, version.when).is_none() {
             // Another tool wrote it.
             continue;
         }
@@ -81,17 +81,18 @@ pub(super) fn unexplained_statuses(run: &Run<'_>) -> Vec<String> {
             one.instance == *instance
                 && one.uid == version.uid
                 && one.started <= at
-                && at <= one.ended.at + TRAVEL
+                && at <= one.ended.at + MAX_REQUEST_DELAY
         };
-        let is_edit =
-            |before: &&&Version| before.instance.is_none() && before.when.at + TRAVEL >= at;
-        let is_explained = run.reconciles.iter().any(explains)
-            || run.versions[..index].iter().any(|before| is_edit(&before))
-            || run.ends_soon_after(instance, version.when);
+        let is_edit = |before: &&&Version| {
+            before.instance.is_none() && before.when.at + MAX_REQUEST_DELAY >= at
+        };
+        let is_explained = entries.reconciles.iter().any(explains)
+            || entries.versions[..index].iter().any(|before| is_edit(&before))
+            || entries.ends_soon_after(instance, version.when);
         if !is_explained {
             found.push(format!(
                 "{instance} wrote the status of {} at {at:?}: no reconcile explains it",
-                run.id
+                entries.id
             ));
         }
     }

@@ -1,6 +1,6 @@
 //! Invariants of scalings by a controller: bounds, reason, and replaced replicas.
 
-use super::{IN_FLIGHT, Run, SAMPLE_WINDOW, TRAVEL, bounds, window};
+use super::{AutoscalerEntries, IN_FLIGHT, MAX_REQUEST_DELAY, SAMPLE_WINDOW, bounds, window};
 use crate::{
     PERIOD,
     cluster::Cluster,
@@ -16,22 +16,26 @@ pub(super) struct Write<'a> {
     pub(super) held: Vec<&'a Version>,
 }
 
-pub(super) fn violations(cluster: &Cluster, run: &Run<'_>, needs_are_known: bool) -> Vec<String> {
+pub(super) fn violations(
+    cluster: &Cluster,
+    entries: &AutoscalerEntries<'_>,
+    needs_are_known: bool,
+) -> Vec<String> {
     let mut found = Vec::new();
-    for (index, scaling) in run.scalings.iter().enumerate() {
+    for (index, scaling) in entries.scalings.iter().enumerate() {
         if scaling.by != Actor::Controller {
             continue;
         }
-        let before = run.scalings[..index].last().map(|before| before.by);
-        let checks = match write(run, scaling) {
+        let before = entries.scalings[..index].last().map(|before| before.by);
+        let checks = match write(entries, scaling) {
             None => vec![Some("no request of this instance made it".to_owned())],
             Some(write) => vec![
                 within_bounds(&write),
                 not_below_recent_load(cluster, &write),
-                needs_are_known.then(|| not_above_window(cluster, run, &write)).flatten(),
-                explained(run, &write),
+                needs_are_known.then(|| not_above_window(cluster, entries, &write)).flatten(),
+                explained(entries, &write),
                 pause_remains(scaling, before),
-                zero_is_premarked(run, scaling),
+                zero_is_premarked(entries, scaling),
             ],
         };
         let violation = |wrong| {
@@ -43,9 +47,12 @@ pub(super) fn violations(cluster: &Cluster, run: &Run<'_>, needs_are_known: bool
     found
 }
 
-pub(super) fn write<'a>(run: &Run<'a>, scaling: &'a Scaling) -> Option<Write<'a>> {
+pub(super) fn write<'a>(
+    entries: &AutoscalerEntries<'a>,
+    scaling: &'a Scaling,
+) -> Option<Write<'a>> {
     let before = |when: When, matches: fn(&Request) -> bool| {
-        let mut requests = run.requests.iter().rev();
+        let mut requests = entries.requests.iter().rev();
         let found = requests
             .find(|one| one.when < when && one.instance == scaling.instance && matches(one));
         found.map(|one| one.when)
@@ -53,8 +60,8 @@ pub(super) fn write<'a>(run: &Run<'a>, scaling: &'a Scaling) -> Option<Write<'a>
     let sent = before(scaling.when, |one| one.verb == "update" && one.subresource == "scale")?;
     // The autoscaler is read before the write, and a change in between can't be known.
     let verified = before(sent, |one| one.verb == "get");
-    let from = verified.filter(|read| read.at + TRAVEL >= sent.at).unwrap_or(sent);
-    Some(Write { scaling, sent, held: run.held(from, scaling.when) })
+    let from = verified.filter(|read| read.at + MAX_REQUEST_DELAY >= sent.at).unwrap_or(sent);
+    Some(Write { scaling, sent, held: entries.held(from, scaling.when) })
 }
 
 fn within_bounds(write: &Write<'_>) -> Option<String> {
@@ -107,7 +114,11 @@ fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String>
 
 /// A scale-up never goes above the needs within the stabilization window, or the replicas in it:
 /// the current ones are the first recommendation of a new autoscaler or controller.
-fn not_above_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Option<String> {
+fn not_above_window(
+    cluster: &Cluster,
+    entries: &AutoscalerEntries<'_>,
+    write: &Write<'_>,
+) -> Option<String> {
     let Scaling { from, to, target, when, .. } = write.scaling;
     let is_at_min = write.held.iter().any(|version| *to == bounds(version).0);
     if to <= from || is_at_min {
@@ -116,7 +127,7 @@ fn not_above_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Opti
     let longest = write.held.iter().map(|version| window(version)).max().unwrap_or_default();
     let since = when.at.saturating_sub(longest + IN_FLIGHT + PERIOD);
     let loads = cluster.loads.within(target, since, when.at);
-    let replicas = run.scalings.iter().filter(|one| one.when < *when && one.when.at >= since);
+    let replicas = entries.scalings.iter().filter(|one| one.when < *when && one.when.at >= since);
     let replicas = replicas.flat_map(|one| [one.from, one.to]);
     let highest = loads.iter().copied().chain(replicas).max().unwrap_or(0).max(*from);
     (*to > highest).then(|| format!("above the load {loads:?}"))
@@ -124,13 +135,13 @@ fn not_above_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Opti
 
 /// The reconcile of the write decided on the replaced replicas: no change by another writer was
 /// overwritten. A killed controller reports no reconcile.
-fn explained(run: &Run<'_>, write: &Write<'_>) -> Option<String> {
+fn explained(entries: &AutoscalerEntries<'_>, write: &Write<'_>) -> Option<String> {
     let Write { scaling, sent, held } = write;
-    let mut spanning = run.reconciles.iter().filter(|one| {
+    let mut spanning = entries.reconciles.iter().filter(|one| {
         one.instance == scaling.instance && one.started <= sent.at && one.ended >= scaling.when
     });
     let Some(reconcile) = spanning.next() else {
-        let is_cut_off = run.ends_soon_after(&scaling.instance, scaling.when);
+        let is_cut_off = entries.ends_soon_after(&scaling.instance, scaling.when);
         return (!is_cut_off).then(|| "no reconcile explains it".to_owned());
     };
     if !held.iter().any(|version| version.uid == reconcile.uid) {
@@ -149,8 +160,8 @@ fn pause_remains(scaling: &Scaling, before: Option<Actor>) -> Option<String> {
 }
 
 /// The condition `ScaledToZero` is stored before the scale write.
-fn zero_is_premarked(run: &Run<'_>, scaling: &Scaling) -> Option<String> {
-    let latest = run.versions.iter().rfind(|version| version.when <= scaling.when);
+fn zero_is_premarked(entries: &AutoscalerEntries<'_>, scaling: &Scaling) -> Option<String> {
+    let latest = entries.versions.iter().rfind(|version| version.when <= scaling.when);
     let is_premarked = scaling.to != 0 || latest.is_some_and(|version| version.is_scaled_to_zero);
     (!is_premarked).then(|| "scaled to zero without ScaledToZero=True".to_owned())
 }

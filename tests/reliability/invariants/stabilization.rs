@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Run, bounds,
+    AutoscalerEntries, bounds,
     scalings::{Write, write},
     window,
 };
@@ -19,29 +19,34 @@ const SHARED: Duration = Duration::from_secs(PERIOD.as_secs() / 3);
 /// After this time, a leader has stored the history of a decision.
 const UNSTORED: Duration = Duration::from_secs(20);
 
-pub(super) fn violations(cluster: &Cluster, run: &Run<'_>) -> Vec<String> {
+pub(super) fn violations(cluster: &Cluster, entries: &AutoscalerEntries<'_>) -> Vec<String> {
     let is_ours =
         |scaling: &&&Scaling| scaling.by == Actor::Controller && scaling.to < scaling.from;
-    let downs = run.scalings.iter().filter(is_ours).filter_map(|scaling| write(run, scaling));
+    let downs =
+        entries.scalings.iter().filter(is_ours).filter_map(|scaling| write(entries, scaling));
     downs
         .filter(|write| !write.is_into_bounds())
-        .filter_map(|write| below_the_window(cluster, run, &write))
+        .filter_map(|write| below_the_window(cluster, entries, &write))
         .collect()
 }
 
-fn below_the_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Option<String> {
+fn below_the_window(
+    cluster: &Cluster,
+    entries: &AutoscalerEntries<'_>,
+    write: &Write<'_>,
+) -> Option<String> {
     let scaling = write.scaling;
     let version = write.held.iter().min_by_key(|version| window(version))?;
     // A recommendation exactly as old as the window of a behavior is not part of it.
     let from = scaling.when.at.saturating_sub(window(version)) + Duration::from_secs(1);
     let max = write.held.iter().map(|version| bounds(version).1).min()?;
-    let in_window = run
+    let in_window = entries
         .reconciles
         .iter()
         .filter(|one| one.started > from && one.ended < scaling.when && one.uid == version.uid);
-    let remembered = in_window.filter(|one| is_remembered(run, one, scaling));
+    let remembered = in_window.filter(|one| is_remembered(entries, one, scaling));
     let least = |one: &&Reconcile| {
-        least_recommendation(cluster, run, one).map(|least| (least.min(max), one.started))
+        least_recommendation(cluster, entries, one).map(|least| (least.min(max), one.started))
     };
     let (least, at) = remembered.filter_map(least).max()?;
     (scaling.to < least).then(|| {
@@ -55,17 +60,21 @@ fn below_the_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Opti
 }
 
 /// Whether the scaling instance has the history of this reconcile.
-fn is_remembered(run: &Run<'_>, reconcile: &Reconcile, scaling: &Scaling) -> bool {
-    let life = |instance: &str, when: When| run.lifetime(instance, when).map(|one| one.started);
+fn is_remembered(
+    entries: &AutoscalerEntries<'_>,
+    reconcile: &Reconcile,
+    scaling: &Scaling,
+) -> bool {
+    let life = |instance: &str, when: When| entries.lifetime(instance, when).map(|one| one.started);
     let (decided, scaled) =
         (life(&reconcile.instance, reconcile.ended), life(&scaling.instance, scaling.when));
     // A single instance does not store its history.
     let is_stored = reconcile.instance != scaling.instance
-        && run.ends_later(&reconcile.instance, reconcile.ended, UNSTORED);
+        && entries.ends_later(&reconcile.instance, reconcile.ended, UNSTORED);
     decided == scaled || is_stored
 }
 
-impl Run<'_> {
+impl AutoscalerEntries<'_> {
     /// Whether an instance still works this long after a time.
     fn ends_later(&self, instance: &str, when: When, by: Duration) -> bool {
         let mut later = self.reconciles.iter().rev();
@@ -75,15 +84,19 @@ impl Run<'_> {
 
 /// The minimum recommendation of a correct reconcile: the lowest load that it may have read. `None`
 /// if it read no metrics.
-fn least_recommendation(cluster: &Cluster, run: &Run<'_>, reconcile: &Reconcile) -> Option<i64> {
+fn least_recommendation(
+    cluster: &Cluster,
+    entries: &AutoscalerEntries<'_>,
+    reconcile: &Reconcile,
+) -> Option<i64> {
     let started = When::first_at(reconcile.started);
     let needs_no_metrics = |version: &&Version| {
         let (min, max) = bounds(version);
         reconcile.current == 0 || !(min..=max).contains(&reconcile.current)
     };
-    if reconcile.is_failed || run.held(started, reconcile.ended).iter().any(needs_no_metrics) {
+    if reconcile.is_failed || entries.held(started, reconcile.ended).iter().any(needs_no_metrics) {
         return None;
     }
     let (from, to) = (reconcile.started.saturating_sub(SHARED), reconcile.ended.at);
-    cluster.loads.within(run.id, from, to).into_iter().min()
+    cluster.loads.within(entries.id, from, to).into_iter().min()
 }

@@ -22,7 +22,7 @@ async fn server_restarts_empty() {
     assert_eq!(cluster.all_replicas(), [6; 3]);
     cluster.restart(Restart::Fresh, Duration::from_secs(5));
     cluster.until(Duration::from_secs(150)).await;
-    assert!(cluster.is_controlled());
+    assert!(cluster.has_running_controller());
     let gauge = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers 0";
     assert!(
         cluster.telemetry.render().lines().any(|line| line == gauge),
@@ -86,6 +86,6 @@ async fn every_other_request_fails_for_ten_minutes() {
     cluster.sleep(2 * PERIOD).await;
     assert_eq!(cluster.all_replicas(), [7; 3]);
     assert_eq!(violations(&cluster), Vec::<String>::new());
-    assert!(cluster.is_controlled());
+    assert!(cluster.has_running_controller());
     cluster.shut_down().await;
 }

@@ -189,7 +189,7 @@ impl Scenario {
         let mut violations = violations(&cluster);
         let idle = added.iter().filter(|(id, _)| faults.hits(*id) == 0);
         violations.extend(idle.map(|(_, fault)| format!("never triggered: {fault:?}")));
-        if !cluster.is_controlled() {
+        if !cluster.has_running_controller() {
             violations.push("the controller has exited".to_owned());
         }
         let statuses = TARGETS.map(|name| (name, status(&cluster, name))).into();

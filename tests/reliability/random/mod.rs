@@ -222,7 +222,7 @@ async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     let cluster = &run.cluster;
     violations.extend(violations_with(cluster, plan.shows_pods(is_faulty)));
     violations.extend(starved(plan, cluster, is_faulty));
-    if !cluster.is_controlled() {
+    if !cluster.has_running_controller() {
         violations.push("the controller has exited".to_owned());
     }
     let statuses = targets.iter().map(|target| status(cluster, target)).collect();
@@ -251,7 +251,7 @@ impl Run<'_> {
             Step::Kill => cluster.kill_controller().await,
             Step::Stop => cluster.stop_controller().await,
             Step::Start if cluster.shape.is_elected => cluster.replace_ended(),
-            Step::Start if cluster.is_controlled() => {}
+            Step::Start if cluster.has_running_controller() => {}
             Step::Start => cluster.start_controller(),
             Step::RestartApi(down_for) => cluster.testbed.restart(Restart::Same, down_for),
             Step::Compact => {

@@ -370,7 +370,7 @@ fn invalid_configuration_is_refused() {
     let mut list = data("requestheader-client-ca-file", &authority("x").pem());
     list.extend(data("requestheader-allowed-names", "x"));
     let error = Trust::from_cluster(&list).unwrap_err().to_string();
-    assert_eq!(error, "requestheader-allowed-names is not a JSON list of texts");
+    assert_eq!(error, "requestheader-allowed-names is not a JSON list of strings");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ pub struct Trust {
 pub enum TrustError {
     #[error("{key} is invalid")]
     Authority { key: &'static str, source: AuthorityError },
-    #[error("{key} is not a JSON list of texts")]
+    #[error("{key} is not a JSON list of strings")]
     List { key: &'static str, source: serde_json::Error },
 }
 

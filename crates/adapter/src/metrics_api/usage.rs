@@ -65,14 +65,22 @@ pub struct MetricsKind {
     pub list: &'static str,
     pub noun: &'static str,
     /// The resource in errors about missing objects, as in the reference.
-    pub missing: &'static str,
+    pub not_found_resource: &'static str,
 }
 
 impl MetricsKind {
-    pub const PODS: Self =
-        Self { object: "PodMetrics", list: "PodMetricsList", noun: "pod", missing: "pods" };
-    pub const NODES: Self =
-        Self { object: "NodeMetrics", list: "NodeMetricsList", noun: "node", missing: "node" };
+    pub const PODS: Self = Self {
+        object: "PodMetrics",
+        list: "PodMetricsList",
+        noun: "pod",
+        not_found_resource: "pods",
+    };
+    pub const NODES: Self = Self {
+        object: "NodeMetrics",
+        list: "NodeMetricsList",
+        noun: "node",
+        not_found_resource: "node",
+    };
 
     pub(crate) fn list_of(self, items: Vec<Metrics<'_>>) -> List<Metrics<'_>> {
         List::new(self.list, API_VERSION, items)

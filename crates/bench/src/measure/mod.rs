@@ -1,24 +1,21 @@
 //! `hpa-bench run`: measures one controller after the other.
 
+mod controller_metrics;
 mod outcome;
 mod server_process;
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use hpa_tests::kube_apiserver::{Process, free_ports};
-use kube::{Client, Config};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
 pub(crate) use self::outcome::{CountedBy, Outcome, Requests};
 use self::{
+    controller_metrics::{ControllerMetrics, MetricsEndpoint},
     outcome::{Measurement, Snapshot},
     server_process::ServerProcess,
 };
@@ -27,7 +24,7 @@ use crate::{
     controller::{Controller, Kind, RulesAndUrl, Settings},
     prometheus,
     server::Interruption,
-    stats::{Usage, sum},
+    stats::Usage,
 };
 
 const POLL: Duration = Duration::from_millis(50);
@@ -181,11 +178,11 @@ async fn snapshot(
 ) -> Result<Snapshot> {
     let controller = Usage::for_process(process.id()?)?;
     let stats = server.stats().await?;
-    let own = endpoint.read().await.unwrap_or_else(|error| {
+    let controller_metrics = endpoint.read().await.unwrap_or_else(|error| {
         eprintln!("hpa-bench: the controller's own metrics are missing: {error:#}");
-        OwnMetrics::default()
+        ControllerMetrics::default()
     });
-    Ok(Snapshot { stats, own, controller })
+    Ok(Snapshot { stats, controller_metrics, controller })
 }
 
 /// The outcomes of one controller or adapter.
@@ -243,58 +240,6 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_default()
 }
 
-const TIMEOUT: Duration = Duration::from_secs(10);
-const RECONCILES: &str = "horizontal_pod_autoscaler_controller_reconciliations_total";
-/// Histogram of the time between two periodic reconciles, as a multiple of the period.
-const DELAYS: &str = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio";
-
-/// A controller's metrics at one time. `None` if it does not export them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct OwnMetrics {
-    reconciles: Option<u64>,
-    /// Count and sum of the delay ratios.
-    delay_ratios: Option<(f64, f64)>,
-}
-
-impl OwnMetrics {
-    fn parse(text: &str) -> Self {
-        let delays = |suffix: &str| sum(text, &format!("{DELAYS}_{suffix}"));
-        let reconciles = sum(text, RECONCILES);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is a count"
-        )]
-        let reconciles = reconciles.map(|count| count as u64);
-        Self { reconciles, delay_ratios: delays("count").zip(delays("sum")) }
-    }
-}
-
-/// The metrics endpoint of a controller.
-struct MetricsEndpoint {
-    client: Client,
-}
-
-impl MetricsEndpoint {
-    fn new(controller: &Controller, port: u16) -> Result<Self> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut config =
-            Config::new(format!("{}://{address}", controller.metrics_scheme()).parse()?);
-        // The reference has a self-signed certificate. The connection does not leave this machine.
-        config.accept_invalid_certs = true;
-        Ok(Self { client: Client::try_from(config)? })
-    }
-
-    async fn read(&self) -> Result<OwnMetrics> {
-        let request = http::Request::get("/metrics").body(Vec::new())?;
-        let response = timeout(TIMEOUT, self.client.request_text(request)).await;
-        let text = response
-            .context("no response from the controller")?
-            .context("cannot read the controller's metrics")?;
-        Ok(OwnMetrics::parse(&text))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -313,23 +258,5 @@ mod tests {
         assert_eq!(median(&[&one, &two, &three]), expected);
         assert_eq!(median(&[&one]), one);
         assert_eq!(median(&[&one, &three])["inner"]["x"], 0.5);
-    }
-
-    #[test]
-    fn reconciles_are_summed_and_delays_are_optional() {
-        let text = r#"horizontal_pod_autoscaler_controller_reconciliations_total{action="none",error="none"} 40
-horizontal_pod_autoscaler_controller_reconciliations_total{action="scale_up",error="none"} 2
-"#;
-        assert_eq!(
-            OwnMetrics::parse(text),
-            OwnMetrics { reconciles: Some(42), delay_ratios: None }
-        );
-        let delays = r#"horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_bucket{period_source="global",le="1"} 0
-horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_sum{period_source="global"} 44.5
-horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_count{period_source="global"} 40
-"#;
-        let delay_ratios = OwnMetrics::parse(&format!("{text}{delays}")).delay_ratios;
-        assert_eq!(delay_ratios, Some((40.0, 44.5)));
-        assert_eq!(OwnMetrics::parse(""), OwnMetrics::default());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::OwnMetrics;
+use super::controller_metrics::ControllerMetrics;
 use crate::{
     args::{Change, Population},
     controller::Controller,
@@ -16,7 +16,7 @@ use crate::{
 /// All measured values at one time.
 pub(super) struct Snapshot {
     pub(crate) stats: Stats,
-    pub(crate) own: OwnMetrics,
+    pub(crate) controller_metrics: ControllerMetrics,
     pub(crate) controller: Usage,
 }
 
@@ -240,13 +240,14 @@ fn reconciles(begin: &Snapshot, end: &Snapshot, has_writes: bool) -> (u64, Count
 }
 
 fn own_reconciles(begin: &Snapshot, end: &Snapshot) -> Option<u64> {
+    let (begin, end) = (&begin.controller_metrics, &end.controller_metrics);
     // The counter does not exist before the first reconcile.
-    Some(end.own.reconciles? - begin.own.reconciles.unwrap_or_default())
+    Some(end.reconciles? - begin.reconciles.unwrap_or_default())
 }
 
 fn own_lateness(begin: &Snapshot, end: &Snapshot, period: f64) -> Option<f64> {
-    let (count, sum) = end.own.delay_ratios?;
-    let (count_before, sum_before) = begin.own.delay_ratios.unwrap_or_default();
+    let (count, sum) = end.controller_metrics.delay_ratios?;
+    let (count_before, sum_before) = begin.controller_metrics.delay_ratios.unwrap_or_default();
     let count = count - count_before;
     (count > 0.0).then(|| ((sum - sum_before) / count - 1.0) * period)
 }

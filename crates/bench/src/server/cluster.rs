@@ -20,8 +20,8 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::{
-    populate::{ScaledTarget, follow_scale},
     recorder::{ApiserverStats, Recorder},
+    scaling::{ScaledTarget, follow_scale},
 };
 use crate::{
     args::{Population, ServeArguments},

@@ -14,13 +14,11 @@ use hpa_testbed::Testbed;
 use hpa_tests::kube_apiserver::{KubeApiserver, Options};
 
 use super::{
-    bind,
     cluster::{Cluster, Processes},
+    listener::{bind, print_progress, serve_http},
     metrics::{count_bytes, is_metrics_path, respond, testbed},
     populate::populate,
-    print_progress,
     recorder::{ApiserverStats, CONTROLLER, CompletedRequest, Recorder, follow, policy},
-    serve_http,
 };
 use crate::{args::ServeArguments, load::Load, objects::ObjectStore, request_info::RequestInfo};
 

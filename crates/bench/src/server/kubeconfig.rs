@@ -10,11 +10,11 @@ use kube::{
 };
 
 use super::{
-    Backend, Proxy, bind,
     cluster::{Cluster, Processes},
+    listener::{bind, print_progress, serve_http},
     namespaces::Namespaces,
     populate::create_workloads,
-    print_progress, serve_http,
+    proxy::{Backend, Proxy},
     upstream::Upstream,
 };
 use crate::{args::ServeArguments, load::Load, objects, objects::ObjectStore};

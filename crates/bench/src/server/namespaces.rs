@@ -13,7 +13,10 @@ use kube::{
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{ProgressTimer, cluster::Cluster, print_progress};
+use super::{
+    cluster::Cluster,
+    listener::{ProgressTimer, print_progress},
+};
 use crate::{objects, objects::api};
 
 /// Group, version and kind.
@@ -74,7 +77,7 @@ impl Namespaces {
         let api = self.namespaces();
         for name in &self.names {
             ensure!(!cluster.is_stopped(), "stopped before all namespaces were created");
-            let object = serde_json::from_value(objects::inert(objects::namespace(name)))?;
+            let object = serde_json::from_value(objects::make_inert(objects::namespace(name)))?;
             let created = api.create(&PostParams::default(), &object).await;
             let created = created.with_context(|| format!("cannot create the namespace {name}"))?;
             let uid = created.uid().context("a namespace without a uid")?;

@@ -1,19 +1,17 @@
 //! Creates the objects of the cluster.
 
-use std::sync::Arc;
-
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use futures::{StreamExt as _, future::ready, stream};
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use serde_json::Value;
 
-use super::{ProgressTimer, cluster::Cluster, print_progress};
+use super::{
+    cluster::Cluster,
+    listener::{ProgressTimer, print_progress},
+};
 use crate::{
-    load::Load,
     objects,
-    objects::{EXTRA, EXTRA_NAMESPACE, ObjectStore},
+    objects::{EXTRA, EXTRA_NAMESPACE},
 };
 
 /// Concurrent requests.
@@ -87,89 +85,4 @@ async fn create_all(
     }
     ensure!(!cluster.is_stopped(), "stopped before all {plural} were created");
     Ok(())
-}
-
-/// Namespace and name of a target whose scale was written.
-pub(super) type ScaledTarget = (String, String);
-
-/// Runs until all senders of `scaled` are dropped.
-pub(super) async fn follow_scale(
-    store: ObjectStore,
-    load: Arc<Load>,
-    mut scaled: mpsc::UnboundedReceiver<ScaledTarget>,
-) {
-    while let Some((namespace, name)) = scaled.recv().await {
-        if let Err(error) = scale_pods(&store, &load, &namespace, &name).await {
-            eprintln!("hpa-bench: cannot scale the pods of {namespace}/{name}: {error:#}");
-        }
-    }
-}
-
-async fn scale_pods(store: &ObjectStore, load: &Load, namespace: &str, name: &str) -> Result<()> {
-    let deployments = store.deployments(namespace);
-    let deployment = deployments.get(name).await?;
-    let desired = deployment.data.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
-    let desired = u32::try_from(desired)?;
-    let present = load.replicas(namespace, name).context("the target has no load")?;
-    for index in present..desired {
-        store.create(objects::pod(namespace, name, index, Timestamp::now())).await?;
-    }
-    for index in desired..present {
-        store.delete_pod(namespace, &objects::pod_name(name, index)).await?;
-    }
-    load.set_replicas(namespace, name, desired);
-    // A patch, because the controller may write the scale at the same time.
-    let status = Patch::Merge(json!({ "status": objects::deployment_status(desired) }));
-    deployments.patch_status(name, &PatchParams::default(), &status).await?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        reason = "a failed setup fails the test"
-    )]
-    use std::time::Duration;
-
-    use hpa_testbed::Testbed;
-
-    use super::*;
-    use crate::args::{Change, Metric, Population};
-
-    #[tokio::test]
-    async fn scaled_target_gets_its_pods_and_its_status() {
-        let (metric, change, period) = (Metric::Cpu, Change::Steady, Duration::from_hours(1));
-        let population = Population {
-            autoscalers: 1,
-            pods: 0,
-            namespaces: 1,
-            metric,
-            annotations: Vec::new(),
-            change,
-            period,
-        };
-        let (testbed, load) = (Testbed::default(), Load::new(&population));
-        load.add("n", "a", 0);
-        testbed.apply(objects::namespace("n")).expect("a namespace");
-        for desired in [3, 5, 2, 0] {
-            let mut deployment = objects::deployment("n", "a", desired);
-            deployment["status"] = objects::deployment_status(0);
-            testbed.apply(deployment).expect("a target");
-            scale_pods(&ObjectStore::Testbed(testbed.clone()), &load, "n", "a")
-                .await
-                .expect("pods are scaled");
-            let names =
-                testbed.list("v1", "Pod").into_iter().map(|pod| pod["metadata"]["name"].clone());
-            let expected: Vec<String> =
-                (0..desired).map(|index| objects::pod_name("a", index)).collect();
-            assert_eq!(names.collect::<Vec<_>>(), expected);
-            let deployment = testbed.get("apps/v1", "Deployment", "n", "a").expect("a target");
-            // Zero is omitted.
-            let ready = deployment["status"]["readyReplicas"].as_u64().unwrap_or_default();
-            assert_eq!(ready, u64::from(desired));
-            assert_eq!(load.replicas("n", "a"), Some(desired));
-        }
-    }
 }

@@ -15,9 +15,9 @@ pub use self::{
 };
 use crate::{
     api::{ConditionReason, Pod, Scale},
-    forecast::LoadForecast,
     pods::PodCounts,
     quantity::MilliValue,
+    readings::LoadForecast,
     replicas::Rule,
     settings::{Bounds, UtilizationOf},
 };

@@ -1,8 +1,11 @@
 //! Resource, ContainerResource and Pods metrics: an average over pods.
 
 use super::{
-    Context, EvaluateError, EvaluatedMetric, MetricSpecError, ReadingError, effects,
-    expect_reading, status::resource_status, value::average_status,
+    context::{Context, EvaluatedMetric, expect_reading},
+    effects,
+    error::{EvaluateError, MetricSpecError, ReadingError},
+    status::resource_status,
+    value::average_status,
 };
 use crate::{
     api::{

@@ -1,6 +1,6 @@
 //! The effects of settings on the proposal of a metric, in words.
 
-use super::Context;
+use super::context::Context;
 use crate::{
     explain::{SettingEffect, counted, number},
     replicas::{PodAverage, Proposal, SkippedPods},

@@ -1,6 +1,6 @@
 //! The `currentMetrics` entry of a metric.
 
-use super::{Source, source};
+use super::source::{Source, source};
 use crate::api::{
     ContainerResourceMetricStatus, ExternalMetricStatus, MetricSourceType, MetricSpec,
     MetricStatus, MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,

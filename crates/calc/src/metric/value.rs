@@ -1,11 +1,15 @@
 //! Object and External metrics: one value, or the sum of all series.
 
-use super::{Context, EvaluateError, EvaluatedMetric, MetricSpecError, effects, expect_reading};
+use super::{
+    context::{Context, EvaluatedMetric, expect_reading},
+    effects,
+    error::{EvaluateError, MetricSpecError},
+    source::{is_object_average, is_object_value},
+};
 use crate::{
     api::{
         ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSourceType,
-        MetricStatus, MetricTarget, MetricTargetType, MetricValueStatus, ObjectMetricSource,
-        ObjectMetricStatus,
+        MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
     },
     explain::{SettingEffect, TargetValue},
     quantity::{MilliValue, Quantity},
@@ -143,16 +147,6 @@ fn value_status(usage: MilliValue) -> MetricValueStatus {
 
 pub(super) fn average_status(usage: MilliValue) -> MetricValueStatus {
     MetricValueStatus { average_value: Some(usage.into()), ..Default::default() }
-}
-
-pub(super) fn is_object_average(target: &MetricTarget) -> bool {
-    !is_object_value(target)
-        && target.target_type == MetricTargetType::AverageValue
-        && target.average_value.is_some()
-}
-
-fn is_object_value(target: &MetricTarget) -> bool {
-    target.target_type == MetricTargetType::Value && target.value.is_some()
 }
 
 /// The metric's selector as Go prints it with `%v`, as in all texts of the reference.

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 
 use super::{
-    Inputs, MetricReport, headline,
+    headline,
+    inputs::Inputs,
+    metrics::MetricReport,
     phrases::{age, names},
-    reported,
+    reported::{self, FORBIDDEN, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC},
     warning::{Warning, warnings},
 };
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
     behavior::EffectiveBehavior,
-    decide::Decision,
+    decision::Decision,
     explain::{MetricFailure, Reason, counted},
     history::Direction,
     pause::Pause,
@@ -29,18 +31,6 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 /// The error about the owners of pods that were read from files.
 pub const FILES_LACK_OWNERS: &str = "the files don't have the owners";
 
-/// In errors of metrics APIs that don't have the metric.
-pub(super) const UNKNOWN_METRIC: &str = "could not find the metric";
-
-/// In errors of metrics that are read from Prometheus without a metrics API.
-pub(super) const PROMETHEUS: &str = "the request to Prometheus at ";
-
-/// In errors of the API server about the reader's rights.
-pub(super) const FORBIDDEN: &str = " is forbidden: User ";
-
-/// In errors of metrics while the series of rules are unknown.
-pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
-
 /// In errors of the API server for a metrics API that answered with status 500.
 const ERRORS_OF_ADAPTERS: [&str; 2] =
     ["has prevented the request from succeeding", "Internal error occurred"];
@@ -53,14 +43,14 @@ pub(super) fn advise(
 ) -> Vec<String> {
     let mut advice = Vec::new();
     advice.extend(about_plan(inputs));
-    let unseen = headline::unseen(inputs, decision);
+    let unread = headline::metrics_read_by_controller_only(inputs, decision);
     let reported = reported::failure(inputs, decision);
     advice.extend(reported.map(|cause| reported::advise(cause, metrics)).into_iter().flatten());
     let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
         let failure = metric.explanation.failure.filter(|_| reported.is_none())?;
-        let is_unseen = unseen.iter().any(|(unseen, _)| *unseen == index);
-        Some(if is_unseen {
-            about_unseen(inputs, metric)
+        let is_unread = unread.iter().any(|(unread, _)| *unread == index);
+        Some(if is_unread {
+            about_unread(inputs, metric)
         } else {
             let known = known.get(&index).cloned();
             known.unwrap_or_else(|| about_failure(inputs, index, metric, failure))
@@ -171,7 +161,7 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
 }
 
 /// Advice about a metric that has a value in the controller's status, but could not be read here.
-fn about_unseen(inputs: &Inputs, metric: &MetricReport) -> String {
+fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     let name = &metric.name;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     if error.contains(FORBIDDEN) {

@@ -3,11 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::{Inputs, headline};
+use super::{headline, inputs::Inputs};
 use crate::{
     api::ConditionReason,
     behavior::EffectiveBehavior,
-    decide::Decision,
+    decision::Decision,
     fallback,
     history::{Direction, History},
     pause::Pause,
@@ -84,7 +84,7 @@ impl Trigger {
     }
 
     fn into_change(self, inputs: &Inputs) -> Change {
-        let replicas = self.apply(inputs).answer();
+        let replicas = self.apply(inputs).resulting_replicas();
         Change { trigger: self, replicas }
     }
 }
@@ -110,7 +110,8 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let answer = decision.scale_to().unwrap_or(explanation.current_replicas);
     // The end of a pause is the first change, even if the metrics propose no other replicas now.
     // The proposals of metrics that could not be read are unknown.
-    let is_known = decision.error().is_none() && headline::unseen(inputs, decision).is_empty();
+    let is_known = decision.error().is_none()
+        && headline::metrics_read_by_controller_only(inputs, decision).is_empty();
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
         .then(|| Trigger::Unpause.into_change(inputs))
         .filter(|change| is_known || change.replicas != answer);
@@ -129,7 +130,7 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
         _ => None,
     };
     // Policies may permit less, so use the nearest bound with the same effect.
-    let permitted = bound(stabilized).map(|trigger| trigger.apply(inputs).answer());
+    let permitted = bound(stabilized).map(|trigger| trigger.apply(inputs).resulting_replicas());
     let bound = permitted.and_then(bound).map(|trigger| trigger.into_change(inputs));
     // Another limit may lead to the same replicas.
     let bound = bound.filter(|change| change.replicas != answer);
@@ -199,8 +200,8 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
         let mut changed = inputs.clone();
         set_value(&mut changed, metric, MilliValue::from_milli(milli));
         match direction {
-            Direction::Up => changed.answer() > answer,
-            Direction::Down => changed.answer() < answer,
+            Direction::Up => changed.resulting_replicas() > answer,
+            Direction::Down => changed.resulting_replicas() < answer,
         }
     };
     let now_milli = now.as_milli();
@@ -222,7 +223,7 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
     if let Trigger::Metric { utilization, .. } = &mut trigger {
         *utilization = changed.decide().explanation().metrics.get(metric)?.utilization;
     }
-    Some(Change { trigger, replicas: changed.answer() })
+    Some(Change { trigger, replicas: changed.resulting_replicas() })
 }
 
 /// A value above `now` that changes the replicas, found by doubling `now` up to 39 times.

@@ -1,14 +1,14 @@
 //! The first line of a report: the decision in one sentence.
 
 use super::{
-    Inputs,
+    inputs::Inputs,
     phrases::names,
     reported::{self, errors},
 };
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType},
     behavior::EffectiveBehavior,
-    decide::Decision,
+    decision::Decision,
     explain::{Measurement, MetricExplanation, MetricFailure, counted, status_value, target_value},
     history::Direction,
     pause::Pause,
@@ -35,9 +35,9 @@ pub(super) fn sentence(
         let others = names(others.iter().map(String::as_str));
         return format!("{held}isn't scaled: {others} {select} the same pods{ending}");
     }
-    let unseen = unseen(inputs, decision);
-    if let (false, Ok(scale)) = (unseen.is_empty(), &inputs.scale) {
-        let reported = of_reported_metrics(inputs, decision, &unseen, scale.spec_replicas);
+    let unread = metrics_read_by_controller_only(inputs, decision);
+    if let (false, Ok(scale)) = (unread.is_empty(), &inputs.scale) {
+        let reported = of_reported_metrics(inputs, decision, &unread, scale.spec_replicas);
         let ending = if is_idle { ending } else { String::new() };
         return format!("{held}{reported}{ending}");
     }
@@ -130,7 +130,10 @@ fn held(settings: &Settings) -> String {
 /// The metrics that have a value in the controller's status but could not be read here, with these
 /// values. The controller reads them from another source, such as Prometheus or a schedule. Empty
 /// if the decision doesn't depend on them.
-pub(super) fn unseen(inputs: &Inputs, decision: &Decision<'_>) -> Vec<(usize, Measurement)> {
+pub(super) fn metrics_read_by_controller_only(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+) -> Vec<(usize, Measurement)> {
     use MetricFailure::{Empty, Fetch, NotRead};
     let (spec, status) = (&inputs.hpa.spec, &inputs.hpa.status);
     if !status.is_true(&ConditionType::ScalingActive) || decision.scale_to().is_some() {
@@ -153,12 +156,12 @@ pub(super) fn unseen(inputs: &Inputs, decision: &Decision<'_>) -> Vec<(usize, Me
 fn of_reported_metrics(
     inputs: &Inputs,
     decision: &Decision<'_>,
-    unseen: &[(usize, Measurement)],
+    unread: &[(usize, Measurement)],
     replicas: i32,
 ) -> String {
     let metrics = &decision.explanation().metrics;
-    let errors = errors(unseen.iter().map(|(index, _)| metrics.get(*index)?.error.as_deref()));
-    let reported: Vec<_> = unseen.iter().map(|(_, reported)| reported.to_string()).collect();
+    let errors = errors(unread.iter().map(|(index, _)| metrics.get(*index)?.error.as_deref()));
+    let reported: Vec<_> = unread.iter().map(|(_, reported)| reported.to_string()).collect();
     format!(
         "has {}, {} desired: {}, {NOT_READ_HERE}: {errors}",
         counted(replicas, "replica"),
@@ -170,7 +173,7 @@ fn of_reported_metrics(
 /// The reason why the decided scaling may not happen: a condition that the controller reports, or
 /// an unknown history.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    if !unseen(inputs, decision).is_empty() {
+    if !metrics_read_by_controller_only(inputs, decision).is_empty() {
         return Some("the controller reads metrics that could not be read here".to_owned());
     }
     let to = decision.scale_to()?;

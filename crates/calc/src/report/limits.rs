@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Inputs;
+use super::inputs::Inputs;
 use crate::{
     api::{PolicySelect, PolicyType},
     behavior::{EffectiveBehavior, EffectiveRules, PolicyLimit, PolicyUnit, scale_up_limit},
@@ -44,14 +44,14 @@ pub struct Stabilization {
     /// The replicas after stabilization.
     pub stabilized_replicas: i32,
     /// The recommendation that holds the replicas, if they differ from the proposal.
-    pub held_by: Option<HeldBy>,
+    pub held_by: Option<HoldingRecommendation>,
 }
 
 /// The last recommendation that keeps stabilization from following a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct HeldBy {
+pub struct HoldingRecommendation {
     /// The recommended replicas.
     pub replicas: i32,
     /// The time of the recommendation.
@@ -136,7 +136,7 @@ fn stabilization(
     };
     let window = |direction| behavior.rules(direction).stabilization_window();
     let holding = recent(direction).filter(|old| stabilized != proposed && holds(old.replicas));
-    let held_by = holding.max_by_key(|old| old.at).map(|old| HeldBy {
+    let held_by = holding.max_by_key(|old| old.at).map(|old| HoldingRecommendation {
         replicas: old.replicas,
         at: old.at,
         until: after(old.at, window(direction)),

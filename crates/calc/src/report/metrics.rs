@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Inputs;
+use super::inputs::Inputs;
 use crate::{
     api::{MetricSourceType, MetricSpec, Pod, ResourceName},
     explain::{Explanation, MetricExplanation, TargetValue, is_memory, metric_name},
@@ -135,9 +135,9 @@ impl MetricReport {
 }
 
 /// Reasons why the sample of a pod that is not ready counts.
-const READY_BEFORE: &str = "is not Ready, its sample counts because it was ready before";
+const READY_BEFORE: &str = "is not ready, but its sample counts because it was ready before";
 const NEEDS_NO_READINESS: &str =
-    "is not Ready, its sample counts because readiness matters only for CPU";
+    "is not ready, but its sample counts because readiness matters only for CPU";
 
 fn is_unready(pod: &Pod) -> bool {
     pod.ready.is_some_and(|ready| ready.status == Some(false))

@@ -8,6 +8,7 @@
 mod advice;
 mod change;
 mod headline;
+mod inputs;
 mod limits;
 mod metrics;
 mod phrases;
@@ -24,62 +25,22 @@ use serde::Serialize;
 pub use self::{
     advice::FILES_LACK_OWNERS,
     change::{Change, Trigger},
-    limits::{HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
+    inputs::Inputs,
+    limits::{HoldingRecommendation, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
     short::{ShortReport, State},
-    text::Words,
+    text::ReportLines,
     warning::Warning,
 };
 pub use crate::settings::Bounds;
 use crate::{
-    api::{Condition, HorizontalPodAutoscaler, Scale},
-    decide::Decision,
+    api::Condition,
     explain::{Reason, SettingEffect, one_line},
-    fallback::failures_by_status,
-    history::{History, Recommendation},
     pause::Pause,
-    plan::{Plan, ScaleReadError, SelectedPods},
-    readings::Readings,
-    settings::{BoundsChange, Settings},
+    settings::BoundsChange,
 };
 
-/// Everything that a decision depends on.
-#[derive(Clone, Debug)]
-pub struct Inputs {
-    /// The autoscaler.
-    pub hpa: HorizontalPodAutoscaler,
-    /// The target's scale, or the error of reading it.
-    pub scale: Result<Scale, ScaleReadError>,
-    /// The effective settings of the autoscaler.
-    pub settings: Settings,
-    /// The pods that the scale's selector matches.
-    pub selected: SelectedPods,
-    /// The readings of the plan's queries.
-    pub readings: Readings,
-    /// The autoscaler's recommendations and scale events, or `None` if they are unknown. Then
-    /// nothing is stabilized, and policies count from the current replicas.
-    pub history: Option<History>,
-    /// The time of the decision.
-    pub now: Timestamp,
-}
-
 impl Inputs {
-    /// The queries that the readings answer.
-    pub fn plan(&self) -> Plan<'_> {
-        Plan::new(&self.hpa, self.scale.clone(), &self.settings, |_| self.selected.clone())
-    }
-
-    /// Decides on the inputs.
-    pub fn decide(&self) -> Decision<'_> {
-        self.plan().decide(self.readings.clone(), self.effective_history(), self.now)
-    }
-
-    /// The replicas that the target has after the decision.
-    pub fn answer(&self) -> i32 {
-        let decision = self.decide();
-        decision.scale_to().unwrap_or(decision.explanation().current_replicas)
-    }
-
     /// Reports the decision.
     pub fn report(&self) -> Report {
         self.doubted_report(None)
@@ -99,17 +60,6 @@ impl Inputs {
         advice: &BTreeMap<usize, String>,
     ) -> Report {
         Report::new(self, doubt, advice).in_lines()
-    }
-
-    fn effective_history(&self) -> History {
-        self.history.clone().unwrap_or_else(|| {
-            // This recommendation is outside of every window. Without it, the decision would
-            // stabilize at the current replicas, like the first decision after a start.
-            let replicas = self.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
-            let old = Recommendation { replicas, at: Timestamp::MIN };
-            let failing_metrics = failures_by_status(&self.hpa, &self.readings);
-            History { recommendations: vec![old], failing_metrics, ..History::default() }
-        })
     }
 }
 

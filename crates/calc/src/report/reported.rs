@@ -1,15 +1,26 @@
 //! Failures that the controller reported, of metrics that can't be read here for another reason.
 
-use super::{
-    Inputs, MetricReport,
-    advice::{FORBIDDEN, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC},
-    short::root_cause,
-};
+use super::{inputs::Inputs, metrics::MetricReport};
 use crate::{
     api::{ConditionStatus, ConditionType},
-    decide::Decision,
+    decision::Decision,
     explain::{MetricFailure, Reason},
 };
+
+/// In errors of metrics APIs that don't have the metric.
+pub(super) const UNKNOWN_METRIC: &str = "could not find the metric";
+
+/// In errors of metrics that are read from Prometheus without a metrics API.
+pub(super) const PROMETHEUS: &str = "the request to Prometheus at ";
+
+/// In errors of the API server about the reader's rights.
+pub(super) const FORBIDDEN: &str = " is forbidden: User ";
+
+/// In errors of metrics while the series of rules are unknown.
+pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
+
+/// The prefix of the reference's messages about metrics.
+pub(super) const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
 
 /// In errors of the API server about its metrics APIs.
 const METRICS_API: &str = "metrics.k8s.io";
@@ -36,6 +47,23 @@ pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option
     };
     let mut errors = metrics.iter().map(|metric| metric.error.as_deref().unwrap_or_default());
     (!errors.any(is_same)).then_some(cause)
+}
+
+/// The cause in a message about metrics, without the texts that the reference puts before it.
+pub(super) fn root_cause(message: &str) -> &str {
+    if let Some((_, cause)) = message.split_once("unable to fetch metrics from ") {
+        return cause.split_once(" metrics API: ").map_or(cause, |(_, cause)| cause);
+    }
+    if let Some(at) = message.find("no metrics returned from ") {
+        return message.get(at..).unwrap_or(message);
+    }
+    let mut rest = message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(message);
+    while let Some((_, cause)) = rest.split_once(": ").filter(|(start, _)| {
+        start.starts_with("failed to get ") || start.starts_with("unable to get ")
+    }) {
+        rest = cause;
+    }
+    rest
 }
 
 /// The errors of reading the metrics here, without repetition.

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{
     Report, Trigger, headline,
+    reported::{UNABLE_TO_COMPUTE, root_cause},
     warning::{Warning, warnings},
 };
 use crate::{
@@ -24,8 +25,6 @@ use crate::{
 const MAX_FALLBACK_LEN: usize = 300;
 /// The maximum length of the text about settings, in characters.
 const MAX_WARNING_LEN: usize = 200;
-/// The prefix of the reference's messages about metrics.
-const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
 
 /// The condition of an autoscaler, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -376,21 +375,4 @@ fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
         Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
         None => rest.to_owned(),
     }
-}
-
-/// The cause in a message about metrics, without the texts that the reference puts before it.
-pub(super) fn root_cause(message: &str) -> &str {
-    if let Some((_, cause)) = message.split_once("unable to fetch metrics from ") {
-        return cause.split_once(" metrics API: ").map_or(cause, |(_, cause)| cause);
-    }
-    if let Some(at) = message.find("no metrics returned from ") {
-        return message.get(at..).unwrap_or(message);
-    }
-    let mut rest = message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(message);
-    while let Some((_, cause)) = rest.split_once(": ").filter(|(start, _)| {
-        start.starts_with("failed to get ") || start.starts_with("unable to get ")
-    }) {
-        rest = cause;
-    }
-    rest
 }

@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    history::ScaleEvent,
+    api::Scale,
+    history::{History, Recommendation, ScaleEvent},
     pause::Pause,
+    plan::{ScaleReadError, SelectedPods},
     readings::{MetricsApi, PodSample, ReadError, Reading},
-    settings::{MetricSettings, SettingPolicy},
+    settings::{MetricSettings, SettingPolicy, Settings},
 };
 
 const NOW: i64 = 10_000;
@@ -151,7 +153,7 @@ fn unknown_history_is_reported_and_does_not_stabilize() {
         "would scale from 4 to 2: cpu is at 1% of requests, target 66%; minReplicas is 2, metrics \
          ask for 1; the controller last reported ScaleDownStabilized"
     );
-    contains(&report, "\nWhat would change it, unless the past holds it\n");
+    contains(&report, "\nWhat would change it, unless the history prevents it\n");
     let idle = inputs.doubted_report(Some("no controller runs".to_owned()));
     assert!(idle.sentence.ends_with("metrics ask for 1; no controller runs"), "{}", idle.sentence);
     contains(&report, "past recommendations are not known");
@@ -231,8 +233,8 @@ fn unready_pod_whose_sample_counts_is_named() {
     inputs.selected.pods[3] = std::sync::Arc::new(unready);
     contains(
         &inputs.report(),
-        "    counted (4): web-0, web-1, web-2, web-3; web-3 is not Ready, its sample counts \
-         because it was ready before\n",
+        "    counted (4): web-0, web-1, web-2, web-3; web-3 is not ready, but its sample \
+         counts because it was ready before\n",
     );
 }
 
@@ -608,7 +610,7 @@ fn report_serializes_numbers_with_units() {
 #[test]
 fn words_are_lines_of_the_text() {
     let report = inputs(json!({ "maxReplicas": 4 })).report();
-    let (text, words) = (report.to_string(), report.words());
+    let (text, words) = (report.to_string(), report.lines());
     assert_eq!((words.metrics.len(), words.changes.len()), (1, report.changes.len()));
     assert!(words.limits[0].starts_with("largest proposal: "), "{words:?}");
     for line in words.metrics.iter().chain(&words.limits).chain(&words.changes) {

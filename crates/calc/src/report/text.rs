@@ -37,7 +37,7 @@ impl Display for Report {
         if !self.changes.is_empty() {
             // Changes are found even if the history is unknown.
             let is_held = self.is_doubtful() && !self.history_known;
-            let unless = if is_held { ", unless the past holds it" } else { "" };
+            let unless = if is_held { ", unless the history prevents it" } else { "" };
             writeln!(f, "\nWhat would change it{unless}")?;
         }
         for change in &self.changes {
@@ -58,7 +58,7 @@ impl Display for Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Words {
+pub struct ReportLines {
     /// The reading and the calculation of each metric.
     pub metrics: Vec<String>,
     /// Stabilization, policies and bounds.
@@ -69,11 +69,11 @@ pub struct Words {
 
 impl Report {
     /// The metrics, the limits and the changes, as `Display` prints them.
-    pub fn words(&self) -> Words {
+    pub fn lines(&self) -> ReportLines {
         let metrics = self.metrics.iter().map(|metric| from_fn(|f| print_value(f, metric)));
         let changes = self.changes.iter().map(|change| from_fn(|f| self.print_change(f, change)));
         let limits = from_fn(|f| self.print_limits(f)).to_string();
-        Words {
+        ReportLines {
             metrics: metrics.map(|text| text.to_string().trim().to_owned()).collect(),
             limits: limits.lines().map(|line| line.replacen("  ", "", 1)).collect(),
             changes: changes.map(|text| text.to_string().trim().to_owned()).collect(),
@@ -119,9 +119,9 @@ impl Report {
         }
         match (self.desired_replicas, self.scale_to) {
             (Some(desired), None) if Some(desired) != self.current_replicas => {
-                writeln!(f, "  answer: {desired}, which is not written")
+                writeln!(f, "  desired replicas: {desired}, not written")
             }
-            (Some(desired), _) => writeln!(f, "  answer: {desired}"),
+            (Some(desired), _) => writeln!(f, "  desired replicas: {desired}"),
             (None, _) => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
-    settings::{OwnSettings, Settings},
+    settings::{AutoscalerSettings, Settings},
 };
 
 /// A problem with the settings of an autoscaler.
@@ -25,7 +25,7 @@ pub(super) fn warnings(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Vec<(Warning, String)> {
-    let Some(own) = settings.own.as_deref() else { return Vec::new() };
+    let Some(own) = settings.autoscaler_settings.as_deref() else { return Vec::new() };
     let mut warnings = Vec::new();
     if let Some(problems) = problems(hpa, own) {
         warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
@@ -35,7 +35,7 @@ pub(super) fn warnings(
         warnings.push((Warning::PauseIgnored, format!("the pause has no effect: {handler}")));
     }
     if own.ignored.dry_run {
-        let text = format!("the dry run holds only hpa run back: {handler}");
+        let text = format!("the dry run applies only to hpa run: {handler}");
         warnings.push((Warning::DryRunIgnored, text));
     }
     warnings
@@ -43,10 +43,10 @@ pub(super) fn warnings(
 
 /// The problems with the settings. Only the controller's status has those of settings that its
 /// operator doesn't allow.
-fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, own: &'a OwnSettings) -> Option<&'a str> {
+fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, own: &'a AutoscalerSettings) -> Option<&'a str> {
     let custom = hpa.status.condition(&ConditionType::CustomSettings);
     // kube-controller-manager doesn't remove the condition of an earlier controller.
-    let custom = custom.filter(|_| !own.is_of_built_in);
+    let custom = custom.filter(|_| !own.is_for_built_in);
     let reported = custom.filter(|custom| custom.reason == ConditionReason::InvalidSettings);
     let found = Some(own.problems.as_str()).filter(|problems| !problems.is_empty());
     found.or_else(|| reported.map(|custom| &*custom.message))

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use self::resolve::duration_text;
+pub(crate) use self::value::duration_text;
 pub use self::{
     bounds::{Bounds, BoundsChange, Day, Schedule, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
@@ -27,10 +27,11 @@ pub use self::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
     resolve::{
-        AnnotationFilter, IgnoredSettings, MAX_ANNOTATION_LEN, OwnSettings, Place, ProblemKind,
-        Resolved, SettingPolicy, SettingProblem,
+        AnnotationFilter, AutoscalerSettings, IgnoredSettings, Place, ProblemKind, Resolved,
+        SettingPolicy, SettingProblem,
     },
     table::{DOMAIN, SETTINGS, Setting},
+    value::MAX_ANNOTATION_LEN,
 };
 use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
 
@@ -101,8 +102,8 @@ pub struct Settings {
     pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,
-    /// The autoscaler's own settings, in words; `None` without such settings.
-    pub own: Option<Arc<OwnSettings>>,
+    /// The settings of the autoscaler itself, in words; `None` without such settings.
+    pub autoscaler_settings: Option<Arc<AutoscalerSettings>>,
 }
 
 /// The settings of a metric without own settings.
@@ -135,7 +136,7 @@ impl Default for Settings {
             zero_after: SignedDuration::ZERO,
             forecasts: Forecasts::OFF,
             metrics: None,
-            own: None,
+            autoscaler_settings: None,
         }
     }
 }

@@ -3,13 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use jiff::SignedDuration;
-use serde_json::{Map, Value as Json};
 
 use super::{
     Settings,
     metric::MetricSettings,
     table::{DOMAIN, SETTINGS, Setting, Target},
-    value::{Kind, Value},
+    value::{MAX_ANNOTATION_LEN, Value, duration_text},
 };
 use crate::{
     api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec, UnknownFields},
@@ -18,19 +17,17 @@ use crate::{
     similar::most_similar,
 };
 
-/// The maximum length of an annotation in bytes. A schedule of bounds with all entries fits.
-pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
 /// The maximum length of a message about a value, in characters.
 const MAX_MESSAGE_LEN: usize = 300;
-/// The maximum length of one setting in [`OwnSettings::applied`], in characters.
+/// The maximum length of one setting in [`AutoscalerSettings::applied`], in characters.
 const MAX_SETTING_LEN: usize = 100;
 /// The maximum length of the name of an annotation in a message, in characters. The API server
 /// allows 63 after the domain.
 const MAX_NAME_LEN: usize = 100;
 /// Unknown names of annotations beyond this number and the first one are not counted.
 const MAX_OTHER_NAMES: usize = 16;
-/// The maximum length of [`OwnSettings::problems`] and of [`OwnSettings::applied`], in characters:
-/// the limit of an event's message.
+/// The maximum length of [`AutoscalerSettings::problems`] and of [`AutoscalerSettings::applied`],
+/// in characters: the limit of an event's message.
 const MAX_TEXT_LEN: usize = 1000;
 
 /// The settings that the operator of the controller allows.
@@ -55,7 +52,7 @@ impl Default for SettingPolicy {
 /// The settings of one autoscaler in words, for the condition `CustomSettings` and for events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OwnSettings {
+pub struct AutoscalerSettings {
     /// The settings that replace the flags, as `NAME=VALUE`, except `pause` and `dry-run`, which
     /// are reported separately.
     pub applied: String,
@@ -64,7 +61,7 @@ pub struct OwnSettings {
     /// The settings without effect, because kube-controller-manager handles the autoscaler.
     pub ignored: IgnoredSettings,
     /// Whether kube-controller-manager handles the autoscaler.
-    pub(crate) is_of_built_in: bool,
+    pub(crate) is_for_built_in: bool,
 }
 
 /// Settings that prevent writes, and that kube-controller-manager ignores.
@@ -175,7 +172,7 @@ impl Settings {
             policy,
             settings: self.clone(),
             metrics: vec![MetricSettings::default(); hpa.spec.metrics.len()],
-            own: OwnSettings::default(),
+            own: AutoscalerSettings::default(),
             problems: Vec::new(),
         };
         resolver.unknown_names();
@@ -189,15 +186,20 @@ impl Settings {
     }
 
     /// The settings of an autoscaler that kube-controller-manager handles: those of `self`, because
-    /// annotations and fields have no effect. [`OwnSettings::ignored`] has the ignored settings
-    /// that should prevent writes.
+    /// annotations and fields have no effect. [`AutoscalerSettings::ignored`] has the ignored
+    /// settings that should prevent writes.
     #[must_use]
     pub fn for_built_in(self, hpa: &HorizontalPodAutoscaler, policy: &SettingPolicy) -> Self {
         let own = self.for_autoscaler(hpa, policy).settings;
         let ignored = IgnoredSettings { pause: own.pause != self.pause, dry_run: own.dry_run };
         let problems = own.own.map(|own| own.problems.clone()).unwrap_or_default();
         let is_reported = ignored.is_any() || !problems.is_empty();
-        let own = OwnSettings { problems, ignored, is_of_built_in: true, ..OwnSettings::default() };
+        let own = AutoscalerSettings {
+            problems,
+            ignored,
+            is_for_built_in: true,
+            ..AutoscalerSettings::default()
+        };
         Self { own: is_reported.then(|| Arc::new(own)), ..self }
     }
 }
@@ -207,7 +209,7 @@ struct Resolver<'a> {
     policy: &'a SettingPolicy,
     settings: Settings,
     metrics: Vec<MetricSettings>,
-    own: OwnSettings,
+    own: AutoscalerSettings,
     problems: Vec<SettingProblem>,
 }
 
@@ -245,7 +247,7 @@ impl<'a> Resolver<'a> {
         let (place, value) = if let Some(json) = field {
             (Place::Field(format!("spec.{}", setting.field)), setting.kind.read(json))
         } else if let Some(text) = annotated {
-            (Place::Annotation(setting.annotation()), parse(setting.kind, text))
+            (Place::Annotation(setting.annotation()), setting.kind.parse_annotation(text))
         } else {
             return;
         };
@@ -322,8 +324,9 @@ impl<'a> Resolver<'a> {
         text: &str,
     ) {
         let place = || Place::Annotation(setting.annotation());
-        let Some(by_metric) = by_metric(setting.kind, text) else {
-            let Some(value) = self.checked(setting, place(), parse(setting.kind, text)) else {
+        let Some(by_metric) = setting.kind.by_metric(text) else {
+            let Some(value) = self.checked(setting, place(), setting.kind.parse_annotation(text))
+            else {
                 return;
             };
             let mut has_metric = false;
@@ -350,7 +353,7 @@ impl<'a> Resolver<'a> {
                 self.problem(place(), ProblemKind::NoSuchMetric, &message);
                 continue;
             }
-            let value = parse_member(setting.kind, json);
+            let value = setting.kind.parse_member(json);
             let Some(value) = self.checked(setting, place(), value) else { continue };
             for index in indices {
                 self.apply_to(setting, index, apply, &value);
@@ -426,7 +429,8 @@ impl<'a> Resolver<'a> {
         }
         own.problems = go_text::cut(own.problems, MAX_TEXT_LEN);
         own.applied = go_text::cut(own.applied, MAX_TEXT_LEN);
-        settings.own = (own != OwnSettings::default()).then(|| Arc::new(own));
+        settings.autoscaler_settings =
+            (own != AutoscalerSettings::default()).then(|| Arc::new(own));
         Resolved { settings, problems }
     }
 }
@@ -479,39 +483,9 @@ fn source_fields(metric: &MetricSpec) -> Option<&UnknownFields> {
     })
 }
 
-fn parse(kind: Kind, text: &str) -> Result<Value, String> {
-    if text.len() > MAX_ANNOTATION_LEN {
-        return Err(format!("must have at most {MAX_ANNOTATION_LEN} bytes"));
-    }
-    kind.parse(text)
-}
-
-/// The values by the names of metrics, if the annotation is a JSON object of such values. The
-/// object of a single fallback has members that are not objects.
-pub(super) fn by_metric(kind: Kind, text: &str) -> Option<Map<String, Json>> {
-    if text.len() > MAX_ANNOTATION_LEN || !text.trim_start().starts_with('{') {
-        return None;
-    }
-    let object: Map<String, Json> = serde_json::from_str(text).ok()?;
-    let is_value = matches!(kind, Kind::Fallback) && !object.values().all(Json::is_object);
-    (!is_value && !object.is_empty()).then_some(object)
-}
-
-/// Reads one of the values by metric: a text as in an annotation, or an object.
-pub(super) fn parse_member(kind: Kind, json: &Json) -> Result<Value, String> {
-    match json {
-        Json::String(text) => parse(kind, text),
-        json => kind.read(json),
-    }
-}
-
 fn no_metric(types: &[MetricSourceType]) -> String {
     let names: Vec<_> = types.iter().map(MetricSourceType::as_str).collect();
     format!("the autoscaler has no such metric of type {}", names.join(", "))
-}
-
-pub(crate) fn duration_text(duration: SignedDuration) -> String {
-    format!("{duration:#}").replace(' ', "")
 }
 
 /// The text in one line, because an error can quote any text, and with a limited length.

@@ -17,7 +17,6 @@ use super::{
     metric::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
-    resolve::{by_metric, parse_member},
     value::{Kind, Value},
 };
 
@@ -110,8 +109,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "rollout",
         field: "rollout",
-        summary: "Whether pods beyond the desired replicas, as during a rollout, can raise the \
-            answer (kubernetes#138505).",
+        summary: "Whether pods beyond spec.replicas, as during a rollout, can raise the desired \
+            replicas (kubernetes#138505).",
         default: "count-surge",
         kind: Kind::Choice(&[("count-surge", "CountSurge"), ("ignore-surge", "IgnoreSurge")]),
         target: Autoscaler(|settings, value| {
@@ -150,9 +149,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "forecast",
         field: "forecast",
-        summary: "Whether forecasts of the load can raise the answer (scale), are only reported \
-            (observe), or are not made (off). They count only while a check on the past two weeks \
-            says that they would have helped.",
+        summary: "Whether forecasts of the load can raise the desired replicas (scale), are only \
+            reported (observe), or are not made (off). They count only while a check on the past \
+            two weeks shows that they would have helped.",
         default: "off",
         kind: Kind::Choice(&[("off", "Off"), ("observe", "Observe"), ("scale", "Scale")]),
         target: Autoscaler(|settings, value| {
@@ -243,7 +242,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "fallback",
         field: "fallback",
-        summary: "What the metric proposes after it has failed for long (KEP-5679).",
+        summary: "The metric's proposal after a long failure (KEP-5679).",
         default: "no proposal: the metric fails",
         kind: Kind::Fallback,
         target: Metrics(NOT_RESOURCES, |metric, value| {
@@ -302,7 +301,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "utilization-of",
         field: "utilizationOf",
-        summary: "What averageUtilization is a percentage of.",
+        summary: "The base of averageUtilization.",
         default: "requests",
         kind: Kind::Choice(&[("requests", "Requests"), ("limits", "Limits")]),
         target: Metrics(RESOURCES, |metric, value| {
@@ -384,12 +383,12 @@ impl Setting {
 
     /// The values of an annotation that sets metrics by their names or indices.
     pub fn by_metric(&self, text: &str) -> Option<Map<String, Json>> {
-        by_metric(self.kind, text)
+        self.kind.by_metric(text)
     }
 
     /// The field for one value of [`Setting::by_metric`].
     pub fn field_of(&self, value: &Json) -> Result<Json, String> {
-        parse_member(self.kind, value).map(|value| value.to_field(self.kind))
+        self.kind.parse_member(value).map(|value| value.to_field(self.kind))
     }
 
     /// One value of [`Setting::by_metric`] for a field.

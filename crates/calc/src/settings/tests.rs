@@ -241,7 +241,12 @@ fn every_row_is_read_from_annotation_and_field() {
         let annotated = resolve(json!({ setting.name: text }), json!({}));
         assert_eq!(problems(&annotated), [""; 0], "{}", setting.name);
         let has_own_condition = ["pause", "dry-run"].contains(&setting.name);
-        assert_eq!(annotated.settings.own.is_none(), has_own_condition, "{}", setting.name);
+        assert_eq!(
+            annotated.settings.autoscaler_settings.is_none(),
+            has_own_condition,
+            "{}",
+            setting.name
+        );
         let field = setting.field_for(text).unwrap();
         let same = setting.annotation_for(&field).unwrap();
         let again = resolve(json!({ setting.name: same }), json!({}));
@@ -287,9 +292,12 @@ fn invalid_value_is_ignored_and_the_allowed_values_are_reported(
     #[case] expected: &str,
 ) {
     let resolved = resolve(json!({ name: value }), json!({}));
-    let reported = resolved.settings.own.as_deref().map(|own| own.problems.clone());
+    let reported = resolved.settings.autoscaler_settings.as_deref().map(|own| own.problems.clone());
     assert_eq!(reported, Some(problems(&resolved).join("; ")));
-    assert_eq!(Settings { own: None, ..resolved.settings.clone() }, Settings::default());
+    assert_eq!(
+        Settings { autoscaler_settings: None, ..resolved.settings.clone() },
+        Settings::default()
+    );
     let [problem] = resolved.problems.as_slice() else { panic!("{:?}", resolved.problems) };
     assert_eq!(problem.kind, ProblemKind::InvalidValue);
     assert_eq!(problem.place, Place::Annotation(format!("{DOMAIN}/{name}")));
@@ -372,7 +380,8 @@ fn text_of_applied_settings_has_a_limit() {
         } })
     };
     let metrics: Vec<_> = (0..200).map(metric).collect();
-    let own = resolve(json!({}), json!({ "metrics": metrics })).settings.own.unwrap();
+    let own =
+        resolve(json!({}), json!({ "metrics": metrics })).settings.autoscaler_settings.unwrap();
     assert!((900..=1003).contains(&own.applied.chars().count()), "{}", own.applied);
 }
 
@@ -406,7 +415,7 @@ fn unknown_names_are_one_problem(#[case] names: &[&str], #[case] expected: &str)
     let resolved = resolve(annotations.into(), json!({}));
     let expected = format!("annotation autoscaling.hpa-rs.dev/{expected}");
     assert_eq!(problems(&resolved), [expected.as_str()]);
-    assert_eq!(resolved.settings.own.unwrap().problems, expected);
+    assert_eq!(resolved.settings.autoscaler_settings.unwrap().problems, expected);
 }
 
 #[test]

@@ -2,14 +2,16 @@
 
 use jiff::SignedDuration;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::{
     bounds::{MAX_ENTRIES, Schedule, ScheduledBounds},
     fallback::{Fallback, MAX_FAILURE_SECONDS, MIN_FAILURE_SECONDS},
-    resolve::duration_text,
 };
 use crate::{go_duration, quantity::Quantity};
+
+/// The maximum length of an annotation in bytes. A schedule of bounds with all entries fits.
+pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
 
 /// The kind of the values of a setting.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +78,33 @@ impl Kind {
             Self::Quantity { .. } => "50m",
             Self::Fallback => Self::FALLBACK_EXAMPLE,
             Self::Bounds => Self::BOUNDS_EXAMPLE,
+        }
+    }
+
+    /// Reads the text of an annotation, if it is not too long.
+    pub(super) fn parse_annotation(self, text: &str) -> Result<Value, String> {
+        if text.len() > MAX_ANNOTATION_LEN {
+            return Err(format!("must have at most {MAX_ANNOTATION_LEN} bytes"));
+        }
+        self.parse(text)
+    }
+
+    /// The values by the names of metrics, if the annotation is a JSON object of such values. The
+    /// object of a single fallback has members that are not objects.
+    pub(super) fn by_metric(self, text: &str) -> Option<Map<String, Json>> {
+        if text.len() > MAX_ANNOTATION_LEN || !text.trim_start().starts_with('{') {
+            return None;
+        }
+        let object: Map<String, Json> = serde_json::from_str(text).ok()?;
+        let is_value = matches!(self, Self::Fallback) && !object.values().all(Json::is_object);
+        (!is_value && !object.is_empty()).then_some(object)
+    }
+
+    /// Reads one of the values by metric: a text as in an annotation, or an object.
+    pub(super) fn parse_member(self, json: &Json) -> Result<Value, String> {
+        match json {
+            Json::String(text) => self.parse_annotation(text),
+            json => self.read(json),
         }
     }
 
@@ -183,6 +212,11 @@ impl Kind {
             Self::Bounds => bounds_schema(),
         }
     }
+}
+
+/// A duration as in an annotation, such as `1h30m`.
+pub(crate) fn duration_text(duration: SignedDuration) -> String {
+    format!("{duration:#}").replace(' ', "")
 }
 
 /// The problem with a value that has members, as the end of a sentence about the setting.

@@ -318,7 +318,7 @@ impl Catalog for CollectionProvider {
             return Ok(());
         }
         let failure = self.0.state.failure().map(|failure| format!(": {failure}"));
-        Err(vec![format!("the autoscalers have not been read{}", failure.unwrap_or_default())])
+        Err(vec![format!("the autoscalers are not synced yet{}", failure.unwrap_or_default())])
     }
 
     fn has(&self, query: &Query) -> bool {

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 
 use crate::{
+    collector::{Collector, Context, Environment, Server, Values},
     config::MetricConfig,
     document::{self, JsonSettings},
     error::{ConfigError, FetchError},
     guarded_http::{Destination, check_url, url},
     jsonpath::Extractor,
-    registry::{Collector, Context, Environment, Server, Values},
 };
 
 #[derive(Clone, Debug)]
@@ -44,10 +44,10 @@ impl Collector for HttpDocument {
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let invalid = |_| FetchError::setting("endpoint", &self.endpoint);
         let uri = url::parse(&self.endpoint).map_err(invalid)?;
-        let call = context.call(uri, Destination::Tenant);
-        let call = context.clients.with_credential(call)?;
-        let reply = context.get(&call).await?;
-        let value = document::number(context, &call.uri, reply, &self.extractor).await?;
+        let request = context.request(uri, Destination::Tenant);
+        let request = context.clients.with_credential(request)?;
+        let reply = context.get(&request).await?;
+        let value = document::number(context, &request.uri, reply, &self.extractor).await?;
         Ok(context.single(value))
     }
 }

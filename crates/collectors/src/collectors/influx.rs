@@ -6,14 +6,13 @@ use hpa_calc::MilliValue;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::prometheus::milli;
 use crate::{
     Compat,
     clients::authorized,
+    collector::{Collector, Context, Environment, Server, Values, milli},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
-    guarded_http::{Call, Destination, Reply, at, url},
-    registry::{Collector, Context, Environment, Server, Values},
+    guarded_http::{Destination, HttpRequest, Reply, http_error, url},
     settings::{Credential, Secret},
 };
 
@@ -58,7 +57,7 @@ impl Collector for FluxQuery {
     /// Reads the value. The reference ignores the value and reports 0.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let call = self.call(context)?;
+        let request = self.request(context)?;
         let body = json!({
             "query": self.query,
             "type": "flux",
@@ -67,10 +66,11 @@ impl Collector for FluxQuery {
             },
         });
         let csv = HeaderValue::from_static("application/csv");
-        let call = call.header(header::ACCEPT, csv).post("application/json", body.to_string());
-        let reply = context.send(&call).await?;
+        let request =
+            request.header(header::ACCEPT, csv).post("application/json", body.to_string());
+        let reply = context.send(&request).await?;
         if reply.status != StatusCode::OK {
-            return Err(refusal(&call, &reply));
+            return Err(refusal(&request, &reply));
         }
         let value = metric_value(&reply.body)
             .map_err(|problem| FetchError::Response { service: SERVICE, problem })?;
@@ -79,7 +79,7 @@ impl Collector for FluxQuery {
 }
 
 impl FluxQuery {
-    fn call(&self, context: &Context<'_>) -> Result<Call, FetchError> {
+    fn request(&self, context: &Context<'_>) -> Result<HttpRequest, FetchError> {
         let clients = context.clients;
         if self.token.is_some() && clients.compat == Compat::Off {
             return Err(FetchError::TokenInAnnotation);
@@ -88,34 +88,34 @@ impl FluxQuery {
         let service = clients.service(SERVER);
         let default_org = service.map(|service| service.org.as_str()).unwrap_or_default();
         let org = self.org.as_deref().unwrap_or(default_org);
-        let call = |base, destination| {
-            let uri = url::below(base, "/api/v2/query", &[("org", org)]);
-            uri.map(|uri| context.call(uri, destination))
+        let request = |base, destination| {
+            let uri = url::with_path(base, "/api/v2/query", &[("org", org)]);
+            uri.map(|uri| context.request(uri, destination))
         };
         let Some(address) = &self.address else {
             let service = service.ok_or(FetchError::NotConfigured(SERVICE))?;
-            let call = call(&service.url, Destination::Operator);
-            let call = call.ok_or(FetchError::NotConfigured(SERVICE))?;
-            return authorized(call, "Token", own_token.as_ref().or(service.token.as_ref()));
+            let request = request(&service.url, Destination::Operator);
+            let request = request.ok_or(FetchError::NotConfigured(SERVICE))?;
+            return authorized(request, "Token", own_token.as_ref().or(service.token.as_ref()));
         };
         let invalid = || FetchError::setting("address", address);
         let base = url::parse(address).map_err(|_| invalid())?;
-        let call = call(&base, Destination::Tenant).ok_or_else(invalid)?;
+        let request = request(&base, Destination::Tenant).ok_or_else(invalid)?;
         match &own_token {
-            Some(_) => authorized(call, "Token", own_token.as_ref()),
+            Some(_) => authorized(request, "Token", own_token.as_ref()),
             // Doesn't use the operator's token, because the tenant's server would receive it.
-            None => clients.with_credential_as("Token", call),
+            None => clients.with_credential_as("Token", request),
         }
     }
 }
 
 /// An error of the operator's server, without its message: a query can copy other tenants' data
 /// into the message.
-fn refusal(call: &Call, reply: &Reply) -> FetchError {
-    if reply.status == StatusCode::BAD_REQUEST && call.destination == Destination::Operator {
-        return FetchError::Server { service: SERVICE, message: "it is invalid, or fails" };
+fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
+    if reply.status == StatusCode::BAD_REQUEST && request.destination == Destination::Operator {
+        return FetchError::Server { service: SERVICE, message: "the query is invalid or failed" };
     }
-    at(&call.uri, HttpError::Status(reply.status))
+    http_error(&request.uri, HttpError::Status(reply.status))
 }
 
 const COLUMN: &str = "metricvalue";

@@ -8,14 +8,13 @@ use http::{StatusCode, Uri, header};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::sleep;
 
-use super::skipper::QueryError;
 use crate::{
     Compat,
     clients::{OperatorService, authorized},
+    collector::{Collector, Context, Environment, Server, Values},
     config::MetricConfig,
-    error::{ConfigError, FetchError, HttpError},
-    guarded_http::{Call, Destination, at, url},
-    registry::{Collector, Context, Environment, Server, Values},
+    error::{ConfigError, FetchError, HttpError, QueryError},
+    guarded_http::{Destination, HttpRequest, http_error, url},
 };
 
 const SERVICE: &str = "Nakadi";
@@ -190,7 +189,7 @@ impl NakadiSubscription {
         let mut parameters = vec![("consumer_group", self.consumer_group.as_str())];
         parameters.extend(self.event_types.iter().map(|name| ("event_type", name.as_str())));
         parameters.push(("owning_application", &self.owning_application));
-        let mut uri = url::below(&service.url, "/subscriptions", &parameters);
+        let mut uri = url::with_path(&service.url, "/subscriptions", &parameters);
         let mut ids = Vec::new();
         for _ in 0..MAX_PAGES {
             let current = uri.take().ok_or(FetchError::NotConfigured(SERVICE))?;
@@ -222,7 +221,7 @@ async fn stats(
     id: &str,
 ) -> Result<Stats, FetchError> {
     let path = format!("/subscriptions/{id}/stats");
-    let uri = url::below(&service.url, &path, &[("show_time_lag", "true")]);
+    let uri = url::with_path(&service.url, &path, &[("show_time_lag", "true")]);
     request_with_retries(context, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
 }
 
@@ -232,11 +231,11 @@ async fn request_with_retries<T: DeserializeOwned>(
     service: &OperatorService,
     uri: Uri,
 ) -> Result<T, FetchError> {
-    let call = context.call(uri, Destination::Operator);
-    let call = authorized(call, "Bearer", service.token.as_ref())?;
+    let request = context.request(uri, Destination::Operator);
+    let request = authorized(request, "Bearer", service.token.as_ref())?;
     let mut backoff = FIRST_BACKOFF;
     for _ in 1..MAX_ATTEMPTS {
-        match attempt(context, &call).await {
+        match attempt(context, &request).await {
             Attempt::Done(result) => return result,
             Attempt::Failed { after, .. } => {
                 sleep(after.unwrap_or(backoff).min(MAX_BACKOFF)).await;
@@ -244,14 +243,14 @@ async fn request_with_retries<T: DeserializeOwned>(
         }
         backoff *= 2;
     }
-    match attempt(context, &call).await {
+    match attempt(context, &request).await {
         Attempt::Done(result) => result,
         Attempt::Failed { error, .. } => Err(error),
     }
 }
 
-async fn attempt<T: DeserializeOwned>(context: &Context<'_>, call: &Call) -> Attempt<T> {
-    let reply = match context.send(call).await {
+async fn attempt<T: DeserializeOwned>(context: &Context<'_>, request: &HttpRequest) -> Attempt<T> {
+    let reply = match context.send(request).await {
         Ok(reply) => reply,
         Err(error) => return Attempt::Failed { error, after: None },
     };
@@ -260,7 +259,7 @@ async fn attempt<T: DeserializeOwned>(context: &Context<'_>, call: &Call) -> Att
         let decoded = serde_json::from_slice(&reply.body);
         return Attempt::Done(decoded.map_err(|_| unexpected("the body can't be decoded")));
     }
-    let error = at(&call.uri, HttpError::Status(status));
+    let error = http_error(&request.uri, HttpError::Status(status));
     let retry_after = reply.headers.get(header::RETRY_AFTER);
     match (status.as_u16(), retry_after.map(seconds)) {
         (429, None) => Attempt::Failed { error, after: None },
@@ -287,7 +286,7 @@ fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
     let elsewhere = || unexpected("the next page is on another server");
     // The link is relative to the URL of the service.
     let uri = match href.strip_prefix('/') {
-        Some(path) => url::below(&service.url, "", &[]).and_then(|base| {
+        Some(path) => url::with_path(&service.url, "", &[]).and_then(|base| {
             format!("{}/{path}", base.to_string().trim_end_matches('/')).parse().ok()
         }),
         None => url::join(&service.url, href).ok(),

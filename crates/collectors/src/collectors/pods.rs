@@ -13,15 +13,15 @@ use crate::{
     Compat,
     clients::Clients,
     cluster::Pod,
+    collector::{
+        Collector, Context, Environment, PodFailure, REQUEST_TIMEOUTS_PER_READ, Sample, Server,
+        Values,
+    },
     config::MetricConfig,
     document::{self, JsonSettings},
     error::{ConfigError, FetchError},
     guarded_http::{Destination, url},
     jsonpath::Extractor,
-    registry::{
-        Collector, Context, Environment, PodFailure, REQUEST_TIMEOUTS_PER_READ, Sample, Server,
-        Values,
-    },
     settings::Limits,
 };
 
@@ -192,10 +192,10 @@ impl PodRequest {
 
     async fn send(&self, context: &Context<'_>, pod: &Pod) -> Result<MilliValue, FetchError> {
         let uri = self.uri(&pod.ip)?;
-        let mut call = context.call(uri, Destination::Pod);
-        (call.connect_timeout, call.timeout) = (self.connect_timeout, self.timeout);
-        let reply = context.get(&call).await?;
-        document::number(context, &call.uri, reply, &self.extractor).await
+        let mut request = context.request(uri, Destination::Pod);
+        (request.connect_timeout, request.timeout) = (self.connect_timeout, self.timeout);
+        let reply = context.get(&request).await?;
+        document::number(context, &request.uri, reply, &self.extractor).await
     }
 
     fn uri(&self, ip: &str) -> Result<Uri, FetchError> {

@@ -10,13 +10,12 @@ use hpa_prometheus::{
     rules::results::QueryResult,
 };
 
-use super::skipper::QueryError;
 use crate::{
     Compat,
+    collector::{Collector, Context, Environment, Server, Values, milli, to_milli},
     config::MetricConfig,
-    error::{ConfigError, FetchError, HttpError},
-    guarded_http::{Destination, at, check_url, url},
-    registry::{Collector, Context, Environment, Server, Values},
+    error::{ConfigError, FetchError, HttpError, QueryError},
+    guarded_http::{Destination, check_url, http_error, url},
 };
 
 /// The name of the operator's default server.
@@ -150,18 +149,19 @@ impl PrometheusQuery {
             .append_pair("query", &self.query)
             .append_pair("timeout", &format!("{}s", clients.limits().request_timeout.as_secs()))
             .finish();
-        let call = context.call(uri, Destination::Tenant);
-        let call = clients.with_credential(call.post("application/x-www-form-urlencoded", form))?;
-        let reply = context.send(&call).await?;
+        let request = context.request(uri, Destination::Tenant);
+        let request =
+            clients.with_credential(request.post("application/x-www-form-urlencoded", form))?;
+        let reply = context.send(&request).await?;
         // The statuses with JSON responses of Prometheus.
         let is_known =
             reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
         if !is_known {
-            return Err(at(&call.uri, HttpError::Status(reply.status)));
+            return Err(http_error(&request.uri, HttpError::Status(reply.status)));
         }
         let result = decode_query(&reply.body, Compat::Off);
         result.map_err(|failure| FetchError::Prometheus {
-            server: url::origin(&call.uri),
+            server: url::origin(&request.uri),
             source: without_content(failure, ServerOwner::Tenant),
         })
     }
@@ -195,7 +195,7 @@ fn without_content(failure: QueryFailure, owner: ServerOwner) -> QueryFailure {
         QueryFailure::Api { ref error_type, .. }
             if owner == ServerOwner::Tenant || error_type != "bad_data" =>
         {
-            let message = "the message is left out, because it can have data of others".to_owned();
+            let message = "message omitted, because it may contain other tenants' data".to_owned();
             QueryFailure::Api { error_type: failure.reason(), message }
         }
         other => other,
@@ -229,7 +229,7 @@ fn value(
         Some(replicas) => value / f64::from(replicas),
         None => value,
     };
-    to_milli(value * 1000.0, compat)
+    milli(value, compat)
 }
 
 /// Divides a value by the replicas, for metrics whose target isn't an average.
@@ -238,25 +238,6 @@ fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
         return Err(QueryError::NoReplicas(replicas));
     }
     to_milli(milli as f64 / f64::from(replicas), Compat::Reference)
-}
-
-/// Converts a value to thousandths.
-pub(crate) fn milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
-    to_milli(value * 1000.0, compat)
-}
-
-/// Truncates a number. If the number is out of range, compatibility makes it the smallest integer,
-/// as Go does on amd64.
-fn to_milli(milli: f64, compat: Compat) -> Result<i64, QueryError> {
-    const END: f64 = 9_223_372_036_854_775_808.0;
-    #[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
-    if (-END..END).contains(&milli) {
-        return Ok(milli as i64);
-    }
-    match compat {
-        Compat::Off => Err(QueryError::OutOfRange(milli / 1000.0)),
-        Compat::Reference => Ok(i64::MIN),
-    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 
 use crate::{
+    collector::{Collector, Context, Environment, Server, Values},
     config::MetricConfig,
     error::{ConfigError, FetchError},
-    registry::{Collector, Context, Environment, Server, Values},
 };
 
 /// A metric of a schedule, which would be reported as unknown otherwise. The values come

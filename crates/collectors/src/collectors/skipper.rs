@@ -9,9 +9,9 @@ use super::prometheus::{DEFAULT_SERVER, Division, PrometheusQuery};
 use crate::{
     Compat,
     cluster::{Ingress, RouteGroup},
+    collector::{Collector, Context, Environment, Server, Values},
     config::{MetricConfig, ObjectReference},
-    error::{ConfigError, FetchError},
-    registry::{Collector, Context, Environment, Server, Values},
+    error::{ConfigError, FetchError, QueryError},
 };
 
 const SERIES: &str = "skipper_serve_host_duration_seconds_count";
@@ -90,33 +90,6 @@ impl Collector for ExternalRps {
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         self.0.read(context).await
     }
-}
-
-/// A query that can't be built, or a result without a value.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum QueryError {
-    /// The object has several backends, and the metric names none.
-    #[error(
-        "backend name must be specified for requests-per-second when traffic switching is used"
-    )]
-    NoBackend,
-    /// The object has no host.
-    #[error("no hosts defined on {kind} {namespace}/{name}, unable to create collector")]
-    NoHosts { kind: &'static str, namespace: String, name: String },
-    #[error("annotation {annotation} is not a JSON object of weights")]
-    Weights { annotation: String },
-    /// The metric names a backend without a weight. It may have no traffic, or not exist.
-    #[error("the backend {backend:?} has no weight in {kind} {namespace}/{name}")]
-    NoWeight { backend: String, kind: &'static str, namespace: String, name: String },
-    /// The result is empty or NaN.
-    #[error("query '{0}' did not result a valid response")]
-    NoResult(String),
-    /// The target has no replicas.
-    #[error("unable to get average value for {0} replicas")]
-    NoReplicas(i32),
-    /// The value is too large.
-    #[error("the value {0} is out of range")]
-    OutOfRange(f64),
 }
 
 /// The query of an external metric `requests-per-second`, with the name of its series.

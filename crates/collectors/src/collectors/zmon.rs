@@ -8,14 +8,14 @@ use http::{HeaderName, HeaderValue, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{pods::integer, prometheus::milli};
+use super::pods::integer;
 use crate::{
     Compat,
     clients::authorized,
+    collector::{Collector, Context, Environment, Server, Values, milli},
     config::MetricConfig,
     error::{ConfigError, FetchError},
-    guarded_http::{Destination, at, url},
-    registry::{Collector, Context, Environment, Server, Values},
+    guarded_http::{Destination, http_error, url},
 };
 
 const SERVICE: &str = "ZMON";
@@ -128,17 +128,21 @@ impl Collector for ZmonCheck {
         let clients = context.clients;
         let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
         let query = serde_json::to_vec(&query(self)?).map_err(|_| unexpected())?;
-        let uri = url::below(&service.url, "/api/v1/datapoints/query", &[]);
+        let uri = url::with_path(&service.url, "/api/v1/datapoints/query", &[]);
         let uri = uri.ok_or(FetchError::NotConfigured(SERVICE))?;
         let attribution = format!("hpa/{}", self.check_id);
         let attribution = HeaderValue::try_from(attribution).map_err(|_| unexpected())?;
-        let call = context
-            .call(uri, Destination::Operator)
+        let request = context
+            .request(uri, Destination::Operator)
             .post("application/json", query)
             .header(header::ACCEPT, HeaderValue::from_static("application/json"))
             .header(HeaderName::from_static("x-attribution"), attribution);
-        let call = authorized(call, "Bearer", service.token.as_ref())?;
-        let reply = context.send(&call).await?.ok().map_err(|source| at(&call.uri, source))?;
+        let request = authorized(request, "Bearer", service.token.as_ref())?;
+        let reply = context
+            .send(&request)
+            .await?
+            .ok()
+            .map_err(|source| http_error(&request.uri, source))?;
         let response: Response = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
         let results = response.queries.into_iter().next().map(|query| query.results);
         let series = results.into_iter().flatten().next();

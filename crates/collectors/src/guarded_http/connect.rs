@@ -24,7 +24,13 @@ use tokio::{
 use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use tower::{BoxError, Service};
 
-use super::{Call, policy, resolve::Resolve, tls::Tls, url};
+use super::{
+    policy,
+    request::{Destination, HttpRequest},
+    resolve::Resolve,
+    tls::Tls,
+    url,
+};
 use crate::{
     error::{HttpError, ProxyFailure},
     slots::{Slot, Slots},
@@ -32,19 +38,6 @@ use crate::{
 
 /// The maximum number of concurrent name resolutions. Each can block a thread for long.
 pub(super) const RESOLUTIONS: usize = 16;
-
-/// The kind of a destination, which decides the checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// A tenant's URL: host and addresses are checked.
-    Tenant,
-    /// A pod's URL: its address is checked.
-    Pod,
-    /// The operator's URL: nothing is checked.
-    Operator,
-    /// Like `Operator`, but never through a proxy: for example a metadata service.
-    Local,
-}
 
 /// Looks up an environment variable.
 pub(crate) type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -77,27 +70,31 @@ pub(crate) enum Route {
 
 impl Connector {
     /// Opens a connection for a request.
-    pub(crate) async fn connect(&self, call: &Call, permit: Slot) -> Result<Connection, HttpError> {
-        let limit = call.connect_timeout.min(call.timeout);
+    pub(crate) async fn connect(
+        &self,
+        request: &HttpRequest,
+        permit: Slot,
+    ) -> Result<Connection, HttpError> {
+        let limit = request.connect_timeout.min(request.timeout);
         let deadline = Instant::now() + limit;
-        let connected = timeout_at(deadline, self.open(call, permit, deadline)).await;
+        let connected = timeout_at(deadline, self.open(request, permit, deadline)).await;
         connected.map_err(|_| HttpError::ConnectTimeout(limit))?
     }
 
     async fn open(
         &self,
-        call: &Call,
+        request: &HttpRequest,
         permit: Slot,
         deadline: Instant,
     ) -> Result<Connection, HttpError> {
-        let (uri, destination) = (&call.uri, call.destination);
+        let (uri, destination) = (&request.uri, request.destination);
         if destination == Destination::Tenant {
             self.check_url(uri)?;
         }
         if let Some(proxy) = self.proxy(uri, destination)? {
             return self.through_proxy(uri, proxy, permit).await;
         }
-        let addresses = self.addresses(call).await?;
+        let addresses = self.addresses(request).await?;
         let stream = connect_to(&addresses, url::port(uri), deadline).await?;
         let io: Box<dyn Io> = Box::new(stream);
         let io = if url::is_https(uri) { self.secure(uri, io).await? } else { io };
@@ -116,16 +113,16 @@ impl Connector {
     }
 
     /// Resolves and checks the addresses to connect to. The name must not be resolved again.
-    async fn addresses(&self, call: &Call) -> Result<Vec<IpAddr>, HttpError> {
-        let host = url::host(&call.uri);
+    async fn addresses(&self, request: &HttpRequest) -> Result<Vec<IpAddr>, HttpError> {
+        let host = url::host(&request.uri);
         let addresses = if let Ok(address) = host.parse::<IpAddr>() {
             vec![address]
         } else {
-            let permit = self.resolutions.acquire(&call.namespace).await;
+            let permit = self.resolutions.acquire(&request.namespace).await;
             let resolved = self.resolver.resolve(host, permit).await;
             resolved.map_err(|source| HttpError::Resolve { host: host.to_owned(), source })?
         };
-        if matches!(call.destination, Destination::Tenant | Destination::Pod) {
+        if matches!(request.destination, Destination::Tenant | Destination::Pod) {
             return Ok(self.policy.check_addresses(host, &addresses)?);
         }
         Ok(addresses)

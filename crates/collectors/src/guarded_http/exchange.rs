@@ -13,8 +13,8 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 
 use super::{
-    Call,
     connect::{Connection, Route},
+    request::HttpRequest,
 };
 use crate::{
     error::HttpError,
@@ -46,24 +46,24 @@ impl Reply {
 /// Sends a request and reads the whole response.
 pub(super) async fn exchange(
     connection: Connection,
-    call: &Call,
+    request: &HttpRequest,
     max_bytes: usize,
     large: &Slots,
 ) -> Result<Reply, HttpError> {
-    let request = request(&connection.route, call)?;
+    let message = hyper_request(&connection.route, request)?;
     let handshake = http1::Builder::new()
         .max_buf_size(BUFFER_BYTES)
         .handshake::<_, Full<Bytes>>(TokioIo::new(connection.io))
         .await;
     let (mut sender, driver) = handshake.map_err(HttpError::Connection)?;
     let mut driver = pin!(driver.fuse());
-    let response = drive(driver.as_mut(), sender.send_request(request)).await;
+    let response = drive(driver.as_mut(), sender.send_request(message)).await;
     let (head, body) = response.map_err(HttpError::Connection)?.into_parts();
     let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(is_encoded) {
         return Err(HttpError::Encoding);
     }
-    let (body, large) = drive(driver, read(body, max_bytes, (large, &call.namespace))).await?;
+    let (body, large) = drive(driver, read(body, max_bytes, (large, &request.namespace))).await?;
     Ok(Reply { status: head.status, headers: head.headers, body, _large: large })
 }
 
@@ -85,31 +85,31 @@ async fn drive<T>(
     }
 }
 
-fn request(route: &Route, call: &Call) -> Result<Request<Full<Bytes>>, HttpError> {
-    let host = call.uri.authority().map_or("", |authority| authority.as_str());
+fn hyper_request(route: &Route, request: &HttpRequest) -> Result<Request<Full<Bytes>>, HttpError> {
+    let host = request.uri.authority().map_or("", |authority| authority.as_str());
     let host = host.rsplit('@').next().unwrap_or_default();
     let host = HeaderValue::try_from(host).map_err(|_| HttpError::Header)?;
-    let mut request = Request::new(Full::new(call.body.clone()));
-    *request.method_mut() = call.method.clone();
-    let headers = request.headers_mut();
+    let mut message = Request::new(Full::new(request.body.clone()));
+    *message.method_mut() = request.method.clone();
+    let headers = message.headers_mut();
     headers.insert(header::HOST, host);
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     headers.insert(header::USER_AGENT, HeaderValue::from_static("hpa"));
-    for (name, value) in &call.headers {
+    for (name, value) in &request.headers {
         headers.insert(name, value.clone());
     }
     match route {
         Route::Server => {
-            let path = call.uri.path_and_query().map_or("/", |path| path.as_str());
+            let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
             let path = path.parse().map_err(|_| HttpError::Url("is invalid"))?;
-            *request.uri_mut() = path;
+            *message.uri_mut() = path;
         }
         Route::Proxy(user) => {
             headers.extend(user.clone().map(|user| (header::PROXY_AUTHORIZATION, user)));
-            *request.uri_mut() = call.uri.clone();
+            *message.uri_mut() = request.uri.clone();
         }
     }
-    Ok(request)
+    Ok(message)
 }
 
 async fn read(

@@ -6,33 +6,33 @@
 mod connect;
 mod exchange;
 mod policy;
+mod request;
 mod resolve;
 mod tls;
 pub(crate) mod url;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Method, Uri, header};
-use hyper::body::Bytes;
+use http::{Uri, header};
 use tokio::{task::JoinError, time::timeout};
 
 pub(crate) use self::policy::{check_url, host};
 #[cfg(test)]
 pub(crate) use self::resolve::Resolve;
-pub use self::{
-    connect::Destination,
-    exchange::Reply,
-    policy::{Policy, Refusal},
-};
 use self::{
     connect::{Connector, RESOLUTIONS},
     exchange::exchange,
     resolve::SystemResolver,
     tls::Tls,
 };
+pub use self::{
+    exchange::Reply,
+    policy::{Policy, Refusal},
+    request::{Destination, HttpRequest},
+};
 use crate::{
     error::{FetchError, HttpError},
-    settings::{Limits, Secret, Settings},
+    settings::{Limits, Settings},
     slots::Slots,
 };
 
@@ -52,62 +52,6 @@ pub(crate) struct GuardedHttp {
     large_responses: Slots,
     /// Permits for evaluations, which need a multiple of a document's length.
     evaluations: Slots,
-}
-
-/// A request.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The namespace whose share of connections is used. Empty for the operator's own requests.
-    pub(crate) namespace: Arc<str>,
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    pub(crate) destination: Destination,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) timeout: Duration,
-}
-
-impl Call {
-    /// A GET request.
-    pub(crate) fn new(
-        uri: Uri,
-        destination: Destination,
-        limits: &Limits,
-        namespace: &str,
-    ) -> Self {
-        Self {
-            namespace: namespace.into(),
-            method: Method::GET,
-            uri,
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-            destination,
-            connect_timeout: limits.request_timeout,
-            timeout: limits.request_timeout,
-        }
-    }
-
-    /// A POST request.
-    #[must_use]
-    pub fn post(self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        let call = Self { method: Method::POST, body: body.into(), ..self };
-        call.header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
-    }
-
-    #[must_use]
-    pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
-        self
-    }
-
-    /// Adds a credential: the scheme of the `Authorization` header, and the token.
-    pub(crate) fn authorized(self, scheme: &str, token: &Secret) -> Result<Self, HttpError> {
-        let value = HeaderValue::try_from(format!("{scheme} {}", token.text()));
-        let mut value = value.map_err(|_| HttpError::Header)?;
-        value.set_sensitive(true);
-        Ok(self.header(header::AUTHORIZATION, value))
-    }
 }
 
 impl GuardedHttp {
@@ -168,32 +112,34 @@ impl GuardedHttp {
     }
 
     /// Sends a request and reads the response. Redirections are errors.
-    pub(crate) async fn send(&self, call: &Call) -> Result<Reply, FetchError> {
-        let reply = self.send_once(call).await.and_then(|reply| match location(&reply) {
+    pub(crate) async fn send(&self, request: &HttpRequest) -> Result<Reply, FetchError> {
+        let reply = self.send_once(request).await.and_then(|reply| match location(&reply) {
             Some(_) => Err(HttpError::Redirect("is not followed; configure the URL it leads to")),
             None => Ok(reply),
         });
-        reply.map_err(|source| at(&call.uri, source))
+        reply.map_err(|source| http_error(&request.uri, source))
     }
 
     /// Sends a GET request, and follows redirections. Each destination is checked.
-    pub(crate) async fn get(&self, call: &Call) -> Result<Reply, FetchError> {
+    pub(crate) async fn get(&self, request: &HttpRequest) -> Result<Reply, FetchError> {
         // The wait for a connection has its own limit.
-        let limit = call.timeout + self.limits.queue_timeout;
-        let result = timeout(limit, self.follow(call.clone())).await;
-        result.unwrap_or(Err(HttpError::Timeout(limit))).map_err(|source| at(&call.uri, source))
+        let limit = request.timeout + self.limits.queue_timeout;
+        let result = timeout(limit, self.follow(request.clone())).await;
+        result
+            .unwrap_or(Err(HttpError::Timeout(limit)))
+            .map_err(|source| http_error(&request.uri, source))
     }
 
-    async fn follow(&self, mut call: Call) -> Result<Reply, HttpError> {
-        let mut reply = self.send_once(&call).await?;
+    async fn follow(&self, mut request: HttpRequest) -> Result<Reply, HttpError> {
+        let mut reply = self.send_once(&request).await?;
         for _ in 0..MAX_REDIRECTS {
             let Some(location) = location(&reply) else { return Ok(reply) };
             // Errors don't contain the destination, which is part of a response.
-            let target = url::join(&call.uri, location)
+            let target = url::join(&request.uri, location)
                 .map_err(|_| HttpError::Redirect("has an invalid destination"))?;
-            redirect(&mut call, target)?;
+            redirect(&mut request, target)?;
             drop(reply);
-            reply = self.send_once(&call).await.map_err(HttpError::after_redirection)?;
+            reply = self.send_once(&request).await.map_err(HttpError::after_redirection)?;
         }
         if location(&reply).is_none() {
             return Ok(reply);
@@ -201,17 +147,17 @@ impl GuardedHttp {
         Err(HttpError::Redirect("exceeds the limit of five redirections"))
     }
 
-    async fn send_once(&self, call: &Call) -> Result<Reply, HttpError> {
+    async fn send_once(&self, request: &HttpRequest) -> Result<Reply, HttpError> {
         let limits = &self.limits;
-        let permit = timeout(limits.queue_timeout, self.slots.acquire(&call.namespace)).await;
+        let permit = timeout(limits.queue_timeout, self.slots.acquire(&request.namespace)).await;
         let permit = permit.ok().flatten();
         let permit = permit.ok_or(HttpError::Busy(limits.queue_timeout))?;
         let work = async {
-            let connection = self.connector.connect(call, permit).await?;
-            exchange(connection, call, limits.response_bytes, &self.large_responses).await
+            let connection = self.connector.connect(request, permit).await?;
+            exchange(connection, request, limits.response_bytes, &self.large_responses).await
         };
-        let result = timeout(call.timeout, work).await;
-        result.unwrap_or(Err(HttpError::Timeout(call.timeout)))
+        let result = timeout(request.timeout, work).await;
+        result.unwrap_or(Err(HttpError::Timeout(request.timeout)))
     }
 }
 
@@ -223,21 +169,21 @@ fn location(reply: &Reply) -> Option<&str> {
 }
 
 /// Redirects a request to another target.
-fn redirect(call: &mut Call, target: Uri) -> Result<(), HttpError> {
-    if url::is_https(&call.uri) && !url::is_https(&target) {
+fn redirect(request: &mut HttpRequest, target: Uri) -> Result<(), HttpError> {
+    if url::is_https(&request.uri) && !url::is_https(&target) {
         return Err(HttpError::Redirect("leads from https to http"));
     }
-    if call.destination == Destination::Pod && url::host(&call.uri) != url::host(&target) {
+    if request.destination == Destination::Pod && url::host(&request.uri) != url::host(&target) {
         return Err(HttpError::Redirect("leads away from the pod"));
     }
-    if !url::is_same_origin(&call.uri, &target) {
-        call.headers.remove(header::AUTHORIZATION);
+    if !url::is_same_origin(&request.uri, &target) {
+        request.headers.remove(header::AUTHORIZATION);
     }
-    call.uri = target;
+    request.uri = target;
     Ok(())
 }
 
 /// Adds the server of a URL to an error.
-pub(crate) fn at(uri: &Uri, source: HttpError) -> FetchError {
+pub(crate) fn http_error(uri: &Uri, source: HttpError) -> FetchError {
     FetchError::Http { server: url::origin(uri), source }
 }

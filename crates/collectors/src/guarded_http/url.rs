@@ -48,7 +48,7 @@ pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
 }
 
 /// Appends a path and parameters to the origin and path of a URL.
-pub(crate) fn below(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Option<Uri> {
+pub(crate) fn with_path(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Option<Uri> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     let mark = if query.is_empty() { "" } else { "?" };
     format!("{}{}{path}{mark}{query}", origin(base), base.path().trim_end_matches('/')).parse().ok()

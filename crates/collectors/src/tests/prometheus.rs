@@ -116,7 +116,7 @@ async fn invalid_response_of_a_tenants_server_is_an_error(
 
 #[rstest]
 #[case::syntax("bad_data", "bad_data: unexpected end of sum(")]
-#[case::execution("execution", "Prometheus reported execution: the message is left out")]
+#[case::execution("execution", "Prometheus reported execution: message omitted")]
 #[tokio::test]
 async fn message_of_the_operators_server_is_kept_for_syntax_only(
     #[case] error_type: &str,

@@ -72,7 +72,7 @@ async fn influx_token_in_an_annotation_needs_the_compatible_mode() {
 #[rstest]
 #[case(
     with_status(400, r#"{"code":"invalid","message":"undefined identifier x"}"#),
-    "InfluxDB refuses the query: it is invalid, or fails"
+    "InfluxDB refuses the query: the query is invalid or failed"
 )]
 #[case(with_status(401, r#"{"message":"secret"}"#), "unsuccessful response: 401 Unauthorized")]
 #[case(ok(""), "unexpected response of InfluxDB: empty result returned")]

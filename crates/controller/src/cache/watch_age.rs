@@ -185,7 +185,7 @@ impl WatchAges {
                 known,
                 response,
                 "the API server's resource versions went back, as after a restore of etcd without \
-                 a revision bump: listing everything again"
+                 a revision bump: relisting"
             );
         }
     }

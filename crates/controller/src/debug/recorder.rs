@@ -16,7 +16,7 @@ use super::schema::Decision;
 use crate::{
     cache::{DecisionSample, Decisions, RecordedDecision},
     metrics::Telemetry,
-    reconcile::{Observer, Reconciled},
+    reconcile::{ConcludedReconcile, Observer},
 };
 
 /// The limit for the decisions of one autoscaler. Its document must stay short.
@@ -47,8 +47,8 @@ impl DecisionRecorder {
 }
 
 impl Observer for DecisionRecorder {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
-        let Reconciled { key, hpa, conclusion, at, .. } = *reconciled;
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, hpa, conclusion, at, .. } = *reconciled;
         let sources = self.telemetry.sources();
         let Some(autoscaler) = sources.autoscalers.get(key) else { return };
         let decision = decision(hpa, conclusion);

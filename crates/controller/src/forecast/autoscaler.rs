@@ -6,7 +6,7 @@ use hpa_calc::{
     ForecastReason, HorizontalPodAutoscaler, MetricForecast, Plan, Pod, Readings, Settings,
     api::{CrossVersionObjectReference, MetricSpec, MetricTarget},
 };
-use hpa_forecast::{Settings as GateSettings, Trace, Verdict, Workload};
+use hpa_forecast::{GateDecision, Settings as GateSettings, Trace, Workload};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub(crate) struct AutoscalerForecasts {
 }
 
 /// The inputs of a reconcile.
-pub(crate) struct Observation<'a> {
+pub(crate) struct LoadObservation<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
     pub(crate) settings: &'a Settings,
     pub(crate) plan: &'a Plan<'a>,
@@ -57,10 +57,10 @@ impl AutoscalerForecasts {
     pub(crate) fn observe(
         &mut self,
         shared: &Forecasts,
-        observation: &Observation<'_>,
+        observation: &LoadObservation<'_>,
         readings: &mut Readings,
     ) {
-        let Observation { hpa, settings, plan, pods, now } = *observation;
+        let LoadObservation { hpa, settings, plan, pods, now } = *observation;
         self.update_spec(hpa);
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
         let loads = plan.loads(readings, MAX_METRICS, now);
@@ -191,12 +191,12 @@ impl AutoscalerForecasts {
         metrics.filter(|metric| !metric.is_being_checked).map(|metric| metric.next_check).min()
     }
 
-    /// Stores the result of a check: the verdict with the past that was read, or the error. The
+    /// Stores the result of a check: the decision with the past that was read, or the error. The
     /// first check is repeated after the fraction `spread` of the period.
     pub(crate) fn checked(
         &mut self,
         check: &Check,
-        result: Result<(Verdict, Past), PastError>,
+        result: Result<(GateDecision, Past), PastError>,
         spread: f64,
         now: Timestamp,
     ) {
@@ -209,9 +209,9 @@ impl AutoscalerForecasts {
         let Some((_, metric)) = checked else { return };
         metric.is_being_checked = false;
         let delay = match result {
-            Ok((verdict, past)) => {
+            Ok((decision, past)) => {
                 let is_first = metric.checked.is_none();
-                metric.set_checked(verdict, past, now);
+                metric.set_checked(decision, past, now);
                 if is_first { CHECK_PERIOD.mul_f64(spread.clamp(0.1, 1.0)) } else { CHECK_PERIOD }
             }
             Err(_) => Duration::from_mins(metric.set_failed()),
@@ -235,8 +235,8 @@ impl AutoscalerForecasts {
 /// The state of a metric that exceeds the limits.
 fn without_memory() -> MetricForecast {
     let text = format!(
-        "only the first {MAX_METRICS} metrics of an autoscaler, and {} of the controller, are \
-         forecast",
+        "forecasts are limited to the first {MAX_METRICS} metrics of an autoscaler, and to {} \
+         metrics of the controller",
         super::MAX_HISTORIES
     );
     let (reason, forecast) = (ForecastReason::NotEnoughHistory, None);

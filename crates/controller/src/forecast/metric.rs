@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hpa_calc::{ForecastReason, MetricForecast, replicas::Load};
-use hpa_forecast::{Comparison, HISTORY_DAYS, History, Model, Question, Trace, Verdict};
+use hpa_forecast::{Comparison, ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Trace};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
@@ -53,7 +53,7 @@ pub(crate) enum Past {
     /// Read from the source.
     Read(Trace),
     /// Observed by this process, because no source has the metric for this reason.
-    Seen(String),
+    Observed(String),
 }
 
 #[derive(Clone, Debug)]
@@ -99,23 +99,22 @@ impl MetricState {
     ) -> Option<MetricForecast> {
         let (reason, text) = self.state(now)?;
         let forecast = load.filter(|_| reason.is_active()).and_then(|load| {
-            let question =
-                self.question(load.total, parameters, now.checked_sub(METRIC_DELAY).ok()?);
-            Some(self.history.forecast(&question)?.at_quantile(parameters.quantile))
+            let input = self.input(load.total, parameters, now.checked_sub(METRIC_DELAY).ok()?);
+            Some(self.history.forecast(&input)?.at_quantile(parameters.quantile))
         });
         Some(MetricForecast { reason, text, forecast })
     }
 
     /// The inputs of a forecast. `measured` is the time of the load.
-    pub(super) fn question<'a>(
+    pub(super) fn input<'a>(
         &self,
         load: f64,
         parameters: &'a Parameters,
         measured: Timestamp,
-    ) -> Question<'a> {
+    ) -> ForecastInput<'a> {
         let model = self.checked.as_ref().map(|checked| checked.model).unwrap_or_default();
         let Parameters { horizon, zone, .. } = parameters;
-        Question { now: measured, load, horizon: *horizon, zone, model }
+        ForecastInput { now: measured, load, horizon: *horizon, zone, model }
     }
 
     /// The reason why forecasts are used or not, and its text. `None` until the first check has
@@ -134,10 +133,10 @@ impl MetricState {
     }
 
     /// Stores the result of a check, and the past that it was made on.
-    pub(super) fn set_checked(&mut self, verdict: Verdict, past: Past, now: Timestamp) {
+    pub(super) fn set_checked(&mut self, decision: GateDecision, past: Past, now: Timestamp) {
         let note = match &past {
             Past::Read(_) => String::new(),
-            Past::Seen(reason) => format!("; {reason}"),
+            Past::Observed(reason) => format!("; {reason}"),
         };
         if let Past::Read(past) = past
             && !past.is_empty()
@@ -150,8 +149,8 @@ impl MetricState {
             }
             self.history = history;
         }
-        let text = verdict.text();
-        let Verdict { reason, choice, comparison } = verdict;
+        let text = decision.text();
+        let GateDecision { reason, choice, comparison } = decision;
         let reason = ForecastReason::from(reason);
         let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
         self.checked = Some(CheckResult {
@@ -168,7 +167,7 @@ impl MetricState {
     pub(super) fn set_failed(&mut self) -> u64 {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
         // The error names the server and the query, which users of the cluster must not see.
-        let text = "the past can't be read; the log of the controller has the error".into();
+        let text = "the metric's past can't be read; see the controller log".into();
         self.failure = Some(Failure { text, count: count.saturating_add(1) });
         (FIRST_RETRY_MINUTES << count.min(8)).min(LONGEST_RETRY_MINUTES)
     }

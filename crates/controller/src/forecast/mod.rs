@@ -45,7 +45,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use self::view::{ForecastPoint, ForecastView, LoadReading, Yesterday};
 pub(crate) use self::{
-    autoscaler::{AutoscalerForecasts, Check, Observation},
+    autoscaler::{AutoscalerForecasts, Check, LoadObservation},
     metric::Past,
 };
 use crate::key::HpaKey;

@@ -71,7 +71,7 @@ fn observe(
         let reading = value.map(|value| Reading::External(value.into()));
         readings.insert(metric, reading.ok_or(ReadError::Empty(MetricsApi::External)));
     }
-    let observation = Observation { hpa, settings: &settings, plan: &plan, pods: &pods, now };
+    let observation = LoadObservation { hpa, settings: &settings, plan: &plan, pods: &pods, now };
     forecasts.observe(shared, &observation, &mut readings);
     readings
 }
@@ -145,7 +145,7 @@ async fn last_check_holds_for_a_bounded_time_if_the_source_fails() {
     }
     let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), at(49));
     let text = &readings.forecast(0).unwrap().text;
-    assert_eq!(&**text, "the past can't be read; the log of the controller has the error");
+    assert_eq!(&**text, "the metric's past can't be read; see the controller log");
     tokio::time::advance(Duration::from_hours(1)).await;
     check(&mut forecasts, &shared, &hpa, Ok(past(28)), at(50));
     assert_eq!(reason_at(&mut forecasts, 50), Some(ForecastReason::Forecasting));

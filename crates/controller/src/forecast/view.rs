@@ -164,9 +164,9 @@ fn view(
         horizon_seconds: parameters.horizon.as_secs(),
         quantile: parameters.quantile,
         load_per_replica: state.read.map(|(_, load)| load.per_replica),
-        overload_minutes: checked
-            .and_then(|checked| checked.comparison)
-            .map(|comparison| (overload(comparison.forecast), overload(comparison.lowered))),
+        overload_minutes: checked.and_then(|checked| checked.comparison).map(|comparison| {
+            (overload(comparison.forecast), overload(comparison.with_lowered_target))
+        }),
         yesterday,
         points,
         recent: recent(state, parameters, now),
@@ -243,7 +243,7 @@ fn point(
     // The newest bucket is not complete.
     let present = read.filter(|_| made == newest).map(|(_, load)| load.total);
     let level = present.or_else(|| state.history.load(made))?;
-    let forecast = state.history.forecast(&state.question(level, parameters, made))?;
+    let forecast = state.history.forecast(&state.input(level, parameters, made))?;
     let load = state.history.load(forecast.at);
     if read.is_none() && load.is_none() {
         return None;

@@ -32,7 +32,7 @@ use crate::{
     cache::Autoscalers,
     k8s::ApiError,
     key::HpaKey,
-    reconcile::{Observer, Reconciled},
+    reconcile::{ConcludedReconcile, Observer},
     settings::SettingSource,
 };
 pub(crate) use health::HistoryHealth;
@@ -103,8 +103,8 @@ impl StoredShard {
 type SnapshotsByUid = BTreeMap<String, (Timestamp, HistorySnapshot)>;
 
 impl Observer for HistoryStore {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
-        let Reconciled { key, hpa, settings, conclusion, .. } = reconciled;
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, hpa, settings, conclusion, .. } = reconciled;
         let (status, history) = (&conclusion.status, &conclusion.history);
         let (name, now) = (key.to_string(), self.clock.now());
         let history = HistorySnapshot::new(name, &hpa.spec, status, history, settings, now);

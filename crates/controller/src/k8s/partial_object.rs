@@ -27,7 +27,7 @@ use super::status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_
 /// The reason why an object can't be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
-    #[error("it has no name or no namespace")]
+    #[error("the name or the namespace is missing")]
     MissingName,
     #[error(transparent)]
     Json(#[from] serde_json::Error),

@@ -16,14 +16,14 @@ use crate::{
     cache::{Autoscaler, ErrorClass, MetricProposal, ReconcileDetail},
     k8s::RequestObserver,
     key::HpaKey,
-    reconcile::{Finished, Observer, Reconciled},
+    reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
     settings::SyncPeriod,
     shadow::Verdict,
 };
 
 impl Observer for Telemetry {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
-        let Reconciled { key, hpa, conclusion, read_durations, .. } = *reconciled;
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, hpa, conclusion, read_durations, .. } = *reconciled;
         for (index, metric) in conclusion.explanation.metrics.iter().enumerate() {
             let duration = read_durations.get(index).copied().unwrap_or_default();
             self.metric_computed(hpa, index, metric, duration);
@@ -44,8 +44,8 @@ impl Observer for Telemetry {
         self.counters.peer_writes.inc();
     }
 
-    fn finished(&self, finished: &Finished<'_>) {
-        let Finished { key, scaled, desired_replicas, error, duration } = *finished;
+    fn finished(&self, finished: &FinishedReconcile<'_>) {
+        let FinishedReconcile { key, scaled, desired_replicas, error, duration } = *finished;
         let labels = [action_label(scaled), error_label(error)];
         self.counters.reconciliations.with_label_values(&labels).inc();
         let seconds = duration.as_secs_f64();
@@ -93,7 +93,7 @@ impl Telemetry {
     }
 
     /// Records that a worker took an autoscaler from the queue.
-    pub(crate) fn dequeued(&self, key: &HpaKey, lateness: Duration, period: SyncPeriod) {
+    pub(crate) fn record_dequeued(&self, key: &HpaKey, lateness: Duration, period: SyncPeriod) {
         self.counters.queue_seconds.with_label_values(&[QUEUE]).observe(lateness.as_secs_f64());
         let Some(due) =
             self.autoscaler(key).and_then(|autoscaler| autoscaler.last_reconcile.lock().next_due)
@@ -113,7 +113,7 @@ impl Telemetry {
     }
 
     /// Records the due time of an autoscaler's next periodic reconcile.
-    pub(crate) fn scheduled(&self, key: &HpaKey, due: Instant, period: SyncPeriod) {
+    pub(crate) fn record_scheduled(&self, key: &HpaKey, due: Instant, period: SyncPeriod) {
         if let Some(autoscaler) = self.autoscaler(key) {
             let mut last = autoscaler.last_reconcile.lock();
             last.next_due = Some(due);
@@ -122,7 +122,7 @@ impl Telemetry {
     }
 
     /// Records that a worker finished an autoscaler.
-    pub(crate) fn processed(&self, duration: Duration) {
+    pub(crate) fn record_processed(&self, duration: Duration) {
         self.counters.work_seconds.with_label_values(&[QUEUE]).observe(duration.as_secs_f64());
     }
 }
@@ -171,7 +171,7 @@ impl RequestObserver for Telemetry {
     ) {
         // Reads may come from an informer, which says nothing about the workers.
         if status.is_some() && *method != Method::GET {
-            self.health.responded();
+            self.health.record_response();
         }
         let (counters, verb) = (&self.counters, method.as_str());
         counters.request_seconds.with_label_values(&[host, verb]).observe(duration.as_secs_f64());

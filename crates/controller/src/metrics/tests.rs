@@ -17,7 +17,7 @@ use crate::health::HealthError;
 use crate::{
     cache::{ErrorClass, Origin},
     key::AutoscalerApi,
-    reconcile::{Finished, Observer, Reconciled},
+    reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
     settings::SyncPeriod,
 };
 
@@ -62,7 +62,7 @@ fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, Sources) 
 fn finish(telemetry: &Telemetry, name: &str, desired: Option<i32>, error: Option<ErrorClass>) {
     let key = key(name);
     let scaled = desired.map(|_| Direction::Up);
-    let finished = Finished {
+    let finished = FinishedReconcile {
         key: &key,
         scaled,
         desired_replicas: desired,
@@ -91,7 +91,7 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     let hpa = hpa(name, &vec!["cpu"; proposals.len()]);
     let read_durations = vec![Duration::from_millis(5); proposals.len()];
     let key = key(name);
-    telemetry.reconciled(&Reconciled {
+    telemetry.reconciled(&ConcludedReconcile {
         key: &key,
         hpa: &hpa,
         settings: &Settings::default(),
@@ -119,11 +119,11 @@ async fn exposition_matches_the_recorded_one() {
     telemetry.peer_wrote(&key("web"));
     telemetry.counters.observe_sample_age(MetricsApi::Resource, seconds(12));
     sources.queue.add(key("web"));
-    telemetry.dequeued(&key("web"), Duration::from_micros(3), global(15));
-    telemetry.processed(Duration::from_millis(2));
-    telemetry.scheduled(&key("web"), Instant::now() + seconds(15), global(15));
+    telemetry.record_dequeued(&key("web"), Duration::from_micros(3), global(15));
+    telemetry.record_processed(Duration::from_millis(2));
+    telemetry.record_scheduled(&key("web"), Instant::now() + seconds(15), global(15));
     advance(seconds(18)).await;
-    telemetry.dequeued(&key("web"), seconds(3), global(15));
+    telemetry.record_dequeued(&key("web"), seconds(3), global(15));
     let requests = &telemetry.counters;
     requests.requests.with_label_values(&["200", "10.0.0.1:443", "GET"]).inc();
     requests.request_seconds.with_label_values(&["10.0.0.1:443", "GET"]).observe(0.02);
@@ -194,14 +194,14 @@ async fn only_periodic_reconciles_have_a_delay_ratio(
         value(&telemetry.render(), &format!("{name}_{suffix}{{period_source=\"{source}\"}}"))
     };
     let period = period(of_controller, own);
-    telemetry.dequeued(&key("web"), Duration::ZERO, period);
+    telemetry.record_dequeued(&key("web"), Duration::ZERO, period);
     assert_eq!(ratio(&telemetry, "count"), None, "the first reconcile");
-    telemetry.scheduled(&key("web"), Instant::now() + seconds(10), period);
+    telemetry.record_scheduled(&key("web"), Instant::now() + seconds(10), period);
     advance(seconds(4)).await;
-    telemetry.dequeued(&key("web"), seconds(1), period);
+    telemetry.record_dequeued(&key("web"), seconds(1), period);
     assert_eq!(ratio(&telemetry, "count"), None, "a changed spec");
     advance(seconds(11)).await;
-    telemetry.dequeued(&key("web"), seconds(5), period);
+    telemetry.record_dequeued(&key("web"), seconds(5), period);
     assert_eq!(ratio(&telemetry, "count"), Some(1.0));
     assert_eq!(ratio(&telemetry, "sum"), Some(1.5));
 }
@@ -212,10 +212,10 @@ async fn longer_period_of_an_autoscaler_is_not_late() {
     telemetry.set_working(true);
     let oldest = || value(&telemetry.render(), "hpa_controller_oldest_reconcile_seconds");
     finish(&telemetry, "web", None, None);
-    telemetry.scheduled(&key("web"), Instant::now() + seconds(3600), period(15, Some(3600)));
+    telemetry.record_scheduled(&key("web"), Instant::now() + seconds(3600), period(15, Some(3600)));
     advance(seconds(3600)).await;
     assert_eq!(oldest(), Some(15.0));
-    telemetry.scheduled(&key("web"), Instant::now() + seconds(5), period(15, Some(5)));
+    telemetry.record_scheduled(&key("web"), Instant::now() + seconds(5), period(15, Some(5)));
     assert_eq!(oldest(), Some(3600.0));
 }
 
@@ -286,7 +286,7 @@ async fn autoscaler_of_the_custom_api_has_its_own_series() {
     finish(&telemetry, "web", Some(5), None);
     let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
     sources.autoscalers.apply(&custom, hpa("custom", &["cpu"]), Origin::Watch);
-    telemetry.finished(&Finished {
+    telemetry.finished(&FinishedReconcile {
         key: &custom,
         scaled: None,
         desired_replicas: Some(7),

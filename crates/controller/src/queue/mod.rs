@@ -111,8 +111,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             let next = self.shared.state.lock().next(Instant::now());
             match next {
                 Next::ShutDown => return None,
-                Next::Key { key, lateness, more } => {
-                    if more {
+                Next::Key { key, lateness, has_more } => {
+                    if has_more {
                         self.shared.wake();
                     }
                     return Some(WorkItem { key, lateness, shared: Arc::clone(&self.shared) });

@@ -51,11 +51,11 @@ struct Progress {
 
 /// The next step of a worker that wants a key.
 pub(super) enum Next<K> {
-    /// Process this key. If `more`, wake another worker for the keys behind it.
+    /// Process this key. If `has_more`, wake another worker for the keys behind it.
     Key {
         key: K,
         lateness: Duration,
-        more: bool,
+        has_more: bool,
     },
     /// Sleep until the first key is due, as the only worker.
     SleepUntil(Instant),
@@ -144,7 +144,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             return Next::Key {
                 key,
                 lateness: now.duration_since(due),
-                more: !self.order.is_empty(),
+                has_more: !self.order.is_empty(),
             };
         }
         if self.has_sleeper {

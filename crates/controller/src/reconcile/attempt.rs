@@ -10,7 +10,7 @@ use hpa_calc::{
 use hpa_lease::Instants;
 use jiff::Timestamp;
 
-use super::{observer::Finished, reconciler::Reconciler, worker_slot::WorkerSlot};
+use super::{observer::FinishedReconcile, reconciler::Reconciler, worker_slot::WorkerSlot};
 use crate::{cache::Autoscaler, key::HpaKey};
 
 /// The maximum number of scale writes in one reconcile. A conflict makes another one necessary.
@@ -47,7 +47,7 @@ pub(super) struct Attempt<'a> {
 /// The outcome of an attempt.
 pub(super) enum Outcome<'a> {
     /// The autoscaler was decided on, and its status was written or the write failed.
-    Finished(Finished<'a>),
+    Finished(FinishedReconcile<'a>),
     /// The autoscaler changed or was deleted, so the decision was discarded.
     Superseded,
 }

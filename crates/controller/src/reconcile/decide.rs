@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{
     attempt::{Attempt, Outcome},
-    observer::{Finished, Reconciled},
+    observer::{ConcludedReconcile, FinishedReconcile},
     read::Target,
     report::log_conclusion,
     status_patch::is_scaled_to_zero,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     cache::ErrorClass,
-    forecast::Observation,
+    forecast::LoadObservation,
     scale_target::{ScaleObject, ScaleUnavailable},
 };
 
@@ -214,7 +214,8 @@ impl<'a> Attempt<'a> {
         let (mut readings, read_durations) = self.slot.release_during(read).await;
         let at = reconciler.clock.instants();
         if is_forecast && plan.selector().is_some() {
-            let observation = Observation { hpa, settings, plan: &plan, pods: &pods, now: at.wall };
+            let observation =
+                LoadObservation { hpa, settings, plan: &plan, pods: &pods, now: at.wall };
             let mut forecasts = self.autoscaler.forecasts.lock();
             let forecasts = forecasts.get_or_insert_with(|| {
                 reconciler.forecasts.add(key);
@@ -227,14 +228,14 @@ impl<'a> Attempt<'a> {
     }
 
     /// Reports a conclusion and stores its history and status.
-    async fn finish(&self, concluded: TimedConclusion) -> Finished<'a> {
+    async fn finish(&self, concluded: TimedConclusion) -> FinishedReconcile<'a> {
         let Self { reconciler, key, hpa, autoscaler, .. } = *self;
         let TimedConclusion { conclusion, at, read_durations } = concluded;
         log_conclusion(&conclusion, hpa, autoscaler);
         if conclusion.error.is_some() {
             autoscaler.set_scale_trusted(false);
         }
-        reconciler.observer.reconciled(&Reconciled {
+        reconciler.observer.reconciled(&ConcludedReconcile {
             key,
             hpa,
             settings: self.settings,
@@ -258,7 +259,7 @@ impl<'a> Attempt<'a> {
         let is_decided = stored && error.as_ref().is_none_or(ReconcileError::is_partial);
         autoscaler.set_undecided(!is_decided);
         let scaled = scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down });
-        Finished {
+        FinishedReconcile {
             key,
             scaled,
             desired_replicas: is_decided.then_some(desired),

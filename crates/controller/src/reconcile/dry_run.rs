@@ -11,7 +11,7 @@ use hpa_calc::{
 use tracing::{debug, info, warn};
 
 use super::{
-    observer::{Finished, Reconciled},
+    observer::{ConcludedReconcile, FinishedReconcile},
     reconciler::Reconciler,
     worker_slot::WorkerSlot,
 };
@@ -42,7 +42,7 @@ impl Reconciler {
         let Some(scale) = slot.release_if_slow(scale).await else {
             debug!("the peer's status does not have the current replicas yet");
             let duration = self.clock.instants().monotonic.saturating_sub(started);
-            return self.observer.finished(&Finished::undecided(key, None, duration));
+            return self.observer.finished(&FinishedReconcile::undecided(key, None, duration));
         };
         let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
         if let Some(observation) = &observation {
@@ -78,7 +78,7 @@ impl Reconciler {
             conclude_unwritten(decision, now.wall)
         };
         let duration = self.clock.instants().monotonic.saturating_sub(started);
-        self.report_dry_run(&Reconciled {
+        self.report_dry_run(&ConcludedReconcile {
             key,
             hpa,
             settings: self.settings.flags(),
@@ -117,12 +117,12 @@ impl Reconciler {
         }
     }
 
-    fn report_dry_run(&self, reconciled: &Reconciled<'_>) {
-        let Reconciled { key, conclusion, duration, .. } = *reconciled;
+    fn report_dry_run(&self, reconciled: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, conclusion, duration, .. } = *reconciled;
         let error = conclusion.error.as_ref();
         self.observer.reconciled(reconciled);
         let is_decided = error.is_none_or(ReconcileError::is_partial);
-        self.observer.finished(&Finished {
+        self.observer.finished(&FinishedReconcile {
             key,
             scaled: None,
             desired_replicas: is_decided.then_some(conclusion.explanation.desired_replicas),

@@ -34,7 +34,7 @@ use tracing::{Instrument, debug};
 
 use self::attempt::{Attempt, Outcome};
 pub use self::{
-    observer::{Finished, Observer, Reconciled},
+    observer::{ConcludedReconcile, FinishedReconcile, Observer},
     peer_warnings::PeerWarnings,
     reconciler::Reconciler,
     worker_slot::{WorkerSlot, WorkerSlots},
@@ -109,7 +109,11 @@ impl Reconciler {
             return Some(autoscaler);
         }
         let duration = self.clock.instants().monotonic.saturating_sub(started);
-        self.observer.finished(&Finished::undecided(key, Some(ErrorClass::Spec), duration));
+        self.observer.finished(&FinishedReconcile::undecided(
+            key,
+            Some(ErrorClass::Spec),
+            duration,
+        ));
         None
     }
 }

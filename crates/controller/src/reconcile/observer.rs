@@ -9,7 +9,7 @@ use crate::{cache::ErrorClass, key::HpaKey, shadow::Verdict};
 
 /// A reconcile whose scale write, if any, is done. Its status is not written yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Reconciled<'a> {
+pub struct ConcludedReconcile<'a> {
     pub key: &'a HpaKey,
     /// The autoscaler that was decided on.
     pub hpa: &'a HorizontalPodAutoscaler,
@@ -26,7 +26,7 @@ pub struct Reconciled<'a> {
 
 /// A reconcile that has ended, including the status write.
 #[derive(Clone, Copy, Debug)]
-pub struct Finished<'a> {
+pub struct FinishedReconcile<'a> {
     pub key: &'a HpaKey,
     /// The direction of the scaling, if the target was scaled.
     pub scaled: Option<Direction>,
@@ -38,7 +38,7 @@ pub struct Finished<'a> {
     pub duration: Duration,
 }
 
-impl<'a> Finished<'a> {
+impl<'a> FinishedReconcile<'a> {
     /// A reconcile that ended without a decision.
     pub(super) fn undecided(
         key: &'a HpaKey,
@@ -52,7 +52,7 @@ impl<'a> Finished<'a> {
 /// Receives every reconcile. The workers call it, so it must not block.
 pub trait Observer: Send + Sync {
     /// Called when a reconcile has reached its conclusion, before its status is written.
-    fn reconciled(&self, reconciled: &Reconciled<'_>);
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>);
 
     /// Called when the decision for an autoscaler in dry run has been compared with the peer's.
     fn compared(&self, key: &HpaKey, verdict: Verdict) {
@@ -65,19 +65,19 @@ pub trait Observer: Send + Sync {
     }
 
     /// Called when a reconcile has ended, unless the autoscaler changed or was deleted during it.
-    fn finished(&self, finished: &Finished<'_>) {
+    fn finished(&self, finished: &FinishedReconcile<'_>) {
         let _ = finished;
     }
 }
 
 /// Ignores everything.
 impl Observer for () {
-    fn reconciled(&self, _: &Reconciled<'_>) {}
+    fn reconciled(&self, _: &ConcludedReconcile<'_>) {}
 }
 
 /// Calls each observer, in order.
 impl Observer for Vec<Arc<dyn Observer>> {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
         for observer in self {
             observer.reconciled(reconciled);
         }
@@ -95,7 +95,7 @@ impl Observer for Vec<Arc<dyn Observer>> {
         }
     }
 
-    fn finished(&self, finished: &Finished<'_>) {
+    fn finished(&self, finished: &FinishedReconcile<'_>) {
         for observer in self {
             observer.finished(finished);
         }

@@ -2,14 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_lease::Clock;
+use hpa_lease::{Clock, events::EventRecorder};
 use hpa_metrics::MetricsClient;
 use kube::Client;
 
 use super::{observer::Observer, peer_warnings::PeerWarnings};
 use crate::{
     cache::{Autoscalers, Pods, SelectorIndex, WatchAges},
-    events::EventRecorder,
     forecast::Forecasts,
     informer::ScaleInformers,
     k8s::FieldManager,

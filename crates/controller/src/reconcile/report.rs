@@ -31,7 +31,7 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
     ) {
-        let problems = settings.own.as_ref().map(|own| own.problems.as_str());
+        let problems = settings.autoscaler_settings.as_ref().map(|own| own.problems.as_str());
         let problems = problems.filter(|problems| !problems.is_empty());
         if autoscaler.set_invalid_annotations(problems) {
             let message = problems.unwrap_or_default().to_owned();
@@ -51,7 +51,7 @@ impl Reconciler {
         self.observer.peer_wrote(key);
         if let Some(writes) = self.peer_warnings.count(self.clock.instants().monotonic) {
             let StatusWrite { manager, at } = &write;
-            warn!(manager, %at, writes, "another controller writes the status too: {CONSEQUENCE}");
+            warn!(manager, %at, writes, "another controller also writes the status: {CONSEQUENCE}");
         }
         if is_first {
             let message =

@@ -38,7 +38,7 @@ pub struct Comparison {
     /// Both controllers read the same metric values.
     pub same_metrics: bool,
     /// One of our reconciles, now or before, read the peer's metric values.
-    pub seen_metrics: bool,
+    pub has_read_peer_metrics: bool,
 }
 
 /// The scale as the peer read it before it wrote this status: it may have scaled since.
@@ -76,7 +76,7 @@ pub fn compare(
     }
     let differences = differences(&conclusion.status, peer);
     let same_metrics = conclusion.status.current_metrics == peer.current_metrics;
-    Comparison { conclusion, differences, same_metrics, seen_metrics: same_metrics }
+    Comparison { conclusion, differences, same_metrics, has_read_peer_metrics: same_metrics }
 }
 
 /// Compares the peer's status with our decisions on several inputs: those read now (`decision`),
@@ -107,7 +107,7 @@ pub fn compare_any<'a>(
             (false, true) => best = other,
             (false, false) => {
                 best.same_metrics &= other.same_metrics;
-                best.seen_metrics |= other.seen_metrics;
+                best.has_read_peer_metrics |= other.has_read_peer_metrics;
             }
         }
     }

@@ -284,7 +284,7 @@ impl ShadowRecord {
     /// Adds the comparison's weight to the streaks of the fields that differ, and ends all others.
     fn update_streaks(&mut self, comparison: &Comparison) {
         let previous = std::mem::take(&mut self.streaks);
-        let weight = if comparison.seen_metrics { WEIGHT } else { WEIGHT_UNSEEN };
+        let weight = if comparison.has_read_peer_metrics { WEIGHT } else { WEIGHT_UNSEEN };
         let extended = |difference: &Difference| {
             let streak = previous.iter().find(|(field, _)| *field == difference.field);
             (difference.field.clone(), streak.map_or(0, |(_, sum)| *sum) + weight)

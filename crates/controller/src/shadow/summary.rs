@@ -98,7 +98,7 @@ impl Summary {
     /// Writes the time of the peer's last status write.
     fn write_peer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((StatusWrite { manager, .. }, age)) = &self.last_peer_write else {
-            return writeln!(f, "No status says which controller wrote it, or when");
+            return writeln!(f, "The statuses don't record which controller wrote them, or when");
         };
         let manager = one_line(manager);
         match self.peer_is_active {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::api::{ConditionReason, HorizontalPodAutoscaler};
 use hpa_controller::{
-    HpaKey, Observer, Reconciled,
+    ConcludedReconcile, HpaKey, Observer,
     cache::Origin,
     scale_target::ScaleClient,
     shadow::{Verdict, read_only},
@@ -22,7 +22,7 @@ use crate::{
 struct Verdicts(Mutex<Vec<Verdict>>);
 
 impl Observer for Verdicts {
-    fn reconciled(&self, _: &Reconciled<'_>) {}
+    fn reconciled(&self, _: &ConcludedReconcile<'_>) {}
 
     fn compared(&self, _: &HpaKey, verdict: Verdict) {
         self.0.lock().push(verdict);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{history::Direction, selector::Selector};
 use hpa_controller::{
-    Clock, Finished, Instants, Observer, Reconciled,
+    Clock, ConcludedReconcile, FinishedReconcile, Instants, Observer,
     cache::{ErrorClass, Origin},
     reconcile::Reconciler,
 };
@@ -135,11 +135,11 @@ type Outcome = (Option<Direction>, Option<i32>, Option<ErrorClass>);
 struct Outcomes(Mutex<Vec<Outcome>>);
 
 impl Observer for Outcomes {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
         assert_eq!(reconciled.read_durations.len(), 1);
     }
 
-    fn finished(&self, finished: &Finished<'_>) {
+    fn finished(&self, finished: &FinishedReconcile<'_>) {
         assert_eq!(finished.key, &key());
         self.0.lock().push((finished.scaled, finished.desired_replicas, finished.error));
     }

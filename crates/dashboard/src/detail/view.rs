@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hpa_calc::{Report, report::Words};
+use hpa_calc::{Report, report::ReportLines};
 use hpa_controller::forecast::ForecastView;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(super) struct View {
     row: Option<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Report>,
-    words: Words,
+    words: ReportLines,
     controller: Controller,
     /// Newest first.
     events: Vec<EventLine>,
@@ -74,7 +74,7 @@ impl View {
             is_complete: true,
             row: None,
             report: None,
-            words: Words::default(),
+            words: ReportLines::default(),
             controller: Controller::default(),
             events: Vec::new(),
             more_events: 0,
@@ -102,7 +102,7 @@ impl View {
         events.sort_by_key(|event| std::cmp::Reverse(event.at));
         let more_events = events.len().saturating_sub(MAX_EVENTS);
         events.truncate(MAX_EVENTS);
-        let words = report.as_ref().map(Report::words).unwrap_or_default();
+        let words = report.as_ref().map(Report::lines).unwrap_or_default();
         let id = row.id.clone();
         let view = Self::absent(id, now, true, Vec::new());
         Self { row: Some(row), report, words, controller, events, more_events, series, ..view }

@@ -100,7 +100,7 @@ impl Row {
 /// The settings of the autoscaler, by its status. A dry run stores none.
 fn own_settings(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<String> {
     if settings.dry_run {
-        let own = settings.own.as_ref();
+        let own = settings.autoscaler_settings.as_ref();
         let applied = own.map(|own| &*own.applied).filter(|applied| !applied.is_empty());
         return Some(["dry-run=true"].into_iter().chain(applied).collect::<Vec<_>>().join(", "));
     }

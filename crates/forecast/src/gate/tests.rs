@@ -31,14 +31,14 @@ fn settings() -> Settings {
 
 #[test]
 fn steep_mornings_open_the_gate() {
-    let verdict = gate(&trace(28, office), &settings());
-    assert_eq!(verdict.reason, Reason::Forecasting, "{verdict:?}");
-    let comparison = verdict.comparison.unwrap();
+    let decision = gate(&trace(28, office), &settings());
+    assert_eq!(decision.reason, Reason::Forecasting, "{decision:?}");
+    let comparison = decision.comparison.unwrap();
     assert!(comparison.ratio() < 0.2, "{comparison:?}");
     // At night, two surplus pods are within tolerance and stay.
     assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.15);
     assert!(comparison.perfect.overload_minutes <= comparison.forecast.overload_minutes);
-    assert_eq!(gate(&trace(28, office), &settings()), verdict, "deterministic");
+    assert_eq!(gate(&trace(28, office), &settings()), decision, "deterministic");
 }
 
 #[test]
@@ -46,11 +46,11 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
     for (rise, ratio) in [(5, 0.5), (10, 0.1), (20, 0.1)] {
         for open in (480..510).step_by(3) {
             let load = |minute| Some(hours(minute, open, rise));
-            let verdict = gate(&trace(28, load), &settings());
-            let name = format!("{rise} minutes from minute {open} on: {verdict:?}");
-            assert_eq!(verdict.reason, Reason::Forecasting, "{name}");
-            assert!(verdict.choice.is_some_and(|choice| choice.skill > 0.1), "{name}");
-            assert!(verdict.comparison.is_some_and(|it| it.ratio() < ratio), "{name}");
+            let decision = gate(&trace(28, load), &settings());
+            let name = format!("{rise} minutes from minute {open} on: {decision:?}");
+            assert_eq!(decision.reason, Reason::Forecasting, "{name}");
+            assert!(decision.choice.is_some_and(|choice| choice.skill > 0.1), "{name}");
+            assert!(decision.comparison.is_some_and(|it| it.ratio() < ratio), "{name}");
         }
     }
 }
@@ -73,10 +73,10 @@ fn short_rise_opens_the_gate_at_any_second() {
             let at = start + SignedDuration::from_secs(minute * 60 + phase);
             (at, load(at.as_second()))
         });
-        let verdict = gate(&Trace::new(samples), &settings);
-        assert_eq!(verdict.reason, Reason::Forecasting, "second {phase}: {verdict:?}");
-        let text = verdict.text();
-        let comparison = verdict.comparison.unwrap();
+        let decision = gate(&Trace::new(samples), &settings);
+        assert_eq!(decision.reason, Reason::Forecasting, "second {phase}: {decision:?}");
+        let text = decision.text();
+        let comparison = decision.comparison.unwrap();
         let what = if comparison.ratio() > 0.8 { "unserved load" } else { "overload" };
         assert!(text.contains(&format!(" % of the {what} that")), "{text} {comparison:?}");
     }
@@ -84,12 +84,12 @@ fn short_rise_opens_the_gate_at_any_second() {
 
 #[test]
 fn constant_load_needs_no_forecast() {
-    let verdict = gate(&trace(28, |_| Some(50.0)), &settings());
-    assert_eq!(verdict.reason, Reason::NoSeason);
+    let decision = gate(&trace(28, |_| Some(50.0)), &settings());
+    assert_eq!(decision.reason, Reason::NoSeason);
     let slow =
         |minute: i64| Some(60.0 + 20.0 * (minute as f64 / 1440.0 * std::f64::consts::TAU).sin());
-    let verdict = gate(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
-    assert_eq!(verdict.reason, Reason::NoBenefit, "never overloaded");
+    let decision = gate(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
+    assert_eq!(decision.reason, Reason::NoBenefit, "never overloaded");
 }
 
 /// The first week is not measured, because forecasts learn from it.

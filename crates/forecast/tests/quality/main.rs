@@ -62,10 +62,10 @@ fn measure(named: &NamedTrace) -> Row {
     let (mut open_days, mut measured_days, mut reason) = (0, 0, String::new());
     for start in (first..trace.len()).step_by(days(1)) {
         let known = trace.part(start.saturating_sub(days(28))..start);
-        let verdict = gate(&known, &settings);
+        let decision = gate(&known, &settings);
         measured_days += 1;
-        reason = format!("{:?}", verdict.reason);
-        if verdict.reason.is_active() {
+        reason = format!("{:?}", decision.reason);
+        if decision.reason.is_active() {
             open_days += 1;
         } else {
             let end = (start + days(1)).min(trace.len());
@@ -112,13 +112,14 @@ impl Row {
     }
 
     fn line(&self) -> String {
-        let Comparison { reactive, lowered, forecast, perfect, capacity, .. } = self.comparison;
+        let Comparison { reactive, with_lowered_target, forecast, perfect, capacity, .. } =
+            self.comparison;
         format!(
             "{:<24} {:>5.2} {:>6.2} % | {} | {} | {} | {} | {} | {:>2}/{:<2} {}",
             self.name,
             capacity,
             reactive.overload() * 100.0,
-            self.cell((forecast, lowered)),
+            self.cell((forecast, with_lowered_target)),
             self.cell((self.gated, self.gated_lowered)),
             self.cell(self.naive),
             self.cell(self.holt_winters),

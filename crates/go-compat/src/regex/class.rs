@@ -4,7 +4,7 @@ use std::{fmt::Write as _, ops::RangeInclusive};
 
 use regex::Regex;
 
-use super::{RegexError, RegexProblem, before, error};
+use super::{RegexError, RegexProblem, consumed, error};
 
 /// Code points that UTF-8 can't encode.
 const SURROGATES: RangeInclusive<u32> = 0xd800..=0xdfff;
@@ -64,7 +64,7 @@ pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexE
     let negated = name.strip_prefix('^');
     is_negated ^= negated.is_some();
     let Some(class) = class_with_name(negated.unwrap_or(name), is_negated) else {
-        return Err(error(RegexProblem::InvalidRange, before(text, rest)));
+        return Err(error(RegexProblem::InvalidRange, consumed(text, rest)));
     };
     Ok(Some((class, rest)))
 }
@@ -133,7 +133,7 @@ fn item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t str, R
     {
         (high, rest) = character(after, whole)?;
         if high < low {
-            return Err(error(RegexProblem::InvalidRange, before(text, rest)));
+            return Err(error(RegexProblem::InvalidRange, consumed(text, rest)));
         }
     }
     push_range(class, low, high);
@@ -189,7 +189,7 @@ pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexError> {
         }
         'x' => return hexadecimal(text, rest),
         char if char.is_ascii() && !char.is_ascii_alphanumeric() => char.into(),
-        _ => return Err(error(RegexProblem::InvalidEscape, before(text, rest))),
+        _ => return Err(error(RegexProblem::InvalidEscape, consumed(text, rest))),
     };
     Ok((code_point, rest))
 }
@@ -211,7 +211,7 @@ fn octal(first: u32, mut rest: &str) -> (u32, &str) {
 fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), RegexError> {
     let mut chars = digits.chars();
     let mut next = || (chars.next(), chars.as_str());
-    let invalid = |rest: &str| Err(error(RegexProblem::InvalidEscape, before(text, rest)));
+    let invalid = |rest: &str| Err(error(RegexProblem::InvalidEscape, consumed(text, rest)));
     let (first, _) = next();
     if first != Some('{') {
         let (second, rest) = next();

@@ -221,6 +221,6 @@ pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {
 }
 
 /// The part of a text before its end `rest`.
-pub(super) fn before<'e>(text: &'e str, rest: &str) -> &'e str {
+pub(super) fn consumed<'e>(text: &'e str, rest: &str) -> &'e str {
     text.strip_suffix(rest).unwrap_or(text)
 }

@@ -7,9 +7,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    RegexError, RegexProblem, before,
+    RegexError, RegexProblem,
     class::{self, NOTHING, escape},
-    error,
+    consumed, error,
 };
 
 /// The maximum product of nested repetition counts.
@@ -218,7 +218,7 @@ impl<'e> Translator<'e> {
         let Count { min, max, .. } = *count;
         let largest = max.unwrap_or(min);
         if min > MAX_REPEAT || largest > MAX_REPEAT || largest < min {
-            return Err(error(RegexProblem::InvalidRepeatCount, before(start, count.rest)));
+            return Err(error(RegexProblem::InvalidRepeatCount, consumed(start, count.rest)));
         }
         let operator = match max {
             Some(max) => format!("{{{min},{max}}}"),
@@ -236,14 +236,14 @@ impl<'e> Translator<'e> {
             is_lazy = !is_lazy;
         }
         if let Some(first) = self.repetition {
-            return Err(error(RegexProblem::NestedRepetition, before(first, self.rest)));
+            return Err(error(RegexProblem::NestedRepetition, consumed(first, self.rest)));
         }
         let Some(atom) = self.alternative.atom.as_mut() else {
-            return Err(error(RegexProblem::MissingRepetitionArgument, before(start, self.rest)));
+            return Err(error(RegexProblem::MissingRepetitionArgument, consumed(start, self.rest)));
         };
         atom.repeats = if count == 0 { 1 } else { atom.repeats.saturating_mul(count) };
         if count > 1 && atom.repeats > MAX_REPEAT {
-            return Err(error(RegexProblem::InvalidRepeatCount, before(start, self.rest)));
+            return Err(error(RegexProblem::InvalidRepeatCount, consumed(start, self.rest)));
         }
         let repeated = self.pattern.split_off(atom.start);
         let lazy = if is_lazy { "?" } else { "" };
@@ -293,7 +293,7 @@ impl<'e> Translator<'e> {
         };
         let is_name = |char: char| char == '_' || char.is_ascii_alphanumeric();
         if name.is_empty() || !name.chars().all(is_name) {
-            return Err(error(RegexProblem::InvalidGroupName, before(start, rest)));
+            return Err(error(RegexProblem::InvalidGroupName, consumed(start, rest)));
         }
         self.group_names.push(name.to_owned());
         self.rest = rest;
@@ -328,7 +328,7 @@ impl<'e> Translator<'e> {
             }
             has_flag = true;
         }
-        Err(error(RegexProblem::InvalidPerlSyntax, before(start, chars.as_str())))
+        Err(error(RegexProblem::InvalidPerlSyntax, consumed(start, chars.as_str())))
     }
 }
 
@@ -357,7 +357,7 @@ impl<'e> Count<'e> {
     /// exceed [`MAX_REPEAT`] in any case.
     fn number(text: &str) -> Option<(u32, &str)> {
         let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
-        let digits = before(text, rest);
+        let digits = consumed(text, rest);
         if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
             return None;
         }

@@ -22,7 +22,7 @@ pub(crate) enum Node {
 pub(crate) struct Branch {
     pub(crate) pipeline: Pipeline,
     pub(crate) body: Vec<Node>,
-    pub(crate) otherwise: Option<Vec<Node>>,
+    pub(crate) else_body: Option<Vec<Node>>,
 }
 
 /// `template "name" pipeline`.

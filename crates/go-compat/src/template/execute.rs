@@ -114,7 +114,7 @@ impl Execution<'_> {
         if value.is_true() {
             self.nodes(if changes_dot { &value } else { dot }, &branch.body)?;
         } else {
-            self.nodes(dot, branch.otherwise.as_deref().unwrap_or_default())?;
+            self.nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
         }
         self.variables.truncate(in_scope);
         Ok(())
@@ -134,7 +134,7 @@ impl Execution<'_> {
             _ => return self.error(format!("range can't iterate over {value}")),
         };
         if elements.is_empty() {
-            self.nodes(dot, branch.otherwise.as_deref().unwrap_or_default())?;
+            self.nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
         }
         let in_loop = self.variables.len();
         for (index, element) in elements {

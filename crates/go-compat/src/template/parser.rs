@@ -235,10 +235,10 @@ impl<'t> Parser<'t> {
         let pipeline = self.pipeline(keyword, Kind::RightDelimiter)?;
         let (body, end) = self.nodes()?;
         if matches!(end, Item::End) {
-            return Ok(Branch { pipeline, body, otherwise: None });
+            return Ok(Branch { pipeline, body, else_body: None });
         }
         let is_chained = keyword != "range" && self.peek().is_keyword(keyword);
-        let otherwise = if is_chained {
+        let else_body = if is_chained {
             self.next += 1;
             let chained = self.branch(keyword)?;
             vec![if keyword == "if" { Node::If(chained) } else { Node::With(chained) }]
@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
             }
             nodes
         };
-        Ok(Branch { pipeline, body, otherwise: Some(otherwise) })
+        Ok(Branch { pipeline, body, else_body: Some(else_body) })
     }
 
     fn template_call(&mut self) -> Result<TemplateCall> {

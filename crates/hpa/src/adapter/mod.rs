@@ -340,7 +340,7 @@ async fn provider(
     let objects = KubeObjects::new(clients.lister.clone());
     let objects = Arc::new(match compat {
         Compat::Off => objects,
-        Compat::Reference => objects.listing_pods(),
+        Compat::Reference => objects.with_pod_lists(),
     });
     // External rules need no pods, and the chart may not permit to watch pods for them.
     if !config.rules.is_empty() || config.resource_rules.is_some() {

@@ -62,7 +62,7 @@ pub(crate) async fn start(
         sync_period: options.sync_period,
         decisions: options.settings.clone(),
         dry_run: dependencies.dry_run,
-        keep_history: dependencies.keeps_history(),
+        keep_history: dependencies.stores_histories(),
     };
     let view = DebugView::new(telemetry, recorder.clone(), dependencies.clock.clone(), settings);
     let address = SocketAddr::new(flags.debug_bind_address, flags.debug_port);

@@ -1,7 +1,7 @@
 //! Compares a load with and without forecasts.
 
 use hpa_forecast::{
-    Backtest, Comparison, Reason, Replicas, Settings, Trace, Verdict, Workload, gate,
+    Backtest, Comparison, GateDecision, Reason, Replicas, Settings, Trace, Workload, gate,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -31,9 +31,9 @@ pub(super) struct Analysis {
     /// The settings with the recommended quantile.
     pub(super) settings: Settings,
     /// The verdicts by quantile, in ascending order.
-    pub(super) verdicts: Vec<(f64, Verdict)>,
+    pub(super) verdicts: Vec<(f64, GateDecision)>,
     /// The verdict for the recommended quantile.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: GateDecision,
     pub(super) runs: Option<Runs>,
 }
 
@@ -68,7 +68,7 @@ impl Analysis {
             progress.add(1.0);
             (quantile, verdict)
         };
-        let verdicts: Vec<(f64, Verdict)> = quantiles.into_iter().map(verdict).collect();
+        let verdicts: Vec<(f64, GateDecision)> = quantiles.into_iter().map(verdict).collect();
         progress.finish();
         let (quantile, verdict) = best(&verdicts);
         settings.quantile = quantile;
@@ -87,7 +87,7 @@ impl Analysis {
 
 /// Among the quantiles that pass the gate, the cheapest one with low overload at equal pod-hours,
 /// else the one with the least overload. If none passes, the default or the only one.
-fn best(verdicts: &[(f64, Verdict)]) -> (f64, Verdict) {
+fn best(verdicts: &[(f64, GateDecision)]) -> (f64, GateDecision) {
     let active = verdicts.iter().filter(|(_, one)| one.reason.is_active());
     let active = active.filter_map(|found| Some((found, found.1.comparison?)));
     let cost = |one: &Comparison| one.forecast.pod_hours;
@@ -96,7 +96,7 @@ fn best(verdicts: &[(f64, Verdict)]) -> (f64, Verdict) {
     let least_overload = active.min_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()));
     let is_default = |quantile: &f64| (quantile - Settings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
     let default = || verdicts.iter().find(|(quantile, _)| is_default(quantile));
-    let unknown = Verdict { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
+    let unknown = GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
     let found =
         cheapest.or(least_overload).map(|(found, _)| found).or_else(default).or(verdicts.first());
     found.cloned().unwrap_or((Settings::DEFAULT_QUANTILE, unknown))

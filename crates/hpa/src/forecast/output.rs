@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use hpa_calc::settings::DOMAIN;
 use hpa_crd::SHORT_NAME;
-use hpa_forecast::{Choice, Comparison, Outcome, Reason, Season, Settings, Verdict};
+use hpa_forecast::{Choice, Comparison, GateDecision, Outcome, Reason, Season, Settings};
 use hpa_simulate::report::{PagePart, page as html_page, percent, span};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -88,7 +88,7 @@ fn minute(analysis: &Analysis, time: Timestamp) -> String {
 
 /// The answer in a sentence.
 fn answer(analysis: &Analysis) -> String {
-    let Verdict { reason, comparison, .. } = &analysis.verdict;
+    let GateDecision { reason, comparison, .. } = &analysis.verdict;
     match (reason, comparison) {
         (Reason::Forecasting, Some(comparison)) => {
             format!("Forecasts would have helped: {}.", effect(analysis, comparison))
@@ -122,7 +122,7 @@ fn answer(analysis: &Analysis) -> String {
 
 /// The overload with and without forecasts.
 fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
-    let Comparison { forecast, lowered, .. } = comparison;
+    let Comparison { forecast, with_lowered_target: lowered, .. } = comparison;
     let capacity = match analysis.settings.capacity {
         Some(_) => "",
         None => " (with an assumed capacity)",
@@ -245,7 +245,7 @@ fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     vec![
         header.map(str::to_owned).to_vec(),
         row("as it is", comparison.reactive),
-        row(&lowered, comparison.lowered),
+        row(&lowered, comparison.with_lowered_target),
         row("with forecasts", comparison.forecast),
         row("with perfect knowledge", comparison.perfect),
     ]
@@ -272,7 +272,7 @@ fn quantiles(analysis: &Analysis) -> Vec<Vec<String>> {
             quantile.to_string(),
             format!("{:.1}", comparison.forecast.pod_hours),
             overload(&comparison.forecast),
-            overload(&comparison.lowered),
+            overload(&comparison.with_lowered_target),
             helps(verdict.reason).to_owned(),
         ]);
     }
@@ -303,7 +303,7 @@ struct Output<'a> {
     target: f64,
     quantile: f64,
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    verdict: &'a GateDecision,
     quantiles: Vec<QuantileOutput<'a>>,
     assumptions: &'a [String],
 }
@@ -312,7 +312,7 @@ struct Output<'a> {
 struct QuantileOutput<'a> {
     quantile: f64,
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    verdict: &'a GateDecision,
 }
 
 pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
@@ -366,7 +366,11 @@ mod tests {
             subject: subject("a\n\u{1b}[31mb", false),
             settings: settings(),
             verdicts: Vec::new(),
-            verdict: Verdict { reason: Reason::NotEnoughHistory, choice: None, comparison: None },
+            verdict: GateDecision {
+                reason: Reason::NotEnoughHistory,
+                choice: None,
+                comparison: None,
+            },
             runs: None,
         };
         let head = head(&analysis);

@@ -246,7 +246,7 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
                 let _ = writeln!(text, "{labels:?} = {}", Quantity::from(item.value));
             }
             for omitted in &values.omitted {
-                let _ = writeln!(text, "{}: {}", omitted.what, omitted.reason);
+                let _ = writeln!(text, "{}: {}", omitted.subject, omitted.reason);
             }
             if values.items.is_empty() {
                 let applied = headline.applied.and_then(|index| inspected.get(index));

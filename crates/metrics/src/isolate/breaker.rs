@@ -28,11 +28,11 @@ impl Breaker {
         })
     }
 
-    pub(super) fn responded(&mut self) {
+    pub(super) fn record_response(&mut self) {
         self.timeouts = None;
     }
 
-    pub(super) fn timed_out(&mut self) {
+    pub(super) fn record_timeout(&mut self) {
         let (first, count) = self.timeouts.unwrap_or_else(|| (Instant::now(), 0));
         self.timeouts = Some((first, count.saturating_add(1)));
     }

@@ -139,10 +139,10 @@ impl<S: MetricSource> MetricSource for Isolating<S> {
         let outcome = self.source.read(query).await;
         let mut breaker = api.breaker.lock();
         match &outcome {
-            Err(MetricError::Timeout { .. }) => breaker.timed_out(),
+            Err(MetricError::Timeout { .. }) => breaker.record_timeout(),
             // The request may not have reached the API, or was not sent.
             Err(MetricError::Transport { .. } | MetricError::InvalidName { .. }) => {}
-            _ => breaker.responded(),
+            _ => breaker.record_response(),
         }
         drop(breaker);
         outcome

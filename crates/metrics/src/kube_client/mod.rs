@@ -35,10 +35,10 @@ pub struct ClientSettings {
     /// Time limit of a request, until the end of its response. 10 s by default.
     pub deadline: Duration,
     /// Size limit of a response in bytes, after decompression. 64 MiB by default.
-    pub max_body: usize,
+    pub max_body_bytes: usize,
     /// Size limit of all responses that are being read at the same time, in bytes. The first 256
     /// KiB of a response don't count. 64 MiB by default.
-    pub max_total: usize,
+    pub max_total_bytes: usize,
     /// The time for which discovered API versions are cached, usually the controller's sync period.
     /// 15 s by default.
     pub version_lifetime: Duration,
@@ -48,8 +48,8 @@ impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             deadline: Duration::from_secs(10),
-            max_body: 64 << 20,
-            max_total: 64 << 20,
+            max_body_bytes: 64 << 20,
+            max_total_bytes: 64 << 20,
             version_lifetime: Duration::from_secs(15),
         }
     }
@@ -62,16 +62,16 @@ impl ClientSettings {
         Self { deadline, ..self }
     }
 
-    /// Sets [`max_body`](Self::max_body).
+    /// Sets [`max_body_bytes`](Self::max_body_bytes).
     #[must_use]
-    pub fn with_max_body(self, max_body: usize) -> Self {
-        Self { max_body, ..self }
+    pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Self {
+        Self { max_body_bytes, ..self }
     }
 
-    /// Sets [`max_total`](Self::max_total).
+    /// Sets [`max_total_bytes`](Self::max_total_bytes).
     #[must_use]
-    pub fn with_max_total(self, max_total: usize) -> Self {
-        Self { max_total, ..self }
+    pub fn with_max_total_bytes(self, max_total_bytes: usize) -> Self {
+        Self { max_total_bytes, ..self }
     }
 
     /// Sets [`version_lifetime`](Self::version_lifetime).
@@ -114,7 +114,7 @@ impl KubeMetricsClient {
             transport: Arc::new(Transport {
                 client,
                 settings,
-                budget: ByteBudget::new(settings.max_total),
+                budget: ByteBudget::new(settings.max_total_bytes),
             }),
             versions: SingleFlight::new(settings.version_lifetime),
         }
@@ -278,7 +278,7 @@ impl Transport {
         mut body: Body,
         length: usize,
     ) -> Result<ResponseBody<'_>, MetricError> {
-        let limit = self.settings.max_body;
+        let limit = self.settings.max_body_bytes;
         let mut share = self.budget.share();
         let mut bytes = Vec::with_capacity(length.min(limit));
         while let Some(frame) = body.frame().await {
@@ -289,7 +289,7 @@ impl Transport {
                 return Err(MetricError::TooLarge { limit, request: get.description.clone() });
             }
             if !share.grow_to(bytes.len() + data.len()) {
-                let limit = self.settings.max_total;
+                let limit = self.settings.max_total_bytes;
                 return Err(MetricError::OverBudget { limit, request: get.description.clone() });
             }
             bytes.extend_from_slice(&data);

@@ -17,8 +17,8 @@ use crate::{
 const GROUP: &str = "/apis/metrics.k8s.io";
 const SETTINGS: ClientSettings = ClientSettings {
     deadline: Duration::from_secs(10),
-    max_body: 4096,
-    max_total: 1 << 20,
+    max_body_bytes: 4096,
+    max_total_bytes: 1 << 20,
     version_lifetime: Duration::from_secs(15),
 };
 
@@ -93,7 +93,7 @@ async fn preferred_known_version_is_requested(
 
 #[tokio::test(start_paused = true)]
 async fn versions_are_discovered_once_per_lifetime() {
-    let server = serving(|_| items(&[]).after(Duration::from_secs(1)));
+    let server = serving(|_| items(&[]).with_delay(Duration::from_secs(1)));
     let source = source(&server);
     let discoveries = || server.take_requests().iter().filter(|uri| is_group(uri)).count();
     let [one, two] = ["app=one", "app=two"].map(|pods| pod_metrics(&selector(pods)));
@@ -275,7 +275,7 @@ async fn missing_api_is_an_error() {
     "not that one"
 )]
 #[case(
-    Reply::json("{").after(Duration::from_secs(11)),
+    Reply::json("{").with_delay(Duration::from_secs(11)),
     "context deadline exceeded: no response within 10s (get pods.metrics.k8s.io)"
 )]
 #[case(

@@ -119,7 +119,7 @@ pub(super) fn aggregation(name: &str) -> Option<Parameters> {
 }
 
 /// Whether the result of an aggregation can depend on more than the samples of a group.
-pub(crate) fn depends_on_order(name: &str) -> bool {
+pub(crate) fn depends_on_other_groups(name: &str) -> bool {
     ["count_values", "limit_ratio", "limitk"]
         .iter()
         .any(|aggregation| aggregation.eq_ignore_ascii_case(name))

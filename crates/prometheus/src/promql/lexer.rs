@@ -56,13 +56,13 @@ pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError
 
 /// Returns the offset of a string in backquotes whose last backslash escapes the closing backquote
 /// in `MetricsQL`. In Prometheus, such strings have no escapes, so the string ends there.
-pub(super) fn raw_string_with_disputed_end(query: &str) -> Result<Option<usize>, SyntaxError> {
-    let has_disputed_end = |(at, token): &(usize, Token<'_>)| {
+pub(super) fn find_ambiguous_raw_string(query: &str) -> Result<Option<usize>, SyntaxError> {
+    let is_ambiguous = |(at, token): &(usize, Token<'_>)| {
         let Token::Text(text) = token else { return false };
         let backslashes = text.len() - text.trim_end_matches('\\').len();
         backslashes % 2 == 1 && query.get(*at..).is_some_and(|rest| rest.starts_with('`'))
     };
-    Ok(tokens(query)?.into_iter().find(has_disputed_end).map(|(at, _)| at))
+    Ok(tokens(query)?.into_iter().find(is_ambiguous).map(|(at, _)| at))
 }
 
 /// Skips spaces and comments.
@@ -118,7 +118,7 @@ fn text(rest: &str, quote: char) -> Result<(Token<'_>, usize), String> {
             _ => {}
         }
     }
-    Err(format!("the string that starts with {quote} has no end: a quote is missing or too many"))
+    Err(format!("unterminated string that starts with {quote}: a quote is missing or superfluous"))
 }
 
 /// Checks an escape sequence after its backslash.

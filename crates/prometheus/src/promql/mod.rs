@@ -18,7 +18,7 @@ mod restrict;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use functions::{depends_on_order, is_by_series};
+pub(crate) use functions::{depends_on_other_groups, is_by_series};
 pub use parser::{parse, parse_without_regexes};
 pub use restrict::restrict;
 

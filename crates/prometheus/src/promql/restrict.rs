@@ -1,8 +1,6 @@
 //! Restricts queries of tenants to the series of their namespace, as prom-label-proxy does.
 
-use super::{
-    Node, SyntaxError, lexer::raw_string_with_disputed_end, parser::parse_without_regexes,
-};
+use super::{Node, SyntaxError, lexer::find_ambiguous_raw_string, parser::parse_without_regexes};
 
 /// The maximum number of selectors. The restricted query has the label in each of them.
 const MAX_SELECTORS: usize = 1000;
@@ -19,7 +17,7 @@ const MAX_SELECTORS: usize = 1000;
 /// ```
 pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxError> {
     let fail = |at, message: String| Err(SyntaxError { at, message });
-    if let Some(at) = raw_string_with_disputed_end(query)? {
+    if let Some(at) = find_ambiguous_raw_string(query)? {
         return fail(at, "a string in backquotes must not end with a backslash".to_owned());
     }
     let expr = parse_without_regexes(query)?;

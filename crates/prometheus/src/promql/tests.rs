@@ -23,7 +23,7 @@ fn query_has_a_type(#[case] query: &str, #[case] expected: Type) {
 #[case::no_range("rate(m)", "rate needs a range vector, not an instant vector: add a range")]
 #[case::range_of_a_sum("rate(sum(m)[5m])", "a range must follow a selector: for an expression")]
 #[case::empty_matcher("m{, a=\"b\"}", "`,` instead of the name of a label")]
-#[case::stray_quote("sum(m{a=\"b\"}) by (pod)'", "the string that starts with ' has no end")]
+#[case::stray_quote("sum(m{a=\"b\"}) by (pod)'", "unterminated string that starts with '")]
 #[case::missing_parenthesis("sum(rate(m[5m])", "the query ends instead of `,` or `)`")]
 #[case::escape("m{a=~\"\\d+\"}", "strings have no escape \\d: write \\\\d for a backslash")]
 #[case::regex("m{a=~\"(\"}", "missing closing )")]

@@ -510,7 +510,7 @@ mod tests {
     )]
     #[case::stray_quote(
         "  seriesQuery: m\n  metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)'\n",
-        "4 rules[0].metricsQuery: not PromQL: the string that starts with ' has no end"
+        "4 rules[0].metricsQuery: not PromQL: unterminated string that starts with '"
     )]
     #[case::range(
         "  seriesQuery: m\n  metricsQuery: m{<<.LabelMatchers>>}[5m]\n",

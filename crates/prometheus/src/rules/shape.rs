@@ -15,7 +15,8 @@ mod tests;
 use hpa_go_compat::template::Template;
 
 use crate::promql::{
-    self, Expr, Matching, Node, Selector, Side, SyntaxError, Type, depends_on_order, is_by_series,
+    self, Expr, Matching, Node, Selector, Side, SyntaxError, Type, depends_on_other_groups,
+    is_by_series,
 };
 
 /// The name of the object in the checked query.
@@ -31,7 +32,7 @@ pub enum NotPerObject {
     #[error("the query can't be built")]
     NoQuery,
     /// The template may depend on the names other than by label matchers.
-    #[error("the template does more than to insert Series, LabelMatchers and GroupBy: {0}")]
+    #[error("the template does more than insert Series, LabelMatchers and GroupBy: {0}")]
     Template(String),
     #[error("functions remove the label `{0}` of the objects' names")]
     Label(String),
@@ -56,7 +57,7 @@ pub enum NotPerObject {
     )]
     Matching { operator: String, label: String },
     /// The result has samples that don't depend on the requested objects.
-    #[error("an operand of `{0}` is in the result whichever objects are asked for")]
+    #[error("the result of `{0}` contains samples that don't depend on the requested objects")]
     Operand(String),
 }
 
@@ -158,7 +159,7 @@ impl Check<'_> {
                 if is_other { Ok(Class::PerObject) } else { Err(relabeled()) }
             }
             Node::Call(name, _) if is_by_series(name) => Ok(Class::PerObject),
-            Node::Aggregation(name, grouping, _) if !depends_on_order(name) => {
+            Node::Aggregation(name, grouping, _) if !depends_on_other_groups(name) => {
                 let by_object = grouping
                     .as_ref()
                     .is_some_and(|grouping| grouping.labels.contains(&&*label) == grouping.is_by);

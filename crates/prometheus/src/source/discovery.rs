@@ -13,7 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     PrometheusSettings, RelistError,
-    state::{INVALID_RULE, ReadSeries, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State},
+    state::{
+        DiscoveredSeries, INVALID_RULE, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State,
+    },
 };
 use hpa_metrics::{ResourceMapper, describe};
 
@@ -97,15 +99,15 @@ impl Pass<'_> {
         compiled: &[CompiledRule],
         previous: &RuleList,
     ) -> RuleList {
-        let mut results: Vec<Option<Result<ReadSeries, Failure>>> = Vec::new();
+        let mut results: Vec<Option<Result<DiscoveredSeries, Failure>>> = Vec::new();
         results.resize_with(definitions.len(), || None);
         for (positions, result) in self.read_all(definitions, compiled).await {
-            let read = Timestamp::now();
+            let read_at = Timestamp::now();
             let mut series = result.map(Vec::into_iter);
             for position in positions {
                 let result = match &mut series {
                     Ok(series) => series.next().map(|series| {
-                        series.map(|series| ReadSeries { series: Arc::new(series), read })
+                        series.map(|series| DiscoveredSeries { series: Arc::new(series), read_at })
                     }),
                     Err(error) => Some(Err(error.clone().into())),
                 };
@@ -134,7 +136,7 @@ impl Pass<'_> {
         index: usize,
         definition: &DiscoveryRule,
         compiled: &CompiledRule,
-        result: Option<Result<ReadSeries, Failure>>,
+        result: Option<Result<DiscoveredSeries, Failure>>,
         previous: Option<&RuleEntry>,
     ) -> RuleEntry {
         let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
@@ -153,10 +155,10 @@ impl Pass<'_> {
         };
         let previous_source = previous.and_then(|entry| entry.source.as_ref());
         let series = match result {
-            Some(Ok(ReadSeries { series, read })) => {
+            Some(Ok(DiscoveredSeries { series, read_at })) => {
                 status.series = series.seen();
                 status.metrics = series.metric_count();
-                status.last_success = Some(read);
+                status.last_success = Some(read_at);
                 Some(series)
             }
             Some(Err(error)) => {

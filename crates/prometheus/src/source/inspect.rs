@@ -88,7 +88,7 @@ impl PrometheusProvider {
     /// Explains, rule by rule, why the metric of the named objects is found or not.
     pub fn explain_custom(&self, request: &CustomQuery, names: &[String]) -> Explanation {
         let state = self.state();
-        let registry_request = super::answer::of_objects(request, names);
+        let registry_request = super::read::registry_request(request, names);
         let candidates = candidates(&state.custom, &state.compiled.custom);
         explain_custom(&registry_request, &candidates, &state.resources, self.settings.compat)
     }

@@ -1,10 +1,10 @@
 //! Reads metrics from Prometheus, by the rules of prometheus-adapter.
 
-mod answer;
 mod discovery;
 mod inspect;
 mod name_lists;
 mod permissions;
+mod read;
 mod reload;
 mod server_error;
 mod servers;

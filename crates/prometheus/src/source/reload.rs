@@ -39,7 +39,10 @@ impl PrometheusProvider {
             }
             Err(error) => {
                 let message = describe(&error);
-                tracing::warn!(error = message, "refused the changed rules file, old rules stay");
+                tracing::warn!(
+                    error = message,
+                    "refused the changed rules file, previous rules stay in use"
+                );
                 *self.refused_file.write() = Some(message);
                 Err(error)
             }

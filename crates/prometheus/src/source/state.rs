@@ -186,7 +186,7 @@ impl<'a> RuleKey<'a> {
 }
 
 /// The series of a rule, and the time at which they were read.
-pub(super) struct ReadSeries {
+pub(super) struct DiscoveredSeries {
     pub(super) series: Arc<RuleSeries>,
-    pub(super) read: Timestamp,
+    pub(super) read_at: Timestamp,
 }

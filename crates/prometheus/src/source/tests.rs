@@ -276,7 +276,7 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
         ("web-0".into(), "2500m".into())
     );
     assert_eq!(item.timestamp.as_millisecond(), 1_700_000_000_500);
-    assert_eq!(values.omitted[0].what, "web-1");
+    assert_eq!(values.omitted[0].subject, "web-1");
 
     let nothing = Selector::parse("app=none").unwrap();
     let error = provider.read_custom(request("inflight").selected(&nothing)).await.unwrap_err();

@@ -173,7 +173,7 @@ fn check_names(specs: &[VariantSpec]) -> Result<(), FieldProblem> {
     let mut names = BTreeSet::from([BASE]);
     for (index, spec) in specs.iter().enumerate() {
         if !names.insert(&spec.name) {
-            let message = format!("{:?} is used already", spec.name);
+            let message = format!("{:?} is already used", spec.name);
             return Err(FieldProblem::new(format!("variants[{index}].name"), message));
         }
     }

@@ -98,13 +98,13 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Runs a candidate with all seeds and loads.
-    pub(super) fn all(&self, candidate: &Candidate) -> Score {
+    pub(super) fn run_all(&self, candidate: &Candidate) -> Score {
         let run = |run: &(u64, f64)| self.run(candidate, *run);
         Score::new(&map_parallel(&self.runs, run))
     }
 
     /// Runs each candidate with the first seed and load.
-    pub(super) fn first(&self, candidates: Vec<Candidate>) -> Vec<Trial> {
+    pub(super) fn run_first(&self, candidates: Vec<Candidate>) -> Vec<Trial> {
         let first = self.runs.first().copied().unwrap_or_default();
         let outcomes = map_parallel(&candidates, |one| self.run(one, first));
         let trial = |(candidate, outcome): (Candidate, Outcome)| {
@@ -115,7 +115,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Runs each trial with the remaining seeds and loads.
-    pub(super) fn complete(&self, mut trials: Vec<Trial>) -> Vec<Trial> {
+    pub(super) fn run_remaining(&self, mut trials: Vec<Trial>) -> Vec<Trial> {
         let others = || self.runs.iter().skip(1).copied();
         let work: Vec<(usize, (u64, f64))> =
             (0..trials.len()).flat_map(|index| others().map(move |run| (index, run))).collect();

@@ -67,20 +67,21 @@ pub fn recommend(
     on_run: &(dyn Fn() + Sync),
 ) -> Recommendation {
     let evaluator = Evaluator::new(base, options, on_run);
-    let current = evaluator.all(&Candidate::current(base));
-    let default_behavior = evaluator.all(&Candidate::default_behavior(base));
+    let current = evaluator.run_all(&Candidate::current(base));
+    let default_behavior = evaluator.run_all(&Candidate::default_behavior(base));
     let mut sampler = Sampler::new(base, accepts);
     let refined = options.refined();
-    let mut trials = evaluator.first(sampler.random(options.candidates.saturating_sub(refined)));
+    let mut trials =
+        evaluator.run_first(sampler.random(options.candidates.saturating_sub(refined)));
     let limits = Limits {
         risk: default_behavior.risk.max(options.max_risk) * MAX_RISK_RATIO,
         latency: default_behavior.latency_p99.max(ACCEPTED_LATENCY),
     };
     let best = best_ranks(&trials, (refined / 4).max(1), limits);
-    trials.extend(evaluator.first(sampler.mutations(&best, refined)));
+    trials.extend(evaluator.run_first(sampler.mutations(&best, refined)));
     let tried = trials.len();
     let finalists = best_ranks(&trials, options.finalists(), limits);
-    let mut scored = evaluator.complete(finalists);
+    let mut scored = evaluator.run_remaining(finalists);
     scored.retain(|trial| trial.score.latency_p99 <= limits.latency);
     let (suggested, reason) = suggest(&scored, &current, &default_behavior, options.max_risk);
     let suggested = suggested.map(|trial| prune(base, trial, &default_behavior, &evaluator));
@@ -269,7 +270,7 @@ fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluato
         let mut tuning = trial.candidate.tuning.clone();
         tuning.reset(dimension);
         let Some(candidate) = Candidate::new(base, tuning) else { continue };
-        let score = evaluator.all(&candidate);
+        let score = evaluator.run_all(&candidate);
         if is_as_good(&score, &found) && (is_within(&score, default) || !is_within(&found, default))
         {
             trial.candidate = candidate;
@@ -301,7 +302,7 @@ fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effe
             without.reset(dimension);
             let candidate = Candidate::new(base, without)?;
             let setting = only(tuning, dimension).describe(base).join(", ");
-            Some(Effect { setting, without: evaluator.all(&candidate) })
+            Some(Effect { setting, without: evaluator.run_all(&candidate) })
         })
         .collect()
 }

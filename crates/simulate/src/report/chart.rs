@@ -7,12 +7,13 @@ use jiff::Timestamp;
 
 use super::{
     Result,
-    html::escape,
     plot::{
         AXIS, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE, WIDTH, image, labels_right,
         round_end, round_values, time_axis, value_axis, whole_values,
     },
-    table::{Times, best, percent, span},
+    style::escape,
+    table::{best, percent},
+    times::{Times, span},
 };
 use crate::{
     file::Variant,

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::{
-    html::{PAGE, begin_page, escape},
+    html::begin_page,
     plot::{
         AXIS, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE, image, labels_right,
         round_end, round_values, time_axis, value_axis,
     },
-    table::Times,
+    style::{PAGE, escape},
+    times::Times,
 };
 
 const PLOT_HEIGHT: f64 = 150.0;

@@ -4,15 +4,18 @@ mod chart;
 mod html;
 mod lines;
 mod plot;
+mod style;
 mod table;
 #[cfg(test)]
 mod tests;
+mod times;
 
 pub use self::{
     chart::{RecordedReplicas, svg},
     html::html,
     lines::{Line, PagePart, Plot, Style, page, plots},
-    table::{answer, percent, span, steps, table},
+    table::{answer, percent, steps, table},
+    times::span,
 };
 use crate::{file::Variant, run::Run};
 

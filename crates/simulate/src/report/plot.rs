@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    html::{CHART, escape},
-    table::Times,
+    style::{CHART, escape},
+    times::{Times, multiples},
 };
 
 /// The width of an image, in pixels.
@@ -166,11 +166,6 @@ pub(super) fn round_values(area: &Area) -> Vec<f64> {
 /// Whole values for the lines of a plot.
 pub(super) fn whole_values(area: &Area) -> Vec<f64> {
     multiples(tick_step(area.max).max(1.0), area.max)
-}
-
-pub(super) fn multiples(step: f64, max: f64) -> Vec<f64> {
-    let values = (0_u32..200).map(|index| f64::from(index) * step);
-    values.take_while(|value| *value <= max * (1.0 + 1e-9)).collect()
 }
 
 /// Values from here on are shortened to thousands, millions or billions.

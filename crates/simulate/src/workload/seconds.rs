@@ -21,6 +21,11 @@ pub fn timestamp_at(start: Timestamp, second: f64) -> Timestamp {
     start.checked_add(span).unwrap_or(start)
 }
 
+/// Removes the fraction of a second, as the API does.
+pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 const UNITS: &[(&str, f64)] =
     &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
 

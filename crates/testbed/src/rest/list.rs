@@ -36,7 +36,7 @@ impl ContinueToken {
             Some(Self { revision, sent, after })
         };
         let text =
-            "invalid continue token: continue key is not valid: it is not one of this server's";
+            "invalid continue token: continue key is not valid: it was not issued by this server";
         parsed().ok_or_else(|| ApiError::bad_request(text))
     }
 

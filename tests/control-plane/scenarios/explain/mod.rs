@@ -30,7 +30,7 @@ struct Site {
     env: TestEnv,
     name: String,
     /// The kind of the targets without workload controller.
-    own: Kind,
+    unmanaged_kind: Kind,
     /// The field manager of the controller.
     controller: &'static str,
 }
@@ -118,11 +118,12 @@ pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
     explain_all(&env, UNMANAGED_KIND_BESIDE_REFERENCE, REFERENCE).await
 }
 
-async fn explain_all(env: &TestEnv, own: Kind, controller: &'static str) -> Result<()> {
-    define(env, own, &["v1"]).await?;
+async fn explain_all(env: &TestEnv, unmanaged_kind: Kind, controller: &'static str) -> Result<()> {
+    define(env, unmanaged_kind, &["v1"]).await?;
     let mut explained = Vec::new();
     for (name, set_up) in SITUATIONS.iter().copied() {
-        let site = Site { env: env.clone(), name: name.replace('_', "-"), own, controller };
+        let site =
+            Site { env: env.clone(), name: name.replace('_', "-"), unmanaged_kind, controller };
         explained.push(try_situation(site, set_up));
     }
     let results: Vec<Result<()>> =

@@ -133,7 +133,7 @@ pub(super) async fn foreign_pods(site: Site) -> Result<Expected> {
 
 /// As in a rolling update: both replica sets have pods.
 pub(super) async fn surplus_pods(site: Site) -> Result<Expected> {
-    let target = super::targets::own_target(
+    let target = super::targets::unmanaged_target(
         &site,
         4,
         json!({

@@ -13,18 +13,18 @@ use crate::test_env::Target;
 const SCALE_UNAVAILABLE: [&str; 3] = ["AbleToScale", "False", "FailedGetScale"];
 
 /// Creates a target without a workload controller, with a status.
-pub(super) async fn own_target(site: &Site, replicas: i32, status: Value) -> Result<Target> {
-    let Site { env, name, own, .. } = site;
+pub(super) async fn unmanaged_target(site: &Site, replicas: i32, status: Value) -> Result<Target> {
+    let Site { env, name, unmanaged_kind, .. } = site;
     let api: Api<DynamicObject> =
-        Api::namespaced_with(env.client.clone(), &env.ns, &own.resource());
+        Api::namespaced_with(env.client.clone(), &env.ns, &unmanaged_kind.resource());
     let object = json!({
-        "apiVersion": own.api_version(), "kind": own.kind,
+        "apiVersion": unmanaged_kind.api_version(), "kind": unmanaged_kind.kind,
         "metadata": { "name": name }, "spec": { "replicas": replicas },
     });
     api.create(&PostParams::default(), &from(object)?).await?;
     let patch = Patch::Merge(json!({ "status": status }));
     api.patch_status(name, &PatchParams::default(), &patch).await?;
-    Ok(Target { kind: *own, name: name.clone(), api })
+    Ok(Target { kind: *unmanaged_kind, name: name.clone(), api })
 }
 
 pub(super) async fn disabled_at_zero(site: Site) -> Result<Expected> {
@@ -75,7 +75,7 @@ pub(super) async fn kind_unknown(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn selector_missing(site: Site) -> Result<Expected> {
-    let target = own_target(&site, 2, json!({ "replicas": 2 })).await?;
+    let target = unmanaged_target(&site, 2, json!({ "replicas": 2 })).await?;
     site.hpa(target.hpa(1, 10, cpu(50))).await?;
     Ok(site.expect(
         ["ScalingActive", "False", "InvalidSelector"],

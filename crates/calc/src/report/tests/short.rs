@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::MetricStatus;
+use crate::api::{HorizontalPodAutoscaler, MetricStatus};
 
 fn metric(name: &str, utilization: i32) -> Value {
     let target = json!({ "type": "Utilization", "averageUtilization": utilization });
@@ -151,7 +151,7 @@ fn pause_has_no_effect_with_the_built_in_controller() {
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
         "{MEASURED}; fewer than 9 pods exist and count; the pause has no effect: \
-         kube-controller-manager handles it, by its status; the dry run holds only hpa run back: \
+         kube-controller-manager handles it, by its status; the dry run applies only to hpa run: \
          kube-controller-manager handles it, by its status"
     );
     assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, &*expected));

@@ -8,10 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use super::endpoint;
 use crate::{
     error::{FetchError, HttpError},
-    guarded_http::{Call, Destination, GuardedHttp, at, url},
+    guarded_http::{Destination, GuardedHttp, HttpRequest, http_error, url},
     settings::{Credential, Secret},
 };
 
@@ -56,7 +55,7 @@ impl From<Document> for AwsCredentials {
 
 /// Caches credentials until they expire.
 #[derive(Debug, Default)]
-pub(super) struct CredentialCache(Mutex<Option<AwsCredentials>>);
+pub(crate) struct CredentialCache(Mutex<Option<AwsCredentials>>);
 
 impl CredentialCache {
     /// Returns cached credentials, or requests new ones. Concurrent callers wait for one request.
@@ -77,6 +76,20 @@ impl CredentialCache {
         *cached = Some(credentials.clone());
         Ok(credentials)
     }
+}
+
+/// The URL of an AWS service, by default or from the environment variables of the AWS SDKs.
+pub(super) fn endpoint(
+    http: &GuardedHttp,
+    service: &'static str,
+    region: &str,
+) -> Result<Uri, FetchError> {
+    let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
+    let configured = http.variable(&variable).or_else(|| http.variable("AWS_ENDPOINT_URL"));
+    let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    let url = configured.filter(|url| !url.is_empty());
+    let url = url.unwrap_or_else(|| format!("https://{service}.{region}.{domain}/"));
+    url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
 }
 
 struct CredentialSource<'s> {
@@ -129,8 +142,8 @@ impl CredentialSource<'_> {
             .finish();
         let region = self.variable("AWS_REGION").unwrap_or_else(|| self.region.to_owned());
         let endpoint = endpoint(self.http, "sts", &region)?;
-        let call = Call::new(endpoint, Destination::Operator, self.http.limits(), "");
-        let body = self.send(call.post("application/x-www-form-urlencoded", form)).await?;
+        let request = HttpRequest::new(endpoint, Destination::Operator, self.http.limits(), "");
+        let body = self.send(request.post("application/x-www-form-urlencoded", form)).await?;
         let body = String::from_utf8_lossy(&body);
         // None of these values contains XML escapes.
         let text = |name: &str| {
@@ -154,13 +167,13 @@ impl CredentialSource<'_> {
         let token = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::new);
         let file = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
         let file = file.map(|path| Credential::File(path.into()).read()).transpose()?;
-        let mut call = self.local(Method::GET, url)?;
+        let mut request = self.local(Method::GET, url)?;
         if let Some(token) = file.or(token) {
             let value = HeaderValue::try_from(token.text())
-                .map_err(|_| at(&call.uri, HttpError::Header))?;
-            call = call.header(header::AUTHORIZATION, value);
+                .map_err(|_| http_error(&request.uri, HttpError::Header))?;
+            request = request.header(header::AUTHORIZATION, value);
         }
-        decode(&self.send(call).await?)
+        decode(&self.send(request).await?)
     }
 
     /// Reads the credentials of an instance from the metadata service (`IMDSv2`).
@@ -172,13 +185,13 @@ impl CredentialSource<'_> {
         let endpoint = endpoint.unwrap_or_else(|| INSTANCE.to_owned());
         let base = endpoint.trim_end_matches('/');
         let lifetime = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
-        let call = self.local(Method::PUT, &format!("{base}/latest/api/token"))?;
-        let token = self.send(call.header(lifetime, HeaderValue::from_static("300"))).await?;
+        let request = self.local(Method::PUT, &format!("{base}/latest/api/token"))?;
+        let token = self.send(request.header(lifetime, HeaderValue::from_static("300"))).await?;
         let token = HeaderValue::try_from(token).map_err(|_| unexpected("it has no token"))?;
         let get = async |path: &str| {
             let name = HeaderName::from_static("x-aws-ec2-metadata-token");
-            let call = self.local(Method::GET, &format!("{base}{ROLE_PATH}{path}"))?;
-            self.send(call.header(name, token.clone())).await
+            let request = self.local(Method::GET, &format!("{base}{ROLE_PATH}{path}"))?;
+            self.send(request.header(name, token.clone())).await
         };
         let roles = get("").await?;
         let roles = String::from_utf8_lossy(&roles);
@@ -187,16 +200,21 @@ impl CredentialSource<'_> {
     }
 
     /// Creates a request to a local metadata service, which never uses a proxy.
-    fn local(&self, method: Method, url: &str) -> Result<Call, FetchError> {
+    fn local(&self, method: Method, url: &str) -> Result<HttpRequest, FetchError> {
         let uri: Uri =
             url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;
-        let call = Call::new(uri, Destination::Local, self.http.limits(), "");
-        Ok(Call { method, connect_timeout: LOCAL_TIMEOUT, timeout: LOCAL_TIMEOUT, ..call })
+        let request = HttpRequest::new(uri, Destination::Local, self.http.limits(), "");
+        Ok(HttpRequest {
+            method,
+            connect_timeout: LOCAL_TIMEOUT,
+            timeout: LOCAL_TIMEOUT,
+            ..request
+        })
     }
 
-    async fn send(&self, call: Call) -> Result<Vec<u8>, FetchError> {
-        let reply = self.http.send(&call).await?;
-        Ok(reply.ok().map_err(|source| at(&call.uri, source))?.body)
+    async fn send(&self, request: HttpRequest) -> Result<Vec<u8>, FetchError> {
+        let reply = self.http.send(&request).await?;
+        Ok(reply.ok().map_err(|source| http_error(&request.uri, source))?.body)
     }
 }
 

@@ -1,27 +1,25 @@
 //! Reads the length of Amazon SQS queues.
 
-mod credentials;
+pub(crate) mod credentials;
 mod sign;
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 use hpa_calc::MilliValue;
-use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
-use parking_lot::Mutex;
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use self::{
-    credentials::CredentialCache,
+    credentials::endpoint,
     sign::{SignedRequest, authorization, date},
 };
-use super::skipper::QueryError;
 use crate::{
+    collector::{Collector, Context, Environment, Server, Values},
     config::MetricConfig,
-    error::{ConfigError, FetchError, HttpError},
-    guarded_http::{Call, Destination, GuardedHttp, Reply, at, url},
-    registry::{Collector, Context, Environment, Server, Values},
+    error::{ConfigError, FetchError, HttpError, QueryError},
+    guarded_http::{Destination, HttpRequest, Reply, http_error},
     settings::Secret,
 };
 
@@ -43,13 +41,6 @@ pub(crate) struct SqsQueue {
     in_flight: bool,
     /// Whether to count messages that can't be received yet. Not in the reference.
     delayed: bool,
-}
-
-/// Caches credentials, and the URLs of queues by region and name.
-#[derive(Debug, Default)]
-pub(crate) struct SqsCache {
-    credentials: CredentialCache,
-    queues: Mutex<HashMap<(String, String), String>>,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +94,7 @@ impl Collector for SqsQueue {
         let result = call_action(context, "GetQueueAttributes", &self.region, body).await;
         if result.is_err() {
             // The queue may have been recreated in another account.
-            clients.sqs.queues.lock().remove(&self.key());
+            clients.queue_urls.lock().remove(&self.key());
         }
         let Attributes { attributes } = result?;
         let count = |name: &str| {
@@ -125,14 +116,14 @@ impl SqsQueue {
 
     async fn url(&self, context: &Context<'_>) -> Result<String, FetchError> {
         let clients = context.clients;
-        let cached = clients.sqs.queues.lock().get(&self.key()).cloned();
+        let cached = clients.queue_urls.lock().get(&self.key()).cloned();
         if let Some(url) = cached {
             return Ok(url);
         }
         let body = json!({"QueueName": self.queue});
         let QueueUrl { queue_url } =
             call_action(context, "GetQueueUrl", &self.region, body).await?;
-        let mut queues = clients.sqs.queues.lock();
+        let mut queues = clients.queue_urls.lock();
         if queues.len() >= MAX_QUEUES {
             queues.clear();
         }
@@ -147,23 +138,23 @@ async fn call_action<T: DeserializeOwned>(
     region: &str,
     body: Value,
 ) -> Result<T, FetchError> {
-    let call = signed_call(context, action, region, body.to_string()).await?;
-    let reply = context.send(&call).await?;
+    let request = signed_request(context, action, region, body.to_string()).await?;
+    let reply = context.send(&request).await?;
     if reply.status != StatusCode::OK {
-        return Err(refusal(&call, &reply));
+        return Err(refusal(&request, &reply));
     }
     serde_json::from_slice(&reply.body).map_err(|_| unexpected("the body can't be decoded"))
 }
 
-async fn signed_call(
+async fn signed_request(
     context: &Context<'_>,
     action: &str,
     region: &str,
     body: String,
-) -> Result<Call, FetchError> {
+) -> Result<HttpRequest, FetchError> {
     let (clients, now) = (context.clients, context.now);
     let uri = endpoint(&clients.http, "sqs", region)?;
-    let credentials = clients.sqs.credentials.get(&clients.http, region, now).await?;
+    let credentials = clients.aws_credentials.get(&clients.http, region, now).await?;
     let date = date(now);
     let target = format!("AmazonSQS.{action}");
     let host = uri.authority().map_or("", |authority| authority.as_str()).to_owned();
@@ -171,34 +162,25 @@ async fn signed_call(
     let mut headers = vec![("content-type", CONTENT_TYPE), ("host", &host), ("x-amz-date", &date)];
     headers.extend(token.map(|token| ("x-amz-security-token", token)));
     headers.push(("x-amz-target", &target));
-    let request = SignedRequest {
+    let signed = SignedRequest {
         region,
         service: "sqs",
         path: uri.path(),
         headers: &headers,
         body: body.as_bytes(),
     };
-    let authorization = authorization(&credentials, &date, &request);
-    let value = |text: &str| HeaderValue::try_from(text).map_err(|_| at(&uri, HttpError::Header));
-    let mut call = context
-        .call(uri.clone(), Destination::Operator)
+    let authorization = authorization(&credentials, &date, &signed);
+    let value =
+        |text: &str| HeaderValue::try_from(text).map_err(|_| http_error(&uri, HttpError::Header));
+    let mut request = context
+        .request(uri.clone(), Destination::Operator)
         .header(HeaderName::from_static("x-amz-date"), value(&date)?)
         .header(HeaderName::from_static("x-amz-target"), value(&target)?)
         .header(header::AUTHORIZATION, value(&authorization)?);
     if let Some(token) = token {
-        call = call.header(HeaderName::from_static("x-amz-security-token"), value(token)?);
+        request = request.header(HeaderName::from_static("x-amz-security-token"), value(token)?);
     }
-    Ok(call.post(CONTENT_TYPE, body))
-}
-
-/// The URL of an AWS service, by default or from the environment variables of the AWS SDKs.
-fn endpoint(http: &GuardedHttp, service: &'static str, region: &str) -> Result<Uri, FetchError> {
-    let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
-    let configured = http.variable(&variable).or_else(|| http.variable("AWS_ENDPOINT_URL"));
-    let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    let url = configured.filter(|url| !url.is_empty());
-    let url = url.unwrap_or_else(|| format!("https://{service}.{region}.{domain}/"));
-    url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
+    Ok(request.post(CONTENT_TYPE, body))
 }
 
 /// The AWS errors that tenants may see. Other messages could contain accounts and roles.
@@ -214,12 +196,12 @@ const ERRORS: [&str; 9] = [
     "UnrecognizedClientException",
 ];
 
-fn refusal(call: &Call, reply: &Reply) -> FetchError {
+fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
     let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
     let kind = kind.unwrap_or_default();
     match ERRORS.into_iter().find(|known| kind.rsplit(['#', '.']).next() == Some(known)) {
         Some(known) => FetchError::Server { service: SERVICE, message: known },
-        None => at(&call.uri, HttpError::Status(reply.status)),
+        None => http_error(&request.uri, HttpError::Status(reply.status)),
     }
 }
 

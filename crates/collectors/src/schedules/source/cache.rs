@@ -165,10 +165,10 @@ impl Cache {
     pub(super) fn problems(&self) -> Vec<String> {
         let state = self.state.read();
         if state.health.is_empty() {
-            return vec!["scaling schedules are not watched yet".to_owned()];
+            return vec!["scaling schedules are not synced yet".to_owned()];
         }
         let not_synced = state.health.iter().filter_map(|((kind, _), health)| match health {
-            Health::NotSynced(_) => Some(format!("{} have not been read", kind.resource())),
+            Health::NotSynced(_) => Some(format!("{} are not synced yet", kind.resource())),
             Health::Synced | Health::Absent => None,
         });
         not_synced.collect()

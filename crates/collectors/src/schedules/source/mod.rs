@@ -44,7 +44,7 @@ pub enum NoScheduleValue {
     #[error("{} are not installed (hpa schedule crd prints their definition)", .0.resource())]
     NotInstalled(ScheduleKind),
     /// The cache of schedules has not synced.
-    #[error("{} have not been read{reason}", kind.resource())]
+    #[error("{} are not synced yet{reason}", kind.resource())]
     NotSynced {
         kind: ScheduleKind,
         /// A colon and the last failure, or empty.

@@ -100,7 +100,7 @@ async fn schedules_are_read_once_their_kinds_are_installed() {
     let cluster = Cluster::start(&Testbed::default());
     cluster.testbed.apply(namespace()).unwrap();
     let value = || cluster.value(ScheduleKind::Namespaced, "noon");
-    assert_eq!(value().unwrap_err(), "scalingschedules.zalando.org have not been read");
+    assert_eq!(value().unwrap_err(), "scalingschedules.zalando.org are not synced yet");
     assert!(cluster.schedules.readiness().is_err());
     sleep(Duration::from_secs(1)).await;
     assert_eq!(

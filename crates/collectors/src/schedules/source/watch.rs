@@ -113,7 +113,7 @@ impl Schedules {
         if is_absent {
             self.cache.set_health(kind, namespace, Health::Absent);
             if !is_repeated {
-                info!(%resource, "not installed: autoscalers can't use them until they are");
+                info!(%resource, "resource not installed, its schedules are unavailable");
             }
             return;
         }

@@ -298,9 +298,9 @@ impl Autoscaler {
         self.early_retries.lock().next_due(due, period)
     }
 
-    /// Keeps the due time of the periodic reconcile, because the next reconcile is an additional
+    /// Sets the due time of the periodic reconcile, because the next reconcile is an additional
     /// one. Otherwise all autoscalers of a schedule would be due at the same time forever.
-    pub(crate) fn keep_due(&self, periodic: Instant) {
+    pub(crate) fn set_periodic_due(&self, periodic: Instant) {
         *self.periodic_due.lock() = Some(periodic);
     }
 
@@ -439,13 +439,13 @@ mod tests {
         let seconds = |seconds| start + Duration::from_secs(seconds);
         let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
         assert_eq!(autoscaler.next_due(start, period), NextDue::Periodic(seconds(15)));
-        autoscaler.keep_due(seconds(15));
+        autoscaler.set_periodic_due(seconds(15));
         assert_eq!(autoscaler.next_due(seconds(7), period), NextDue::Periodic(seconds(15)));
         assert_eq!(autoscaler.next_due(seconds(15), period), NextDue::Periodic(seconds(30)));
         // The additional reconcile was late: the periodic one is overdue.
-        autoscaler.keep_due(seconds(30));
+        autoscaler.set_periodic_due(seconds(30));
         assert_eq!(autoscaler.next_due(seconds(31), period), NextDue::Periodic(seconds(46)));
-        autoscaler.keep_due(seconds(46));
+        autoscaler.set_periodic_due(seconds(46));
         let shorter = Duration::from_secs(5);
         assert_eq!(autoscaler.next_due(seconds(32), shorter), NextDue::Periodic(seconds(37)));
     }

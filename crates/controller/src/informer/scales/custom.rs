@@ -25,9 +25,9 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Spec and status stay text: a custom resource may be nested deeper than a `Value`, and
 /// must not fail the list that contains it.
-pub(super) type Custom = PartialWorkload<Option<Box<RawValue>>, Option<Box<RawValue>>>;
+pub(super) type CustomResource = PartialWorkload<Option<Box<RawValue>>, Option<Box<RawValue>>>;
 
-impl Custom {
+impl CustomResource {
     /// The value at a path, or `None` if there is none. Fails if a value on the way is not an
     /// object: the API server then returns no scale. Also fails if the value is nested too deeply,
     /// which no number or text is.
@@ -46,7 +46,7 @@ impl Custom {
     }
 }
 
-impl ScaleSource for Custom {
+impl ScaleSource for CustomResource {
     fn metadata(&self) -> &meta::ObjectMeta {
         kube::Resource::meta(self)
     }
@@ -241,7 +241,7 @@ mod tests {
     fn scale(spec: Value, status: Value) -> Option<(i32, i32, String)> {
         let metadata = json!({ "name": "a", "namespace": "n" });
         let object = json!({ "metadata": metadata, "spec": spec, "status": status });
-        let object: Custom = serde_json::from_value(object).expect("an object");
+        let object: CustomResource = serde_json::from_value(object).expect("an object");
         let scale = object.scale(&paths())?.scale;
         Some((scale.spec_replicas, scale.status_replicas, scale.selector))
     }
@@ -267,7 +267,7 @@ mod tests {
               {{ "metadata": {{ "name": "b", "namespace": "n" }},
                 "spec": {{ "pool": {{ "size": {deep} }} }} }}]"#
         );
-        let objects: Vec<Custom> = serde_json::from_str(&text).expect("a list");
+        let objects: Vec<CustomResource> = serde_json::from_str(&text).expect("a list");
         let scales: Vec<_> = objects
             .iter()
             .map(|object| object.scale(&paths()).map(|scale| scale.scale.spec_replicas))

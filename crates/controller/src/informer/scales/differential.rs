@@ -11,7 +11,7 @@ use serde::{
 use serde_json::Value;
 
 use super::{
-    custom::{Custom, Definition},
+    custom::{CustomResource, Definition},
     workload::{ScalePaths, ScaleSource, Workload},
 };
 use crate::k8s::differential::{PlainMeta, non_null, object, optional};
@@ -34,7 +34,7 @@ pub(crate) fn check_custom(body: &[u8]) -> bool {
         status_replicas: path("status.pool.size"),
         selector: Some(path("status.selector")),
     };
-    check::<Custom>(body, &paths, plain_custom(body))
+    check::<CustomResource>(body, &paths, plain_custom(body))
 }
 
 fn check<T: ScaleSource + DeserializeOwned + Debug>(

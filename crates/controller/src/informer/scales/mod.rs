@@ -34,7 +34,7 @@ use tokio::{
 use tracing::info;
 
 use self::{
-    custom::{Custom, RETRY_INTERVAL},
+    custom::{CustomResource, RETRY_INTERVAL},
     workload::{ScalePaths, ScaleSource, Workload},
 };
 use super::{
@@ -188,13 +188,13 @@ async fn fill_custom_cache(
         // Nothing is watched without the paths.
         age.set_unwatched();
         let paths = custom::scale_paths(client, mapping).await;
-        let stream = stream::<Custom>(client, mapping, scope, intervals, age, ages);
+        let stream = stream::<CustomResource>(client, mapping, scope, intervals, age, ages);
         tokio::select! {
             () = fill_cache(stream, cache, &paths) => return,
             () = custom::scale_paths_changed(client, mapping, &paths, cache, intervals.relist) => {}
         }
         cache.invalidate();
-        info!(kind = %mapping, "the scale paths in the kind's definition changed, listing again");
+        info!(kind = %mapping, "the scale paths in the kind's definition changed; relisting");
     }
 }
 

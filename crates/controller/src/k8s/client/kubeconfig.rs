@@ -82,7 +82,7 @@ pub enum KubeconfigProblem {
     NoProxy(NoProxyError),
     #[error("the file has no context {0}")]
     NoContext(String),
-    #[error("the context has the cluster {0}, which the file doesn't have")]
+    #[error("the context names cluster {0}, which the file doesn't define")]
     NoCluster(String),
     #[error("failed to read the file: {0}")]
     File(std::io::Error),

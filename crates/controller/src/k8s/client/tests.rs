@@ -45,7 +45,7 @@ async fn failure(path: &Path, context: Option<&str>) -> Option<String> {
 #[case(
     KUBECONFIG,
     Some("broken"),
-    Some(", context \"broken\": the context has the cluster absent, which the file doesn't have")
+    Some(", context \"broken\": the context names cluster absent, which the file doesn't define")
 )]
 #[case(KUBECONFIG, Some("locked"), Some(": invalid TLS certificates or key"))]
 #[case("users:\n- {token: hunter2", None, Some(", current context: not valid kubeconfig YAML"))]

@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use hpa_calc::Settings;
 use hpa_controller::{
-    HpaKey, Observer, Reconciled, Telemetry, TelemetryOptions,
+    ConcludedReconcile, HpaKey, Observer, Telemetry, TelemetryOptions,
     debug::DecisionRecorder,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
 };
@@ -109,7 +109,7 @@ struct DecisionSender {
 }
 
 impl Observer for DecisionSender {
-    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
         // Fails only while the demo ends.
         let _ = self.decisions.send(Decision::from_reconcile(reconciled, self.clock.second()));
     }

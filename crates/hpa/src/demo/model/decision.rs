@@ -6,7 +6,7 @@ use hpa_calc::{
     explain::{Measurement, Reason},
     settings::Bounds,
 };
-use hpa_controller::{HpaKey, Reconciled};
+use hpa_controller::{ConcludedReconcile, HpaKey};
 use hpa_testbed::workload::WorkloadId;
 
 /// A decision, with the words of its explanation.
@@ -36,8 +36,8 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    pub(crate) fn from_reconcile(reconciled: &Reconciled<'_>, second: f64) -> Self {
-        let Reconciled { key, hpa, settings, conclusion, at, .. } = *reconciled;
+    pub(crate) fn from_reconcile(reconciled: &ConcludedReconcile<'_>, second: f64) -> Self {
+        let ConcludedReconcile { key, hpa, settings, conclusion, at, .. } = *reconciled;
         let explanation = &conclusion.explanation;
         let target = &hpa.spec.scale_target_ref;
         Self {
@@ -66,7 +66,9 @@ impl Decision {
 }
 
 /// Whether forecasts are on, but the past of the measured load isn't checked yet.
-fn waits_for_forecast(Reconciled { settings, conclusion, .. }: &Reconciled<'_>) -> bool {
+fn waits_for_forecast(
+    ConcludedReconcile { settings, conclusion, .. }: &ConcludedReconcile<'_>,
+) -> bool {
     let has_load = conclusion.explanation.winner.is_some();
     let is_checked = conclusion.status.condition(&ConditionType::ForecastActive).is_some();
     settings.forecasts.is_on() && has_load && !is_checked
@@ -120,7 +122,7 @@ mod tests {
         };
         let conclusion = inputs.decide().conclude(Ok(()), now);
         let decision = Decision::from_reconcile(
-            &Reconciled {
+            &ConcludedReconcile {
                 key: &HpaKey::new("default", "web"),
                 hpa: &hpa,
                 settings: &settings,

@@ -4,7 +4,7 @@ use std::{error::Error, fmt};
 
 use hpa_calc::explain::counted;
 
-use super::{Explanation, Refusal, RequestProblem, RuleOutcome, RuleReport, Warning};
+use super::{Explanation, RequestProblem, RuleOutcome, RuleReport, SeriesRefusal, Warning};
 use crate::rules::query::QueryError;
 
 impl fmt::Display for Explanation {
@@ -58,18 +58,18 @@ impl fmt::Display for RuleOutcome {
                 write!(f, "seriesFilters and name.matches accept no series: {names}")
             }
             Self::SeriesFiltered(refusal) => write!(f, "the series exists, but {refusal}"),
-            Self::NamedOtherwise { metric } => {
+            Self::DifferentMetricName { metric } => {
                 write!(
                     f,
-                    "the series exists, but its metric is named `{metric}`: ask for that name"
+                    "the series exists, but its metric is named `{metric}`: request that name"
                 )
             }
             Self::OtherMetrics { similar, count } if similar.is_empty() => {
-                write!(f, "it has none of that name among its {}", counted(*count, "metric"))
+                write!(f, "none of its {} has that name", counted(*count, "metric"))
             }
             Self::OtherMetrics { similar, count } => {
                 let (all, similar) = (counted(*count, "metric"), similar.join(", "));
-                write!(f, "it has none of that name among its {all}. Similar: {similar}")
+                write!(f, "none of its {all} has that name. Similar: {similar}")
             }
             Self::OtherResources { resources, labels, expected } => {
                 f.write_str("it has the metric, but not for this resource")?;
@@ -97,8 +97,8 @@ impl fmt::Display for RuleOutcome {
             }
             Self::Shadowed { by, query } => write!(
                 f,
-                "rule {by} has the metric, too, and the last rule counts. Rename the metric in one \
-                 of them, or change their order. Not used: {query}"
+                "rule {by} also has the metric, and the last rule takes precedence. Rename the \
+                 metric in one of them, or change their order. Not used: {query}"
             ),
             Self::Applies { series, query, warnings, .. } => {
                 write!(f, "applies with the series {series}: {query}")?;
@@ -122,7 +122,7 @@ fn advice(error: &QueryError) -> &'static str {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SeriesRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Filter { index, expression, must_match: true } => {

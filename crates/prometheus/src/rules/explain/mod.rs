@@ -75,12 +75,12 @@ pub enum RuleOutcome {
     /// The filters or `name.matches` exclude all series.
     AllFiltered {
         /// Names of series, and the settings that exclude them.
-        names: Vec<(String, Refusal)>,
+        names: Vec<(String, SeriesRefusal)>,
     },
     /// The series with the requested name is excluded.
-    SeriesFiltered(Refusal),
+    SeriesFiltered(SeriesRefusal),
     /// The series with the requested name becomes a metric with another name.
-    NamedOtherwise {
+    DifferentMetricName {
         metric: String,
     },
     OtherMetrics {
@@ -125,7 +125,7 @@ pub enum RuleOutcome {
 
 /// The setting that excludes a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SeriesRefusal {
     /// `seriesFilters`.
     Filter {
         /// The position of the filter.
@@ -270,7 +270,7 @@ fn without_metric(source: &Source, metric: &str) -> RuleOutcome {
         return RuleOutcome::NoSeries { series_query: rule.series_query().to_owned() };
     }
     match series.naming(metric) {
-        Some(Naming::Metric(metric)) => return RuleOutcome::NamedOtherwise { metric },
+        Some(Naming::Metric(metric)) => return RuleOutcome::DifferentMetricName { metric },
         Some(refused) => return RuleOutcome::SeriesFiltered(refusal(source, &refused)),
         None => {}
     }
@@ -285,18 +285,20 @@ fn without_metric(source: &Source, metric: &str) -> RuleOutcome {
     RuleOutcome::OtherMetrics { similar, count: names.len() }
 }
 
-fn refusal(source: &Source, naming: &Naming) -> Refusal {
+fn refusal(source: &Source, naming: &Naming) -> SeriesRefusal {
     let filter = match naming {
         Naming::Filtered(index) => source.rule.filters().get(*index).map(|filter| (*index, filter)),
         Naming::Metric(_) | Naming::NoMatch => None,
     };
     match filter {
-        Some((index, filter)) => Refusal::Filter {
+        Some((index, filter)) => SeriesRefusal::Filter {
             index,
             expression: filter.expression().to_owned(),
             must_match: filter.must_match(),
         },
-        None => Refusal::Name { expression: source.rule.name_rule().regex().as_str().to_owned() },
+        None => {
+            SeriesRefusal::Name { expression: source.rule.name_rule().regex().as_str().to_owned() }
+        }
     }
 }
 

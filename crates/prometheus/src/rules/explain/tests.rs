@@ -103,7 +103,7 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
 #[case::series_name_instead_of_metric(
     GOOD.to_owned(),
     "http_requests_total",
-    "its metric is named `http_requests`: ask for that name"
+    "its metric is named `http_requests`: request that name"
 )]
 #[case::filtered(
     with(|rule| rule + "  seriesFilters: [{isNot: ^http}]\n"),
@@ -186,7 +186,7 @@ fn earlier_rule_with_the_metric_is_shadowed() {
     let explanation = explain(&rules, "pods", "http_requests", "");
     assert_eq!(explanation.applied().map(|report| report.index), Some(1));
     let text = explanation.to_string();
-    assert!(text.starts_with("rule 0: rule 1 has the metric, too"), "{text}");
+    assert!(text.starts_with("rule 0: rule 1 also has the metric"), "{text}");
 }
 
 #[test]

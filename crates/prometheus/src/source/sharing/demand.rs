@@ -21,7 +21,7 @@ pub(super) struct Demand {
     requesters: HashMap<u64, Request>,
     /// The number of objects in the last shared result.
     size: Option<(usize, Instant)>,
-    barred_until: Option<Instant>,
+    disabled_until: Option<Instant>,
     decision: Option<Decision>,
 }
 
@@ -52,7 +52,7 @@ impl Demand {
         if self.requesters.len() < MAX_REQUESTERS || self.requesters.contains_key(&requester) {
             self.requesters.insert(requester, request);
         }
-        if self.is_barred(now) {
+        if self.is_disabled(now) {
             return false;
         }
         let current = self.decision.filter(|decision| {
@@ -82,18 +82,18 @@ impl Demand {
     }
 
     /// Records the size of a shared result.
-    pub(super) fn answered(&mut self, size: usize, now: Instant) {
+    pub(super) fn record_size(&mut self, size: usize, now: Instant) {
         self.size = Some((size, now));
     }
 
     /// Disables sharing for a while.
-    pub(super) fn bar(&mut self, now: Instant, settings: &SharingSettings) {
-        self.barred_until = Some(now + settings.window * DISABLED_WINDOWS);
+    pub(super) fn disable(&mut self, now: Instant, settings: &SharingSettings) {
+        self.disabled_until = Some(now + settings.window * DISABLED_WINDOWS);
         self.decision = None;
     }
 
-    pub(super) fn is_barred(&self, now: Instant) -> bool {
-        self.barred_until.is_some_and(|until| now < until)
+    pub(super) fn is_disabled(&self, now: Instant) -> bool {
+        self.disabled_until.is_some_and(|until| now < until)
     }
 
     /// Whether there was a request within the window.

@@ -148,7 +148,7 @@ impl Sharing {
         }
         let mut answer = group.answer.lock().await;
         // The query that held the lock may have failed.
-        if group.demand.lock().is_barred(Instant::now()) {
+        if group.demand.lock().is_disabled(Instant::now()) {
             return None;
         }
         let rule = (found.index, client.settings().name.as_str());
@@ -235,7 +235,7 @@ impl Group {
         label: &str,
         settings: &SharingSettings,
     ) -> Option<ObjectSamples> {
-        let mut bar = BarOnDrop { demand: &self.demand, settings, is_answered: false };
+        let mut guard = DisableOnDrop { demand: &self.demand, settings, is_answered: false };
         let request = InstantQuery { query: query.to_string(), timeout: TimeoutParameter::Limit };
         // Leaves the other half of the time for a single query after a failure.
         let limit = client.settings().query_timeout / 2;
@@ -255,23 +255,23 @@ impl Group {
             }
             Err(_) => return None,
         };
-        bar.is_answered = true;
-        self.demand.lock().answered(samples.len(), Instant::now());
+        guard.is_answered = true;
+        self.demand.lock().record_size(samples.len(), Instant::now());
         Some(samples)
     }
 }
 
 /// Disables sharing for a while when dropped without an answer, such as after a cancellation.
-struct BarOnDrop<'a> {
+struct DisableOnDrop<'a> {
     demand: &'a Mutex<Demand>,
     settings: &'a SharingSettings,
     is_answered: bool,
 }
 
-impl Drop for BarOnDrop<'_> {
+impl Drop for DisableOnDrop<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.demand.lock().bar(Instant::now(), self.settings);
+            self.demand.lock().disable(Instant::now(), self.settings);
         }
     }
 }

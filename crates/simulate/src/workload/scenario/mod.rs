@@ -1,14 +1,15 @@
 //! Scenario files: the workloads, queues, metrics and incidents of a simulation.
 
+mod error;
 mod incident;
 mod spec;
 mod validate;
 
 pub use self::{
+    error::{FieldError, ScenarioError, SyntaxProblem},
     incident::{Incident, IncidentError, IncidentKind, MetricsSource},
     spec::{
         ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
         PAST_MINUTES, PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,
     },
-    validate::{FieldError, ScenarioError, SyntaxProblem},
 };

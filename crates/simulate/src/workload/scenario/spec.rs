@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{incident::Incident, validate::ScenarioError};
+use super::{error::ScenarioError, incident::Incident};
 use crate::workload::{
     load::{Load, MAX_FILE_SIZE, parse_csv},
     profile::PodProfile,

@@ -1,17 +1,10 @@
 //! Validation of scenarios beyond their schema.
 
-use std::{collections::BTreeSet, io, path::PathBuf};
-
-use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+use std::collections::BTreeSet;
 
 use super::{
-    incident::IncidentError,
+    error::{FieldError, ScenarioError},
     spec::{MetricValue, Scenario, WorkloadSpec},
-};
-use crate::workload::{
-    load::{LoadError, SamplesError},
-    profile::ProfileError,
-    series::SourceSettingsError,
 };
 
 /// Attaches the path of the field to an error.
@@ -151,81 +144,4 @@ impl WorkloadSpec {
         };
         self.api_version.as_deref().or(built_in)
     }
-}
-
-/// An error while a scenario is loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// The file isn't YAML, or doesn't match the schema.
-    #[error("{place}: {problem}")]
-    Syntax {
-        /// The line, the column and the path of the field, as far as they are known.
-        place: String,
-        problem: SyntaxProblem,
-    },
-    #[error("{field}")]
-    InvalidField {
-        /// Path of the field.
-        field: String,
-        source: FieldError,
-    },
-    #[error("cannot read {path}")]
-    ReadFile { path: PathBuf, source: io::Error },
-    #[error("{path} is larger than {limit} bytes")]
-    FileTooLarge { path: PathBuf, limit: u64 },
-    #[error("{path}")]
-    Samples { path: PathBuf, source: SamplesError },
-}
-
-/// A mistake in a scenario file.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SyntaxProblem {
-    #[error("unknown field, expected one of {}", known.join(", "))]
-    UnknownField { name: String, known: Vec<&'static str> },
-    #[error("{0}")]
-    Other(String),
-}
-
-impl ScenarioError {
-    /// `path` is that of the field, or `.` outside of fields.
-    pub(super) fn syntax(path: &str, error: &serde_saphyr::Error) -> Self {
-        let position =
-            error.location().map(|at| format!("line {}, column {}", at.line(), at.column()));
-        let path = Some(path.to_owned()).filter(|path| path != ".");
-        let place = position.into_iter().chain(path).collect::<Vec<_>>().join(": ");
-        let problem = match error.without_snippet() {
-            serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
-                SyntaxProblem::UnknownField { name: field.clone(), known: expected.clone() }
-            }
-            other => SyntaxProblem::Other(UserMessageFormatter.format_message(other).into_owned()),
-        };
-        Self::Syntax { place, problem }
-    }
-}
-
-/// An invalid field of a scenario.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum FieldError {
-    #[error("is required")]
-    Required,
-    #[error("is required for the kind \"{0}\"")]
-    RequiredForKind(String),
-    #[error("is a duplicate")]
-    Duplicate,
-    #[error("must be more than 0")]
-    NotPositive,
-    #[error("must be a number of at least 0")]
-    Negative,
-    #[error("there is no workload \"{0}\"")]
-    UnknownWorkload(String),
-    #[error("there is no queue \"{0}\"")]
-    UnknownQueue(String),
-    #[error(transparent)]
-    Incident(#[from] IncidentError),
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    #[error(transparent)]
-    Source(#[from] SourceSettingsError),
 }

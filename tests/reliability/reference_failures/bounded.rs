@@ -12,7 +12,7 @@ use crate::{
     random::number,
 };
 
-const NAME: &str = "weak_spots::bounded::memory_and_queue_stay_bounded";
+const NAME: &str = "reference_failures::bounded::memory_and_queue_stay_bounded";
 /// Set in the child process, which runs only this test.
 const ALONE: &str = "RELIABILITY_ALONE";
 

@@ -114,7 +114,7 @@ impl PrometheusProvider {
             return Err(MetricError::UnknownMetric(NotFound::NotDiscovered));
         }
         let registry = &state.custom_registry;
-        let found = registry.find(&of_objects(request, names), &state.resources);
+        let found = registry.find(&registry_request(request, names), &state.resources);
         let found = found.map_err(|error| no_query(state, request, error))?;
         let client = state.custom_client(found.index);
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
@@ -196,7 +196,7 @@ impl PrometheusProvider {
         request: &CustomQuery,
         names: &[String],
     ) -> Result<registry::CustomQuery<'s>, MetricError> {
-        let registry_request = of_objects(request, names);
+        let registry_request = registry_request(request, names);
         let registry = &state.custom_registry;
         let query = registry.query(&registry_request, &state.resources, self.settings.compat);
         query.map_err(|error| no_query(state, request, error))
@@ -216,7 +216,7 @@ impl PrometheusProvider {
                     value,
                 }),
                 Err(reason) => {
-                    values.omitted.push(Omitted { what: item.name.to_owned(), reason });
+                    values.omitted.push(Omitted { subject: item.name.to_owned(), reason });
                 }
             }
         }
@@ -257,8 +257,8 @@ impl PrometheusProvider {
                     value,
                 }),
                 Err(reason) => {
-                    let what = format!("{:?}", item.labels.cloned().unwrap_or_default());
-                    values.omitted.push(Omitted { what, reason });
+                    let subject = format!("{:?}", item.labels.cloned().unwrap_or_default());
+                    values.omitted.push(Omitted { subject, reason });
                 }
             }
         }
@@ -275,7 +275,7 @@ impl PrometheusProvider {
 }
 
 /// The request to the registry, for objects with these names.
-pub(crate) fn of_objects<'a>(
+pub(crate) fn registry_request<'a>(
     request: &'a CustomQuery,
     names: &'a [String],
 ) -> registry::CustomRequest<'a> {

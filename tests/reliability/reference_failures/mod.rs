@@ -1,4 +1,5 @@
-//! Known weak spots of the reference. The tests check that this controller does not share them.
+//! Failures that the reference is known to have. The tests check that this controller does not
+//! have them.
 
 mod bounded;
 mod custom_resources;

@@ -1,0 +1,159 @@
+//! A decision: the replicas to write, if any, and what to report.
+
+use crate::{
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus},
+    event::Event,
+    explain::{Explanation, Summary},
+    history::{Direction, History},
+    settings::{Bounds, Settings},
+    status::StatusDraft,
+};
+
+/// The result of deciding: the replicas to write, if any, and what to report.
+/// [`Decision::conclude`] turns it into the status to store.
+#[derive(Clone, Debug)]
+pub struct Decision<'a> {
+    pub(crate) hpa: &'a HorizontalPodAutoscaler,
+    pub(crate) settings: &'a Settings,
+    pub(crate) draft: StatusDraft,
+    pub(crate) outcome: Outcome,
+    pub(crate) current: i32,
+    /// The effective bounds at the time of the decision.
+    pub(crate) bounds: Bounds,
+    pub(crate) metrics: Vec<MetricStatus>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) history: History,
+    pub(crate) explanation: Explanation,
+    pub(crate) error: Option<ReconcileError>,
+}
+
+/// The outcome of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The scale could not be read: only conditions change.
+    ScaleUnavailable,
+    /// The desired replicas could not be computed. `status.desiredReplicas` stays.
+    Undecided,
+    /// The scale stays.
+    Unchanged,
+    /// The scale has to be written.
+    Rescale { to: i32, reason: String },
+    /// The scale would have to be written, but a pause forbids it.
+    Paused { to: i32 },
+}
+
+impl Outcome {
+    /// The direction of a change from `current` to `to` replicas.
+    pub(crate) fn direction(current: i32, to: i32) -> Direction {
+        if to > current { Direction::Up } else { Direction::Down }
+    }
+}
+
+/// The error of a reconcile. The texts are those of the reference controller and include all
+/// causes, so there is no `source`.
+///
+/// The scale may have been written anyway, see [`ReconcileError::is_partial`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReconcileError {
+    /// `scaleTargetRef.apiVersion` does not parse.
+    #[error("invalid API version in scale target reference: {0}")]
+    InvalidApiVersion(String),
+    /// The API server serves no resource of the target's kind.
+    #[error("unable to determine resource for scale target reference: {0}")]
+    UnknownKind(String),
+    /// The target's scale could not be read.
+    #[error("failed to query scale subresource for {reference}: {message}")]
+    ReadScale {
+        /// `kind/namespace/name` of the target.
+        reference: String,
+        /// The error of the request.
+        message: String,
+    },
+    /// The desired replicas could not be computed.
+    #[error(
+        "failed to compute desired number of replicas based on listed metrics for {reference}: \
+            {message}"
+    )]
+    ComputeReplicas {
+        /// `kind/namespace/name` of the target.
+        reference: String,
+        /// The problem with the selector or the metrics.
+        message: String,
+    },
+    /// Some metrics failed, but the others were enough to decide.
+    #[error("{0}")]
+    SomeMetrics(String),
+    /// The target's scale could not be written.
+    #[error("failed to rescale {reference}: {message}")]
+    Rescale {
+        /// `kind/namespace/name` of the target.
+        reference: String,
+        /// The error of the write.
+        message: String,
+    },
+}
+
+impl ReconcileError {
+    /// Whether the autoscaler's spec is at fault, so that a retry can't succeed before it changes.
+    pub fn is_invalid_spec(&self) -> bool {
+        matches!(self, Self::InvalidApiVersion(_))
+    }
+
+    /// The error without the texts that the reference puts before its cause.
+    pub fn cause(&self) -> &str {
+        match self {
+            Self::InvalidApiVersion(text) | Self::UnknownKind(text) | Self::SomeMetrics(text) => {
+                text
+            }
+            Self::ReadScale { message, .. }
+            | Self::ComputeReplicas { message, .. }
+            | Self::Rescale { message, .. } => message,
+        }
+    }
+
+    /// Whether the reconcile decided in spite of the error, because enough metrics could be read.
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Self::SomeMetrics(_))
+    }
+}
+
+impl Decision<'_> {
+    /// The replicas to write to the target's scale, or `None` to leave it.
+    pub fn scale_to(&self) -> Option<i32> {
+        match self.outcome {
+            Outcome::Rescale { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
+    /// The explanation of the decision, per metric and limit.
+    pub fn explanation(&self) -> &Explanation {
+        &self.explanation
+    }
+
+    /// The error, if the decision failed.
+    pub fn error(&self) -> Option<&ReconcileError> {
+        self.error.as_ref()
+    }
+
+    /// The status as decided before the scale is written.
+    pub fn proposed_status(&self) -> &HorizontalPodAutoscalerStatus {
+        &self.draft.status
+    }
+
+    /// The events of the decision, without the event about the scale write.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    pub(crate) fn reference(&self) -> String {
+        let target = &self.hpa.spec.scale_target_ref;
+        format!("{}/{}/{}", target.kind, self.hpa.metadata.namespace, target.name)
+    }
+
+    pub(crate) fn fail(&mut self, error: ReconcileError) {
+        self.explanation.summary = Summary::Failed(error.to_string());
+        self.error = Some(error);
+    }
+}

@@ -1,0 +1,63 @@
+//! The inputs of a decision.
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{HorizontalPodAutoscaler, Scale},
+    decision::Decision,
+    fallback::failures_by_status,
+    history::{History, Recommendation},
+    plan::{Plan, ScaleReadError, SelectedPods},
+    readings::Readings,
+    settings::Settings,
+};
+
+/// Everything that a decision depends on.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The autoscaler.
+    pub hpa: HorizontalPodAutoscaler,
+    /// The target's scale, or the error of reading it.
+    pub scale: Result<Scale, ScaleReadError>,
+    /// The effective settings of the autoscaler.
+    pub settings: Settings,
+    /// The pods that the scale's selector matches.
+    pub selected: SelectedPods,
+    /// The readings of the plan's queries.
+    pub readings: Readings,
+    /// The autoscaler's recommendations and scale events, or `None` if they are unknown. Then
+    /// nothing is stabilized, and policies count from the current replicas.
+    pub history: Option<History>,
+    /// The time of the decision.
+    pub now: Timestamp,
+}
+
+impl Inputs {
+    /// The queries that the readings answer.
+    pub fn plan(&self) -> Plan<'_> {
+        Plan::new(&self.hpa, self.scale.clone(), &self.settings, |_| self.selected.clone())
+    }
+
+    /// Decides on the inputs.
+    pub fn decide(&self) -> Decision<'_> {
+        self.plan().decide(self.readings.clone(), self.effective_history(), self.now)
+    }
+
+    /// The replicas that the target has after the decision.
+    pub fn resulting_replicas(&self) -> i32 {
+        let decision = self.decide();
+        decision.scale_to().unwrap_or(decision.explanation().current_replicas)
+    }
+
+    /// The history. If it is unknown, one that stabilizes nothing.
+    pub(super) fn effective_history(&self) -> History {
+        self.history.clone().unwrap_or_else(|| {
+            // This recommendation is outside of every window. Without it, the decision would
+            // stabilize at the current replicas, like the first decision after a start.
+            let replicas = self.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
+            let old = Recommendation { replicas, at: Timestamp::MIN };
+            let failing_metrics = failures_by_status(&self.hpa, &self.readings);
+            History { recommendations: vec![old], failing_metrics, ..History::default() }
+        })
+    }
+}

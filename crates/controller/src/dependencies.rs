@@ -1,0 +1,234 @@
+//! The dependencies of a controller, and the reasons why it exits on its own.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_lease::{Clock, Election, LeaderTask, SystemClock};
+use hpa_metrics::{
+    Coalescing, Fallback, Isolating, IsolationSettings, KindMapper, KubeMetricsClient,
+    MetricSource, MetricsClient,
+};
+
+use crate::{
+    cache::{Caches, PodLookup, SuspensionDetector},
+    config::Options,
+    forecast::ForecastSource,
+    informer::ReconcileTrigger,
+    k8s::{Clients, FieldManager},
+    key::AutoscalerApi,
+    metrics::{ObservedSource, Telemetry},
+    peer_check::ActivePeer,
+    reconcile::Observer,
+    scale_target::RestMapper,
+    worker::KnownMetricChanges,
+};
+
+/// The default of `--leader-elect-renew-deadline`.
+const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The reason why a controller exited without a shutdown.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// An informer never ends by itself. Without it, a cache would become stale.
+    #[error("an informer ended")]
+    InformerEnded,
+    /// The process has to be restarted to take part in the election again.
+    #[error("lost the leader lease")]
+    LeadershipLost,
+    /// Nothing was written.
+    #[error("another controller is active: {0}")]
+    OtherController(Box<ActivePeer>),
+}
+
+/// The dependencies of a controller.
+#[derive(Clone)]
+pub struct Dependencies {
+    pub clients: Clients,
+    pub mapper: Arc<RestMapper>,
+    pub metrics: Arc<dyn MetricsClient>,
+    /// Receives the controller's pods when its caches have synced.
+    pub pods: PodLookup,
+    /// Receives the controller's queue when it starts.
+    pub trigger: ReconcileTrigger,
+    /// The times when metrics are known to change.
+    pub metric_changes: Arc<dyn KnownMetricChanges>,
+    /// The source of past loads for forecasts.
+    pub forecasts: ForecastSource,
+    /// Additional tasks of the leader. Not run in a dry run.
+    pub leader_tasks: Vec<LeaderTask>,
+    /// The clock for decisions.
+    pub clock: Arc<dyn Clock>,
+    /// Receives every reconcile, in addition to `telemetry`.
+    pub observer: Arc<dyn Observer>,
+    pub telemetry: Arc<Telemetry>,
+    /// `None`: this instance is the only one.
+    pub election: Option<Election>,
+    /// Store histories for the next leader. Without an election, they are not stored.
+    pub keep_history: bool,
+    /// The APIs whose autoscalers are reconciled.
+    pub apis: Vec<AutoscalerApi>,
+    /// Write nothing, and compare the decisions with those of the controller that does.
+    pub dry_run: bool,
+}
+
+impl Dependencies {
+    /// The defaults: the metrics APIs of the API server, the system clock, no other observer, no
+    /// election.
+    pub fn new(clients: Clients, options: &Options) -> Self {
+        Self::with_telemetry(clients, options, Arc::default(), false, None)
+    }
+
+    /// Like [`Dependencies::new`], with telemetry, for a dry run or not, and with a source in the
+    /// process. Metrics that this source doesn't have are read from the API server.
+    pub fn with_telemetry(
+        clients: Clients,
+        options: &Options,
+        telemetry: Arc<Telemetry>,
+        dry_run: bool,
+        in_process: Option<Arc<dyn MetricSource>>,
+    ) -> Self {
+        let mapper = Arc::new(RestMapper::new(clients.api.clone(), options.mapper_config()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let settings = options.metrics_client_settings();
+        let kinds = KindMapper::new(mapper.clone(), settings.deadline);
+        let sharing = options.coalescing_settings(dry_run);
+        let isolation = IsolationSettings::for_sync_period(options.sync_period);
+        let observed = |source| ObservedSource::new(source, telemetry.clone(), clock.clone());
+        let cluster: Arc<dyn MetricSource> =
+            Arc::new(KubeMetricsClient::new(clients.metrics.clone(), settings));
+        let cluster = Isolating::new(observed(cluster), isolation);
+        let metrics: Arc<dyn MetricsClient> = match in_process {
+            Some(source) => {
+                // Isolated on its own, because its responses say nothing about the API server.
+                let source = Arc::new(Isolating::new(observed(source), isolation));
+                Arc::new(Coalescing::new(Fallback::new(source, cluster), kinds, sharing))
+            }
+            None => Arc::new(Coalescing::new(cluster, kinds, sharing)),
+        };
+        Self {
+            clients,
+            mapper,
+            metrics,
+            pods: PodLookup::default(),
+            trigger: ReconcileTrigger::default(),
+            metric_changes: Arc::new(()),
+            forecasts: ForecastSource::default(),
+            leader_tasks: Vec::new(),
+            clock,
+            observer: Arc::new(()),
+            telemetry,
+            election: None,
+            keep_history: true,
+            apis: vec![AutoscalerApi::Core],
+            dry_run,
+        }
+    }
+
+    /// Whether histories are stored for the next leader.
+    pub fn stores_histories(&self) -> bool {
+        self.election.is_some() && self.keep_history
+    }
+
+    /// The field manager of status writes; `None` in dry run, which writes none.
+    pub(crate) fn field_manager(&self) -> Option<FieldManager> {
+        let manager = self.election.as_ref().map_or_else(FieldManager::default, |election| {
+            FieldManager::for_lease(&election.config.namespace, &election.config.name)
+        });
+        (!self.dry_run).then_some(manager)
+    }
+
+    /// Detects suspensions of the machine that are long enough to lose the lease.
+    pub(crate) fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
+        let threshold =
+            self.election.as_ref().map_or(DEFAULT_RENEW_DEADLINE, |it| it.config.renew_deadline);
+        SuspensionDetector::new(self.clock.clone(), threshold, caches.watch_ages.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use async_trait::async_trait;
+    use hpa_calc::{Selector, Settings, readings::MetricQuery, settings::SettingPolicy};
+    use hpa_metrics::{
+        ApiGroups, Catalog, ExternalValues, MetricError, Query, Values,
+        source::{ListedCustomMetric, ListedExternalMetric},
+    };
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::k8s::ClientLimits;
+
+    /// Has the external metric `own`.
+    struct InProcess;
+
+    impl Catalog for InProcess {
+        fn groups(&self) -> ApiGroups {
+            ApiGroups { external: true, ..ApiGroups::default() }
+        }
+
+        fn readiness(&self) -> Result<(), Vec<String>> {
+            Ok(())
+        }
+
+        fn has(&self, query: &Query) -> bool {
+            matches!(query, Query::External(query) if query.metric == "own")
+        }
+
+        fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
+            Vec::new()
+        }
+
+        fn external_metrics(&self) -> Vec<ListedExternalMetric> {
+            Vec::new()
+        }
+    }
+
+    #[async_trait]
+    impl MetricSource for InProcess {
+        fn catalog(&self) -> &dyn Catalog {
+            self
+        }
+
+        async fn read(&self, _: &Query) -> Result<Values, MetricError> {
+            Ok(Values::External(ExternalValues::default()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn source_in_the_process_does_not_hide_that_an_api_hangs() {
+        let hanging = tower::service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        let clients = Clients::from_service(hanging, &ClientLimits::default());
+        let options = Options {
+            settings: Settings::default(),
+            setting_policy: SettingPolicy::default(),
+            sync_period: Duration::from_secs(15),
+            workers: 1,
+            namespaces: Vec::new(),
+            shutdown_grace: Duration::ZERO,
+            request_timeout: Duration::from_secs(10),
+            allow_other_controller: false,
+            watch_scales: true,
+            status_interval: Duration::ZERO,
+        };
+        let source = Some(Arc::new(InProcess) as Arc<dyn MetricSource>);
+        let Dependencies { metrics, .. } =
+            Dependencies::with_telemetry(clients, &options, Arc::default(), false, source);
+        let seconds = async |metric: &str| {
+            let start = Instant::now();
+            let metric_selector = Selector::everything();
+            let query = MetricQuery::External { metric: metric.to_owned(), metric_selector };
+            let answer = metrics.read("shop", &Selector::everything(), &query).await;
+            assert!(answer.is_err(), "there are no items");
+            start.elapsed().as_secs()
+        };
+        for _ in 0..4 {
+            assert_eq!((seconds("own").await, seconds("a").await), (0, 10));
+        }
+        assert_eq!(tokio::join!(seconds("a"), seconds("b")), (10, 0), "the breaker is open");
+    }
+}

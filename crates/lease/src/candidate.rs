@@ -1,0 +1,52 @@
+//! An instance in an election.
+
+use std::sync::Arc;
+
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::{
+    clock::Clock,
+    election::{Election, LeaseHooks},
+    elector::Elector,
+    leadership::Leadership,
+};
+
+/// An instance in an election, or a single instance without an election. If it is dropped without
+/// [`Candidate::release`], the next leader has to wait until the lease expires.
+pub struct Candidate {
+    leadership: Leadership,
+    release: CancellationToken,
+    elector: Option<AbortOnDropHandle<()>>,
+}
+
+impl Candidate {
+    /// Joins the election. Without one, this instance is the leader. `clock` provides the times
+    /// that are written to the lease, and reveals a suspension of the machine.
+    pub fn new(
+        election: Option<&Election>,
+        clock: Arc<dyn Clock>,
+        hooks: Arc<dyn LeaseHooks>,
+    ) -> Self {
+        let release = CancellationToken::new();
+        let Some(election) = election else {
+            return Self { leadership: Leadership::without_election(), release, elector: None };
+        };
+        let (elector, state) = Elector::new(election, clock.clone(), hooks);
+        let elector = AbortOnDropHandle::new(tokio::spawn(elector.run(release.clone())));
+        Self { leadership: Leadership::new(state, clock), release, elector: Some(elector) }
+    }
+
+    pub fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
+    /// Releases the lease, if this instance holds it. The caller must not write anything after
+    /// that.
+    pub async fn release(self) {
+        self.release.cancel();
+        if let Some(elector) = self.elector {
+            // If its task failed, the lease expires.
+            elector.await.ok();
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The pods of a workload as the API returns them.
+
+use hpa_calc::{
+    Pod,
+    api::{PodPhase, PodSpec, PodStatus, ReadyCondition},
+};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::workload::{
+    model,
+    model::PodState,
+    profile::PodProfile,
+    seconds::{timestamp_at, whole_second},
+};
+
+/// The properties that all pods of a workload share.
+pub(crate) struct PodTemplate {
+    /// A pod without a name and status.
+    pub(crate) pod: Pod,
+}
+
+impl PodTemplate {
+    pub(crate) fn new(workload: &str, profile: &PodProfile) -> Self {
+        // The containers are generated, so they decode.
+        let spec = serde_json::from_value(json!({ "containers": profile.containers("") }));
+        let spec: PodSpec = spec.unwrap_or_default();
+        let labels = [("app".to_owned(), workload.to_owned())];
+        Self { pod: Pod::new("".into(), labels, false, &spec, &PodStatus::default()) }
+    }
+
+    /// The pod as the API returns it, with times in whole seconds.
+    pub(crate) fn view(&self, pod: &model::Pod, start: Timestamp) -> Pod {
+        let lifecycle = &pod.lifecycle;
+        let at = |second: f64| whole_second(timestamp_at(start, second));
+        let has_run = lifecycle.running_since.is_some() || lifecycle.restarts > 0;
+        let phase = match lifecycle.state {
+            PodState::Evicted { .. } => PodPhase::Failed,
+            _ if has_run => PodPhase::Running,
+            _ => PodPhase::Pending,
+        };
+        let ready = lifecycle.scheduled_at.map(|_| ReadyCondition {
+            status: Some(lifecycle.is_ready()),
+            last_transition_time: at(lifecycle.ready_transition),
+        });
+        Pod {
+            name: pod.name.as_str().into(),
+            terminating: matches!(lifecycle.state, PodState::Terminating { .. }),
+            phase,
+            start_time: lifecycle.scheduled_at.map(at),
+            ready,
+            ..self.pod.clone()
+        }
+    }
+}

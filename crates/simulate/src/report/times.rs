@@ -1,0 +1,119 @@
+//! Times and durations in reports.
+
+use jiff::Timestamp;
+
+use crate::workload::seconds::timestamp_at;
+
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3600.0;
+const DAY: f64 = 86_400.0;
+
+/// A duration with its two largest units: `45s`, `3m20s`, `2h5m`, `1d3h`.
+pub fn span(seconds: f64) -> String {
+    let seconds = seconds.round();
+    let (large, unit, small, small_unit) = match seconds {
+        _ if seconds < MINUTE => return format!("{seconds}s"),
+        _ if seconds < HOUR => (MINUTE, "m", 1.0, "s"),
+        _ if seconds < DAY => (HOUR, "h", MINUTE, "m"),
+        _ => (DAY, "d", HOUR, "h"),
+    };
+    let rest = (seconds % large / small).floor();
+    let rest = if rest > 0.0 { format!("{rest}{small_unit}") } else { String::new() };
+    format!("{}{unit}{rest}", (seconds / large).floor())
+}
+
+/// The format of a run's times: calendar times in UTC for a replay, otherwise durations since the
+/// start.
+#[derive(Clone, Copy)]
+pub(super) struct Times(pub(super) Option<Timestamp>);
+
+impl Times {
+    /// The time at a second: `2026-11-22 17:05:00`, or `0:05:00`, with days from the second day on.
+    pub(super) fn text(self, second: f64) -> String {
+        if let Some(start) = self.0 {
+            return timestamp_at(start, second).strftime("%Y-%m-%d %H:%M:%S").to_string();
+        }
+        let (days, rest) = ((second / DAY).floor(), second % DAY);
+        let (hours, minutes) = ((rest / HOUR).floor(), (rest % HOUR / MINUTE).floor());
+        let seconds = (rest % MINUTE).floor();
+        let day = if days > 0.0 { format!("{days}d ") } else { String::new() };
+        format!("{day}{hours}:{minutes:02}:{seconds:02}")
+    }
+
+    /// Round times for an axis of `end` seconds, at most about eight, with their labels.
+    pub(super) fn ticks(self, end: f64) -> Vec<(f64, String)> {
+        const STEPS: [f64; 14] = [
+            60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0,
+            86_400.0, 172_800.0, 604_800.0,
+        ];
+        let step = STEPS.into_iter().find(|step| step * 8.0 >= end).unwrap_or(2_592_000.0);
+        let Some(start) = self.0 else {
+            let label = |tick: f64| if tick > 0.0 { span(tick) } else { "0".to_owned() };
+            return multiples(step, end).into_iter().map(|tick| (tick, label(tick))).collect();
+        };
+        let first = (-(start.as_second() as f64)).rem_euclid(step);
+        let ticks = multiples(step, end - first).into_iter().map(|tick| first + tick);
+        let label = |(index, tick): (usize, f64)| {
+            let format = match index {
+                _ if step >= DAY => "%b %-d",
+                0 => "%b %-d %H:%M UTC",
+                _ => "%H:%M",
+            };
+            (tick, timestamp_at(start, tick).strftime(format).to_string())
+        };
+        ticks.enumerate().map(label).collect()
+    }
+}
+
+/// The multiples of `step` up to `max`.
+pub(super) fn multiples(step: f64, max: f64) -> Vec<f64> {
+    let values = (0_u32..200).map(|index| f64::from(index) * step);
+    values.take_while(|value| *value <= max * (1.0 + 1e-9)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0.0, "0s")]
+    #[case(59.6, "1m")]
+    #[case(200.0, "3m20s")]
+    #[case(7500.0, "2h5m")]
+    #[case(97_200.0, "1d3h")]
+    fn span_has_two_units(#[case] seconds: f64, #[case] text: &str) {
+        assert_eq!(span(seconds), text);
+    }
+
+    #[test]
+    fn times_have_days_if_needed() {
+        assert_eq!(Times(None).text(3661.4), "1:01:01");
+        assert_eq!(Times(None).text(90_000.0), "1d 1:00:00");
+    }
+
+    #[test]
+    fn replay_has_calendar_times() {
+        let times = Times(Some("2026-11-22T16:55:00Z".parse().unwrap()));
+        assert_eq!(times.text(330.0), "2026-11-22 17:00:30");
+        let expected = [
+            (300.0, "Nov 22 17:00 UTC"),
+            (900.0, "17:10"),
+            (1500.0, "17:20"),
+            (2100.0, "17:30"),
+            (2700.0, "17:40"),
+            (3300.0, "17:50"),
+        ];
+        assert_eq!(times.ticks(3600.0), expected.map(|(at, label)| (at, label.to_owned())));
+        let days: Vec<_> = times.ticks(7.0 * DAY).into_iter().map(|(_, label)| label).collect();
+        assert_eq!(days.first().map(String::as_str), Some("Nov 23"));
+    }
+
+    #[test]
+    fn times_of_a_simulation_start_at_zero() {
+        let labels: Vec<_> =
+            Times(None).ticks(3600.0).into_iter().map(|(_, label)| label).collect();
+        assert_eq!(labels, ["0", "10m", "20m", "30m", "40m", "50m", "1h"]);
+    }
+}
