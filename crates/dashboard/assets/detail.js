@@ -6,12 +6,8 @@ import { ago, base, clock, count, duration, load as loadText, number, quantity }
 import { badge, lastScaled } from "./list.js";
 import { openStream } from "./stream.js";
 
-const CLASSES = [
-  ["ready", "ready", "counts with its sample"],
-  ["unready", "unready", "is not ready, so its sample isn't used"],
-  ["missing", "missing", "has no sample"],
-  ["ignored", "ignored", "has failed, succeeded or is being deleted"],
-];
+/** The classes of pods, in the order of a summary. In the table, the last one is first. */
+const CLASSES = ["ready", "unready", "missing", "ignored"];
 
 /** How long a recommendation holds without another one: some sync periods. */
 const MAX_GAP = 90_000;
@@ -260,7 +256,7 @@ function newMetric(charts) {
   const picture = element("div");
   const summary = element("summary");
   const body = element("tbody");
-  const header = ["Pod", "Class", "Why", "Sample", "Request"].map((name) =>
+  const header = ["Pod", "Counts", "Why", "Sample", "Request"].map((name) =>
     element("th", { scope: "col", textContent: name }));
   const table = element("table", { className: "values" },
     element("thead", {}, element("tr", {}, ...header)), body);
@@ -291,15 +287,15 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
     return;
   }
   region.setAttribute("aria-label", `Pods that count for ${reported.name}`);
-  const counts = CLASSES.map(([key, name]) => [pods.filter((pod) => pod.class === key).length, name]);
-  const text = counts.filter(([amount]) => amount > 0).map(([amount, name]) => `${amount} ${name}`);
+  const groups = CLASSES.map((key) => pods.filter((pod) => pod.class === key));
+  const text = groups.filter(([first]) => first !== undefined).map((group) => `${group.length} ${group[0].label}`);
   setText(summary, `${count(pods.length, "pod")}: ${text.join(", ")}`);
   const shown = (milli) => milli === null ? "none" : quantity(milli, sampleUnit);
-  const rank = Object.fromEntries(CLASSES.map(([key], index) => [key, -index]));
+  const rank = Object.fromEntries(CLASSES.map((key, index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
   body.replaceChildren(...sorted.map((pod) => element("tr", {},
     element("th", { scope: "row", textContent: pod.name }),
-    element("td", { textContent: pod.class }),
+    element("td", { textContent: pod.label }),
     element("td", { textContent: pod.why }),
     element("td", { textContent: shown(pod.usageMilli) }),
     element("td", { textContent: shown(pod.requestMilli) }))));

@@ -47,6 +47,8 @@ pub struct PodReport {
     pub name: String,
     /// How it counts.
     pub class: PodClass,
+    /// The same in a word.
+    pub label: &'static str,
     /// Why.
     pub why: &'static str,
     /// Whether it is not ready, by its condition.
@@ -176,6 +178,7 @@ fn averaged_pod(
     PodReport {
         name: pod.name.to_string(),
         class,
+        label: class.label(),
         why,
         is_unready: is_unready(pod),
         usage: sample.map(|sample| sample.value),
@@ -195,6 +198,7 @@ fn counted_pod(pod: &Pod) -> PodReport {
     PodReport {
         name: pod.name.to_string(),
         class,
+        label: class.label(),
         why,
         is_unready: is_unready(pod),
         usage: None,

@@ -123,7 +123,7 @@ async fn autoscaler_is_explained_and_followed() {
     );
     let metrics = text(&mut tab, "metrics").await;
     assert!(metrics.contains("54% of requests"), "{metrics}");
-    assert!(metrics.contains("5 pods: 4 ready, 1 ignored"), "{metrics}");
+    assert!(metrics.contains("5 pods: 4 counted, 1 ignored"), "{metrics}");
     let limits = text(&mut tab, "limits").await;
     assert!(limits.contains("Largest proposal: 5, by cpu"), "{limits}");
     assert!(text(&mut tab, "changes").await.contains("Scales to "));
