@@ -9,6 +9,8 @@ import { openStream } from "./stream.js";
 /** The classes of pods, in the order of a summary. In the table, the last one is first. */
 const CLASSES = ["ready", "unready", "missing", "ignored"];
 
+const NOT_COMPUTED = "Not known: the decision is not computed here.";
+
 /** How long a recommendation holds without another one: some sync periods. */
 const MAX_GAP = 90_000;
 
@@ -61,17 +63,24 @@ function show(view, charts) {
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
   byId("advice-section").hidden = (report?.advice ?? []).length === 0;
-  const isAdvised = (report?.advice ?? []).length > 0;
-  setItems(byId("changes"), words.changes.map(capitalized), isAdvised
-    ? "See what to do. Beyond that, no single value was found whose change leads to another answer."
-    : "No single value was found whose change leads to another answer.");
+  setItems(byId("changes"), words.changes.map(capitalized), noChanges(report));
   showReplicas(view, charts.replicas);
   showMetrics(view, charts.metrics);
-  showLimits(words.limits);
+  showLimits(words.limits, report);
   showConditions(view);
   showDecisions(view);
   showEvents(view);
   setItems(byId("missing"), notShown(view));
+}
+
+/** What is said if nothing is known that would change the answer. */
+function noChanges(report) {
+  if (report === undefined) {
+    return NOT_COMPUTED;
+  }
+  return report.advice.length > 0
+    ? "See what to do. Beyond that, no single value was found whose change leads to another answer."
+    : "No single value was found whose change leads to another answer.";
 }
 
 /** A note if the controller made its last decision long ago. */
@@ -170,7 +179,8 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
     setText(title, isWinner ? `${metric.name} (largest proposal)` : metric.name);
     const isTargetUnread = report !== undefined && report.currentReplicas === null;
     const notRead = isTargetUnread ? "the target could not be read" : "the decision needs no metrics";
-    setText(text, capitalized(words.metrics[index] ?? `Not read: ${notRead}.`));
+    const unread = report === undefined ? NOT_COMPUTED : `Not read: ${notRead}.`;
+    setText(text, capitalized(words.metrics[index] ?? unread));
     const level = { name: "target", className: "target", value: metric.targetMilli };
     draw({
       title: `${metric.name} over time`,
@@ -301,7 +311,7 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
     element("td", { textContent: shown(pod.requestMilli) }))));
 }
 
-function showLimits(lines) {
+function showLimits(lines, report) {
   const items = [];
   for (const line of lines) {
     const isNested = line.startsWith("  ");
@@ -314,16 +324,17 @@ function showLimits(lines) {
       items.push(item);
     }
   }
-  const empty = element("li", { textContent: "There was no proposal to limit." });
+  const none = report === undefined ? NOT_COMPUTED : "There was no proposal to limit.";
+  const empty = element("li", { textContent: none });
   byId("limits").replaceChildren(...(items.length > 0 ? items : [empty]));
 }
 
-function showConditions({ report, controller, now }) {
+function showConditions({ conditions, controller, now }) {
   const who = controller.name === null || controller.name === undefined
     ? "No controller has stored a status."
     : `${controller.name} stored the status${controller.at ? ` ${ago(controller.at, Date.parse(now))}` : ""}.`;
   setText(byId("controller"), who);
-  const texts = (report?.reportedConditions ?? []).map(({ type, status, reason, message }) =>
+  const texts = conditions.map(({ type, status, reason, message }) =>
     `${type}=${status}, ${reason}: ${message}`);
   setItems(byId("conditions"), texts, "None.");
 }

@@ -5,13 +5,15 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, ScaleReadError, Selector, Settings,
+    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, Selector, Settings,
     settings::SettingPolicy,
 };
 use hpa_controller::{
     Clock,
     k8s::Clients,
-    scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
+    scale_target::{
+        MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, ScaleUnavailable, read_scale,
+    },
 };
 use hpa_metrics::{
     ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient, read_all,
@@ -22,7 +24,7 @@ use kube::{
     core::GroupVersionKind,
 };
 
-use crate::{Options, past::PastSource};
+use crate::{Options, past::PastSource, probe::Probe};
 
 /// Limit for concurrent reads of scales.
 const MAX_CONCURRENT_READS: usize = 8;
@@ -47,6 +49,7 @@ impl DecisionMetrics for Coalescing<KubeMetricsClient> {
 /// The cluster, read with the user's permissions.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    pub(crate) probe: Arc<Probe>,
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
     pub(crate) owners: Owners,
@@ -60,7 +63,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Sends no request.
-    pub(crate) fn new(clients: &Clients, options: Options) -> Self {
+    pub(crate) fn new(clients: &Clients, options: Options, probe: Arc<Probe>) -> Self {
         let Options {
             settings,
             setting_policy: policy,
@@ -85,6 +88,7 @@ impl Cluster {
             owners: Owners::new(clients.api.clone(), mapper.clone(), timeout),
             metrics,
             client: clients.api.clone(),
+            probe,
             mapper,
             settings,
             policy,
@@ -98,10 +102,10 @@ impl Cluster {
     pub(crate) async fn target(
         &self,
         hpa: &HorizontalPodAutoscaler,
-    ) -> Result<ScaleObject, ScaleReadError> {
+    ) -> Result<ScaleObject, ScaleUnavailable> {
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
         let read = read_scale(&self.mapper, &self.scales, namespace, target).await;
-        read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
+        read.map(|(object, _)| object)
     }
 
     /// The names of those autoscalers that select any of the pods.

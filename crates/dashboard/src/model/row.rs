@@ -139,6 +139,12 @@ impl From<&HpaKey> for Identity {
     }
 }
 
+impl From<&Identity> for HpaKey {
+    fn from(id: &Identity) -> Self {
+        Self::for_api(id.api, id.namespace.as_str(), id.name.as_str())
+    }
+}
+
 impl Identity {
     /// Parses what `Display` prints.
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
+    Board, Controller, Identity, ObservedAutoscaler, Outage, Row, Sample, SourceState, Update,
     series::Series,
 };
 use crate::past::{Overdue, PastSample};
@@ -185,7 +185,7 @@ fn deleted_and_created_autoscaler_is_not_reported_as_deleted() {
 fn reader_that_missed_too_many_deletions_gets_everything() {
     let board = board(&["a"]);
     let version = board.changes_since(0, at(0)).version;
-    for _ in 0..=super::board::MAX_DELETIONS {
+    for _ in 0..=super::rows::MAX_DELETIONS {
         board.update(Update::Apply(Box::new(observed("b", status(1, 1, &[])))), at(1));
         board.update(Update::Delete(id("b")), at(1));
     }
@@ -193,28 +193,87 @@ fn reader_that_missed_too_many_deletions_gets_everything() {
     assert_eq!((next.reset, next.rows.len()), (true, 1));
 }
 
+fn fail(board: &Board, api: AutoscalerApi, is_unanswered: bool, second: i64) {
+    board.fail_source(api, is_unanswered, at(second), |since| format!("broken since {since}"));
+}
+
+fn down(board: &Board, second: i64, cause: &str) {
+    board.set_down(at(second), |since| Outage {
+        subject: "The API server".to_owned(),
+        since,
+        text: format!("down since {since}: {cause}"),
+    });
+}
+
 #[test]
 fn problems_last_until_the_source_works() {
     let board = board(&["a"]);
-    board.set_source(AutoscalerApi::Core, SourceState::Failed("broken".to_owned()));
-    assert_eq!(board.problems(), ["broken"]);
+    fail(&board, AutoscalerApi::Core, false, 5);
+    fail(&board, AutoscalerApi::Core, false, 9);
+    assert_eq!(board.problems(), ["broken since 1970-01-01T00:00:05Z."]);
+    let unread = board.unread().unwrap();
+    assert_eq!((unread.since, unread.values_at, unread.is_partial), (at(5), Some(at(5)), false));
     board.set_source(AutoscalerApi::Core, SourceState::Synced);
-    board.add_note("only one namespace".to_owned());
-    assert_eq!(board.problems(), ["only one namespace"]);
+    board.set_note(AutoscalerApi::Core, "only one namespace".to_owned());
+    assert_eq!((board.problems(), board.unread()), (vec!["only one namespace".to_owned()], None));
+}
+
+#[test]
+fn outage_of_the_api_server_is_one_problem_with_the_time_of_the_last_values() {
+    let board = board(&["a"]);
+    board.set_up(at(100));
+    board.set_silence(Some("No controller makes decisions.".to_owned()));
+    fail(&board, AutoscalerApi::Core, true, 110);
+    down(&board, 110, "refused");
+    down(&board, 120, "starting");
+    assert_eq!(board.problems(), ["down since 1970-01-01T00:01:50Z: starting."]);
+    let changes = board.changes_since(0, at(130));
+    assert!((changes.rows.len(), changes.silent) == (1, false), "its lease can't be read");
+    let unread = changes.unread.unwrap();
+    assert_eq!(
+        (unread.since, unread.values_at, unread.is_partial),
+        (at(110), Some(at(100)), false)
+    );
+    assert!(!board.is_complete(&id("b")));
+    board.set_up(at(140));
+    assert_eq!(board.problems(), ["No controller makes decisions."]);
+    assert!(!board.is_synced(), "the list is read again");
+}
+
+#[test]
+fn first_read_that_fails_is_an_outage_without_values() {
+    let board = Board::new(&[AutoscalerApi::Core], Settings::default(), SettingPolicy::default());
+    assert!(!board.is_synced());
+    down(&board, 1, "refused");
+    let changes = board.changes_since(0, at(2));
+    assert!(changes.synced);
+    assert_eq!(changes.unread.unwrap().values_at, None);
+}
+
+#[test]
+fn missing_right_for_one_api_says_that_the_other_is_shown() {
+    let apis = [AutoscalerApi::Core, AutoscalerApi::Custom];
+    let board = Board::new(&apis, Settings::default(), SettingPolicy::default());
+    board.set_note(AutoscalerApi::Custom, "only one namespace".to_owned());
+    board.update(Update::Replace(AutoscalerApi::Core, Vec::new()), at(0));
+    fail(&board, AutoscalerApi::Custom, false, 5);
+    let shown = "broken since 1970-01-01T00:00:05Z. The autoscalers of autoscaling/v2 are shown.";
+    assert_eq!(board.problems(), [shown]);
+    assert!(board.unread().unwrap().is_partial);
 }
 
 #[test]
 fn only_the_own_list_may_lack_an_autoscaler() {
     let board = board(&["a"]);
     board.set_silence(Some("No controller makes decisions.".to_owned()));
-    board.add_note("only one namespace of the custom API".to_owned());
+    board.set_note(AutoscalerApi::Custom, "only one namespace of the custom API".to_owned());
     board.set_namespace(AutoscalerApi::Custom, "other".to_owned());
-    board.set_source(AutoscalerApi::Custom, SourceState::Failed("broken".to_owned()));
+    fail(&board, AutoscalerApi::Custom, false, 0);
     assert!(board.is_complete(&id("b")));
     board.set_namespace(AutoscalerApi::Core, "other".to_owned());
     assert!(!board.is_complete(&id("b")), "another namespace");
     board.set_namespace(AutoscalerApi::Core, "shop".to_owned());
-    board.set_source(AutoscalerApi::Core, SourceState::Failed("broken".to_owned()));
+    fail(&board, AutoscalerApi::Core, false, 0);
     assert!(!board.is_complete(&id("b")));
 }
 
