@@ -27,7 +27,7 @@ use kube::{
 use crate::{Options, past::PastSource, probe::Probe};
 
 /// Limit for concurrent reads of scales.
-const MAX_CONCURRENT_READS: usize = 8;
+pub(crate) const MAX_CONCURRENT_READS: usize = 8;
 
 /// A source of the metrics for decisions.
 #[async_trait]
@@ -111,13 +111,13 @@ impl Cluster {
     /// The names of those autoscalers that select any of the pods.
     pub(crate) async fn selecting(
         &self,
-        hpas: Vec<Arc<HorizontalPodAutoscaler>>,
+        hpas: Vec<(String, Arc<HorizontalPodAutoscaler>)>,
         pods: &[Arc<Pod>],
     ) -> Vec<String> {
-        let selecting = hpas.into_iter().map(|hpa| async move {
+        let selecting = hpas.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
-            selects.then(|| format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name))
+            selects.then_some(name)
         });
         let selecting = stream::iter(selecting).buffer_unordered(MAX_CONCURRENT_READS);
         selecting.filter_map(|name| async { name }).collect().await

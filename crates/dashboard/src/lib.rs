@@ -12,7 +12,7 @@
 //!
 //! It reads with the permissions of the user who started it, and writes nothing. A module imports
 //! only modules before it in this list: `past`, `model`, `access`, `assets`, `follow`, `probe`,
-//! `reporter`, `autoscalers`, `cluster`, `detail`, `site`.
+//! `reporter`, `autoscalers`, `cluster`, `scales`, `detail`, `site`.
 
 mod access;
 mod assets;
@@ -24,6 +24,7 @@ mod model;
 mod past;
 mod probe;
 mod reporter;
+mod scales;
 mod site;
 
 use std::{
@@ -182,6 +183,7 @@ impl Dashboard {
         }
         let title = options.title.clone();
         let cluster = Arc::new(Cluster::new(clients, options, probe));
+        tasks.spawn(scales::follow(cluster.clone(), board.clone()));
         let access = Access::new(address.port());
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
         let site = Site::new(access, board.clone(), cluster, title);

@@ -139,6 +139,9 @@ impl Detail {
                 .with_complete_list(is_complete)
                 .with_unread(self.board.unread());
         };
+        if let Some(sentence) = shared_target(&entry) {
+            problems.push(sentence);
+        }
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
         // While the controller can't be read, its last decision stays known.
@@ -301,10 +304,10 @@ impl Detail {
         objects(&mut self.pods).await
     }
 
-    /// The autoscalers that select any of the pods. Others are looked up only if the controller
-    /// reports an ambiguous selector, because each of them costs a request.
+    /// The autoscalers that select any of the pods. Those of other targets are looked up only if the
+    /// controller reports an ambiguous selector, because each of them costs a request.
     async fn selecting(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
-        let own = format!("{}/{}", self.id.namespace, self.id.name);
+        let own = HpaKey::from(&self.id).to_string();
         let active = entry.hpa.as_ref();
         let active = active.and_then(|hpa| hpa.status.condition(&ConditionType::ScalingActive));
         let is_ambiguous =
@@ -326,6 +329,14 @@ fn by_status(error: &dyn std::fmt::Display) -> String {
         "You lack a right, so the decision is not computed here, and the page has what the controller \
          reported last: {error}. The list and the conditions don't need it."
     )
+}
+
+/// A sentence about the other autoscalers of the target.
+fn shared_target(entry: &Entry) -> Option<String> {
+    let others = &entry.row.of_same_target;
+    let verb = if others.len() == 1 { "scales" } else { "scale" };
+    let target = &entry.row.target;
+    (!others.is_empty()).then(|| format!("{} {verb} {target} too.", others.join(" and ")))
 }
 
 fn decode_pod(pod: &DynamicObject) -> Result<Pod, String> {

@@ -2,8 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::SettingPolicy};
-use hpa_controller::AutoscalerApi;
+use hpa_calc::{HorizontalPodAutoscaler, Scale, Settings, settings::SettingPolicy};
+use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use serde::Serialize;
@@ -58,6 +58,17 @@ pub(crate) struct Changes {
 pub(crate) struct Board {
     state: RwLock<Inner>,
     version: watch::Sender<u64>,
+    /// The number of pages that show the list.
+    shown: watch::Sender<usize>,
+}
+
+/// A page that shows the list, until it is dropped.
+pub(crate) struct Shown(watch::Sender<usize>);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.send_modify(|pages| *pages -= 1);
+    }
 }
 
 #[derive(Default)]
@@ -72,19 +83,49 @@ impl Board {
     pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings, policy: SettingPolicy) -> Self {
         let rows = Rows::new(settings, policy);
         let state = RwLock::new(Inner { rows, sources: Sources::new(apis), silence: None });
-        Self { state, version: watch::Sender::new(0) }
+        Self { state, version: watch::Sender::new(0), shown: watch::Sender::new(0) }
+    }
+
+    /// A page shows the list.
+    pub(crate) fn show(&self) -> Shown {
+        self.shown.send_modify(|pages| *pages += 1);
+        Shown(self.shown.clone())
+    }
+
+    /// Waits until a page shows the list.
+    pub(crate) async fn is_shown(&self) {
+        // The sender lives as long as the board.
+        _ = self.shown.subscribe().wait_for(|pages| *pages > 0).await;
+    }
+
+    /// Autoscalers whose rows need a scale that was not read since a time, the oldest first.
+    pub(crate) fn without_scale(
+        &self,
+        limit: usize,
+        since: Timestamp,
+    ) -> Vec<(Identity, Arc<HorizontalPodAutoscaler>)> {
+        self.state.read().rows.without_scale(limit, since)
+    }
+
+    /// Sets the scales of targets. Those that could not be read are `None`.
+    pub(crate) fn set_scales(&self, scales: Vec<(Identity, Option<Scale>)>, now: Timestamp) {
+        self.change(|state| {
+            for (id, scale) in scales {
+                state.rows.set_scale(&id, scale, now);
+            }
+        });
     }
 
     pub(crate) fn update(&self, update: Update, now: Timestamp) {
         self.change(|state| match update {
             Update::Apply(observed) => state.rows.apply(*observed, now),
-            Update::Delete(id) => state.rows.delete(&id),
+            Update::Delete(id) => state.rows.delete(&id, now),
             Update::Replace(api, all) => {
                 let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
                 let gone: Vec<_> =
                     state.rows.entries.keys().filter(|id| id.api == api).cloned().collect();
                 for id in gone.iter().filter(|id| !listed.contains(*id)) {
-                    state.rows.delete(id);
+                    state.rows.delete(id, now);
                 }
                 for observed in all {
                     state.rows.apply(observed, now);
@@ -247,14 +288,16 @@ impl Board {
         self.state.read().rows.entries.get(id).map(|entry| entry.version)
     }
 
-    /// The other autoscalers of a namespace and API.
-    pub(crate) fn others(&self, id: &Identity) -> Vec<Arc<HorizontalPodAutoscaler>> {
+    /// The other autoscalers of a namespace, with their names.
+    pub(crate) fn others(&self, id: &Identity) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
         let state = self.state.read();
-        let is_other = |other: &&Identity| {
-            other.api == id.api && other.namespace == id.namespace && *other != id
-        };
+        let is_other = |other: &&Identity| other.namespace == id.namespace && *other != id;
         let others = state.rows.entries.iter().filter(|(other, _)| is_other(other));
-        others.filter_map(|(_, entry)| entry.hpa.clone()).collect()
+        others
+            .filter_map(|(other, entry)| {
+                Some((HpaKey::from(other).to_string(), entry.hpa.clone()?))
+            })
+            .collect()
     }
 
     /// Whether the first list of every API is complete, or has failed.

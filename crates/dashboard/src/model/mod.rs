@@ -10,7 +10,7 @@ mod sources;
 mod tests;
 
 pub(crate) use self::{
-    board::{Board, ObservedAutoscaler, Update},
+    board::{Board, ObservedAutoscaler, Shown, Update},
     outage::{Outage, Unread, seconds},
     row::{Controller, Identity, Row},
     rows::Entry,

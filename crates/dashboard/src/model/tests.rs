@@ -1,5 +1,7 @@
 use hpa_calc::{
-    HorizontalPodAutoscaler, MilliValue, Settings, report::State, settings::SettingPolicy,
+    HorizontalPodAutoscaler, MilliValue, Scale, Settings,
+    report::{State, Surroundings},
+    settings::SettingPolicy,
 };
 use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::{SignedDuration, Timestamp};
@@ -63,7 +65,9 @@ fn status(current: i32, desired: i32, other: &[Value]) -> Value {
 
 #[test]
 fn autoscaler_that_never_decided_has_no_desired_replicas() {
-    let row = |status| Row::new(id("web"), &hpa(status), &Settings::default(), at(0));
+    let row = |status| {
+        Row::new(id("web"), &hpa(status), &Settings::default(), Surroundings::default(), at(0))
+    };
     let new = row(Value::Null);
     assert_eq!((new.state, new.load, new.current, new.desired), (State::New, None, None, None));
     let failed = condition("ScalingActive", "False", "FailedGetResourceMetric");
@@ -80,7 +84,7 @@ fn invalid_settings_are_marked(#[case] name: &str, #[case] is_invalid: bool) {
     let mut hpa = hpa(status(4, 4, &[]));
     hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), "true".into());
     let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
-    let row = Row::new(id("web"), &hpa, &settings, at(0));
+    let row = Row::new(id("web"), &hpa, &settings, Surroundings::default(), at(0));
     assert_eq!(row.has_invalid_settings, is_invalid, "{row:?}");
 }
 
@@ -91,7 +95,7 @@ fn dry_run_is_a_setting_though_no_status_says_so() {
         hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), value.into());
     }
     let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
-    let row = Row::new(id("web"), &hpa, &settings, at(0));
+    let row = Row::new(id("web"), &hpa, &settings, Surroundings::default(), at(0));
     assert_eq!((row.state, row.current, row.desired), (State::DryRun, None, None));
     assert_eq!(row.settings.as_deref(), Some("dry-run=true, tolerance=200m"));
 }
@@ -103,7 +107,7 @@ fn replicas_of_a_missing_target_are_unknown() {
         condition("ScalingActive", "False", "FailedGetScale"),
     ];
     let missing = hpa(status(0, 0, &unread));
-    let row = Row::new(id("web"), &missing, &Settings::default(), at(0));
+    let row = Row::new(id("web"), &missing, &Settings::default(), Surroundings::default(), at(0));
     assert_eq!((row.state, row.current, row.desired), (State::Failing, None, None));
     let sample = Sample::from_status(&missing, at(0));
     assert_eq!((sample.current, sample.desired), (None, None));
@@ -117,7 +121,7 @@ fn load_is_that_of_the_largest_ratio() {
     // A metric that could not be read has an empty status.
     hpa.spec.metrics.push(serde_json::from_value(cpu(1)).unwrap());
     hpa.status.current_metrics.push(serde_json::from_value(json!({ "type": "" })).unwrap());
-    let row = Row::new(id("web"), &hpa, &Settings::default(), at(0));
+    let row = Row::new(id("web"), &hpa, &Settings::default(), Surroundings::default(), at(0));
     assert_eq!(row.load, Some(3.0));
     let sentence = "no value of cpu, so it only scales up; cpu is at 90% of requests, target 30%";
     assert_eq!(row.sentence, sentence);
@@ -135,8 +139,11 @@ fn identity_is_parsed_from_what_it_prints(#[case] text: &str, #[case] is_valid: 
     assert_eq!(parsed, is_valid.then(|| text.to_owned()));
 }
 
+/// An autoscaler whose target has the same name.
 fn observed(name: &str, status: Value) -> ObservedAutoscaler {
-    ObservedAutoscaler { id: id(name), hpa: Ok(hpa(status)), controller: Controller::default() }
+    let mut hpa = hpa(status);
+    name.clone_into(&mut hpa.spec.scale_target_ref.name);
+    ObservedAutoscaler { id: id(name), hpa: Ok(hpa), controller: Controller::default() }
 }
 
 fn board(names: &[&str]) -> Board {
@@ -260,6 +267,48 @@ fn missing_right_for_one_api_says_that_the_other_is_shown() {
     let shown = "broken since 1970-01-01T00:00:05Z. The autoscalers of autoscaling/v2 are shown.";
     assert_eq!(board.problems(), [shown]);
     assert!(board.unread().unwrap().is_partial);
+}
+
+#[test]
+fn other_autoscalers_of_a_target_are_named_in_both_apis() {
+    let board = board(&["a"]);
+    let sentence = |board: &Board, id: &Identity| board.get(id).unwrap().row.sentence;
+    let alone = sentence(&board, &id("a"));
+    let custom = Identity { api: AutoscalerApi::Custom, ..id("b") };
+    let mut other = observed("b", status(4, 4, &[]));
+    other.id = custom.clone();
+    other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "a".to_owned();
+    board.update(Update::Apply(Box::new(other.clone())), at(1));
+    let expected = format!("{alone}; rhpa/shop/b scales the same target");
+    assert_eq!(sentence(&board, &id("a")), expected);
+    assert_eq!(sentence(&board, &custom), format!("{alone}; shop/a scales the same target"));
+    other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "other".to_owned();
+    board.update(Update::Apply(Box::new(other)), at(2));
+    assert_eq!(sentence(&board, &id("a")), alone);
+}
+
+#[test]
+fn pods_that_do_not_exist_are_counted_by_scales_that_are_kept_for_a_while() {
+    let board = board(&[]);
+    let waiting = status(3, 3, &[]);
+    for name in ["a", "b", "c"] {
+        board.update(Update::Apply(Box::new(observed(name, waiting.clone()))), at(1));
+    }
+    let wanted = |since| {
+        let wanted = board.without_scale(2, at(since)).into_iter();
+        wanted.map(|(id, _)| id.name).collect::<Vec<_>>()
+    };
+    assert_eq!(wanted(0).len(), 2, "at most this many");
+    let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };
+    let scales = ["a", "b"].map(|name| (id(name), Some(scale.clone())));
+    board.set_scales(scales.to_vec(), at(10));
+    assert_eq!(wanted(5), ["c"]);
+    board.set_scales(vec![(id("c"), None)], at(12));
+    assert_eq!(wanted(5), Vec::<String>::new());
+    assert_eq!(wanted(11).len(), 2);
+    let sentence = |name| board.get(&id(name)).unwrap().row.sentence;
+    assert!(sentence("a").ends_with("; 2 of 3 pods exist"), "{}", sentence("a"));
+    assert!(sentence("c").ends_with("; fewer than 3 pods exist and count"), "{}", sentence("c"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod http;
 mod outage;
+mod rows;
 mod silence;
 
 use std::{sync::Arc, time::Duration};
@@ -65,7 +66,21 @@ impl Cluster {
         Self::start(faults, options()).await
     }
 
+    /// The cluster serves the custom API.
+    async fn with_custom_api() -> Self {
+        let definition = hpa_crd::definition().expect("a definition");
+        Self::start_with([definition], &[], options()).await
+    }
+
     async fn start(faults: &[Value], options: Options) -> Self {
+        Self::start_with([], faults, options).await
+    }
+
+    async fn start_with<const N: usize>(
+        definitions: [Value; N],
+        faults: &[Value],
+        options: Options,
+    ) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
         let injected = Arc::new(Faults::new(1));
         for fault in faults {
@@ -76,6 +91,7 @@ impl Cluster {
             interceptor: Some(injected.clone()),
             ..Config::default()
         });
+        testbed.apply_all(definitions);
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 4)]);
         testbed.apply_all((0..4).map(|index| objects::pod("web", index)));
         testbed.apply_all([with_status(hpa("web"), 4, 4)]);
