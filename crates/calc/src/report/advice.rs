@@ -90,6 +90,7 @@ pub(super) fn advise(
             "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \
              decisions: {text}."
         ),
+        Warning::SharedTarget => format!("Delete one of the autoscalers: {text}."),
     }));
     if inputs.settings.pause != Pause::NONE {
         advice.push(

@@ -26,7 +26,7 @@ pub use self::{
     change::{Change, Trigger},
     limits::{HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
-    short::{ShortReport, State},
+    short::{ShortReport, State, Surroundings, TargetKey},
     text::Words,
     warning::Warning,
 };

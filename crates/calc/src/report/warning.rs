@@ -1,4 +1,4 @@
-//! Settings of an autoscaler that don't have the effect that their author expects.
+//! What is wrong with an autoscaler beside its state, such as settings without effect.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::{
     settings::{OwnSettings, Settings},
 };
 
-/// A problem with the settings of an autoscaler.
+/// A problem with the settings or the target of an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -18,6 +18,8 @@ pub enum Warning {
     PauseIgnored,
     /// kube-controller-manager handles the autoscaler, and ignores the dry run.
     DryRunIgnored,
+    /// Another autoscaler has the same target.
+    SharedTarget,
 }
 
 /// The problems with the settings, each with a text.
