@@ -35,6 +35,8 @@ pub(super) async fn add_advice(
     advice: &mut BTreeMap<usize, String>,
 ) {
     let plan = inputs.plan();
+    // The controller may read them elsewhere.
+    let only_reported = inputs.metrics_only_reported();
     let mut apis = BTreeMap::<&str, Option<Api>>::new();
     for (index, query) in plan.queries() {
         let Some(Err(error)) = inputs.readings.get(index) else { continue };
@@ -44,7 +46,7 @@ pub(super) async fn add_advice(
             MetricsApi::Resource => continue,
         };
         let is_own = has_sources && OWN_SOURCES.iter().any(|own| error.to_string().contains(own));
-        if is_own || advice.contains_key(&index) {
+        if is_own || advice.contains_key(&index) || only_reported.contains(&index) {
             continue;
         }
         if !apis.contains_key(group) {
