@@ -3,9 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
-use hpa_metrics::{ObjectLister, ResourceMapper, with_causes};
+use hpa_metrics::{ObjectLister, ResourceMapper};
 use hpa_prometheus::client::Client;
-use hpa_prometheus::rules::{Compat, Config, RuleSet, config::ResourceRules};
+use hpa_prometheus::rules::{Compat, Config, RuleSet, config::ResourceRules, ruleset::InvalidRule};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, Servers};
 
 use crate::{
@@ -23,7 +23,7 @@ pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
 /// Fails if a file has rules that can't be used on any cluster, as `hpa rules check` does.
 pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
     let errors = RuleSet::syntax_errors(config);
-    let mut errors: Vec<String> = errors.iter().map(|error| with_causes(error)).collect();
+    let mut errors: Vec<String> = errors.iter().map(InvalidRule::describe).collect();
     let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing);
     errors.extend(missing.map(|path| format!("{path} is missing")));
     if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }

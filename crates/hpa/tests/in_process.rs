@@ -129,7 +129,7 @@ async fn invalid_rule_is_refused_at_the_start_as_by_rules_check() {
     let run = timeout(Duration::from_secs(100), run).await.expect("it ends").unwrap();
     let log = String::from_utf8(run.stderr).unwrap();
     let line = invalid.lines().position(|line| line.contains("matches: '('")).unwrap() + 1;
-    let problem = format!("line {line}, column 19: rules[1].name.matches: unable to generate");
+    let problem = format!("line {line}, column 19: rules[1].name.matches: `(` is no regular");
     assert_eq!(run.status.code(), Some(1), "{log}");
     assert!(log.contains(&format!("--metrics-config {rules}: {problem}")), "{log}");
     let without_override =

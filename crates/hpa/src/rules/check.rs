@@ -16,6 +16,7 @@ use hpa_prometheus::rules::{
     config::Issues,
     explain::RuleOutcome,
     lint::{Finding, advice, lint},
+    ruleset::InvalidRule,
 };
 use hpa_prometheus::source::{InspectedMetric, PrometheusProvider, RuleInspection};
 
@@ -45,11 +46,12 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
         _ => ClusterObjects::default(),
     };
     let discovery = provider.relist().await;
-    let mut report = Report { provider: &provider, text: String::new(), problems: 0 };
     if let Err(error @ hpa_prometheus::source::RelistError::Mapper(_)) = &discovery {
         anyhow::bail!("{}", with_causes(error));
     }
     let compiled = RuleSet::compile(&config, &provider.resources());
+    let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
+    let mut report = Report { provider: &provider, refused, text: String::new(), problems: 0 };
     for finding in lint(&config, &compiled, &provider.resources()) {
         report.problems += usize::from(!finding.is_warning);
         report.line(&display(&finding));
@@ -83,7 +85,7 @@ async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments
     let refused = rules.errors().filter(|error| is_own(&error.path));
     let findings = lint(rest, &rules, &resources).into_iter();
     let lines: Vec<String> = std::iter::once(format!("{error:#}"))
-        .chain(refused.map(|error| with_causes(error)))
+        .chain(refused.map(InvalidRule::describe))
         .chain(findings.filter(|finding| is_own(&finding.path)).map(|one| display(&one)))
         .collect();
     anyhow::Error::msg(lines.join("\n"))
@@ -93,7 +95,7 @@ async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments
 fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
-    let mut lines: Vec<String> = rules.errors().map(|error| with_causes(error)).collect();
+    let mut lines: Vec<String> = rules.errors().map(InvalidRule::describe).collect();
     lines.extend(findings.iter().map(display));
     lines.extend(advice(config, &rules, resources).iter().map(display));
     let labels = rules.custom.iter().chain(&rules.external).flatten();
@@ -132,6 +134,8 @@ fn display(finding: &Finding) -> String {
 
 struct Report<'p> {
     provider: &'p PrometheusProvider,
+    /// The mistakes of rules that are refused.
+    refused: BTreeMap<String, String>,
     text: String,
     problems: usize,
 }
@@ -160,9 +164,8 @@ impl Report<'_> {
         let status = &rule.status;
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
         self.line(&format!("{}{position}: {}", status.rule, rule.definition.series_query));
-        if let Some(error) = &status.error {
-            self.problem(error);
-            return;
+        if let Some(error) = self.refused.get(&status.rule).or(status.error.as_ref()) {
+            return self.problem(&error.clone());
         }
         self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
         if status.series == 0 {
@@ -339,7 +342,8 @@ impl Report<'_> {
         self.line(&format!("resourceRules{position}"));
         let status =
             self.provider.rule_status().into_iter().find(|rule| rule.rule == "resourceRules");
-        if let Some(error) = status.and_then(|status| status.error) {
+        let refused = self.refused.get("resourceRules").cloned();
+        if let Some(error) = refused.or_else(|| status.and_then(|status| status.error)) {
             return self.problem(&error);
         }
         if rules.missing().is_some() {

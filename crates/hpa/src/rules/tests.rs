@@ -30,7 +30,10 @@ async fn check_without_a_server_reports_refused_rules() {
     std::fs::write(&path, "rules:\n- {seriesQuery: up, name: {matches: '('}}\n").unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
-    assert!(report.starts_with("line 2, column 37: rules[0].name.matches: unable"), "{report}");
+    assert!(
+        report.starts_with("line 2, column 37: rules[0].name.matches: `(` is no regular"),
+        "{report}"
+    );
 
     std::fs::write(&path, "rules: [{seriesQuerys: up}]").unwrap();
     let error = format!("{:#}", check_file(&path).await.unwrap_err());
@@ -56,8 +59,8 @@ externalRules:
     let starts = [
         "line 2, column 3: rules[0]: unknown field `seriesQuerys`",
         "line 8, column 27: externalRules[0].resources.namespaced: must be",
-        "line 4, column 19: rules[0].name.matches: unable to",
-        "line 9, column 17: externalRules[0].metricsQuery: unable to",
+        "line 4, column 19: rules[0].name.matches: `(` is no regular expression",
+        "line 9, column 17: externalRules[0].metricsQuery: `<<.Bar` has no end",
         "line 5, column 17: rules[0].metricsQuery: not PromQL",
     ];
     let lines: Vec<&str> = error.lines().collect();

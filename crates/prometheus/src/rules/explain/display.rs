@@ -1,6 +1,6 @@
 //! Formats explanations, with advice.
 
-use std::{error::Error, fmt};
+use std::fmt;
 
 use hpa_calc::explain::counted;
 
@@ -43,10 +43,7 @@ impl fmt::Display for RequestProblem {
 impl fmt::Display for RuleOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(error) => {
-                write!(f, "the rule is refused: {error}")?;
-                error.source().map_or(Ok(()), |source| write!(f, ": {source}"))
-            }
+            Self::Refused(error) => write!(f, "the rule is refused: {}", error.describe()),
             Self::NoSeries { series_query } => write!(
                 f,
                 "Prometheus has no series for the seriesQuery `{series_query}`. Check names and \
@@ -92,7 +89,9 @@ impl fmt::Display for RuleOutcome {
                 }
             }
             Self::NoQuery { series, error } => {
-                write!(f, "the query for the series {series} can't be built: {error}")?;
+                let field = if error.template_mistake().is_some() { "metricsQuery: " } else { "" };
+                let error_text = error.describe();
+                write!(f, "the query for the series {series} can't be built: {field}{error_text}")?;
                 f.write_str(advice(error))
             }
             Self::Shadowed { by, query } => write!(
@@ -117,7 +116,7 @@ fn advice(error: &QueryError) -> &'static str {
              resources.namespaced to false"
         }
         QueryError::UnsupportedOperator => ". Don't use < and > in the selector",
-        QueryError::Template(_) => ". Correct metricsQuery",
+        QueryError::Template(_) => "",
         QueryError::Empty => ". metricsQuery must not be empty",
     }
 }
