@@ -109,6 +109,10 @@ struct Headline<'a> {
     /// The number of rules, and of those whose series can't be read.
     rules: usize,
     unread: usize,
+    /// The rule that has the metric and no query, and the mistake in it.
+    unusable: Option<String>,
+    /// The mistakes of the rules that are refused.
+    refused: Vec<String>,
 }
 
 impl<'a> Headline<'a> {
@@ -121,16 +125,41 @@ impl<'a> Headline<'a> {
         let applied = explanation.applied().map(|report| report.index);
         let request_problem = explanation.request_problem.as_ref().map(ToString::to_string);
         let unread = inspected.len().saturating_sub(explanation.rules.len());
-        Self { list, metric, request_problem, applied, rules: inspected.len(), unread }
+        let outcomes = || explanation.rules.iter().map(|report| (report.index, &report.outcome));
+        let unusable = outcomes().find_map(|(index, outcome)| {
+            let RuleOutcome::NoQuery { error, .. } = outcome else { return None };
+            let rule = inspected.get(index).map(|rule| rule_name(list, index, rule))?;
+            Some(match error.template_mistake() {
+                Some(mistake) => format!("{rule} has it, but metricsQuery is wrong: {mistake}"),
+                None => format!("{rule} has it, but its query can't be built: {error}"),
+            })
+        });
+        let refused = outcomes().filter_map(|(_, outcome)| match outcome {
+            RuleOutcome::Refused(error) => Some(format!("{error}: {}", error.mistake())),
+            _ => None,
+        });
+        Self {
+            list,
+            metric,
+            request_problem,
+            applied,
+            rules: inspected.len(),
+            unread,
+            unusable,
+            refused: refused.collect(),
+        }
     }
 
     /// The explanation below the headline, and whether the metric has a value.
     fn above(&self, text: &str, values: usize) -> (String, bool) {
-        let Self { list, metric, rules, unread, .. } = self;
+        let Self { list, metric, rules, unread, unusable, refused, .. } = self;
         if let Some(problem) = &self.request_problem {
             return (format!("{metric}: {problem}\n{text}"), false);
         }
         let headline = match (self.applied, values) {
+            (None, _) if let Some(unusable) = unusable => {
+                format!("{metric} has no value: {unusable}")
+            }
             (Some(rule), 0) => format!("{metric} has no value: {list}[{rule}] has it, see below"),
             (Some(rule), _) => {
                 format!("{metric} has {} of {list}[{rule}]", counted(values, "value"))
@@ -139,6 +168,11 @@ impl<'a> Headline<'a> {
                 "{metric} isn't found: the series of {unread} of {} can't be read",
                 counted(*rules, "rule")
             ),
+            (None, _) if let [first, others @ ..] = refused.as_slice() => {
+                let are = if others.is_empty() { "is" } else { "are" };
+                let rules = counted(*rules, "rule");
+                format!("{metric} isn't found: {} of {rules} {are} refused: {first}", refused.len())
+            }
             (None, _) => {
                 format!("{metric} has no value: none of {} has it", counted(*rules, "rule"))
             }
@@ -295,6 +329,12 @@ async fn in_other_namespaces(
     ))
 }
 
+/// Index and position of a rule: `rules[0] (line 2, column 3)`.
+fn rule_name(list: &str, index: usize, rule: &RuleInspection) -> String {
+    let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
+    format!("{list}[{index}]{position}")
+}
+
 /// Each rule with its outcome.
 async fn rules(
     provider: &PrometheusProvider,
@@ -307,8 +347,7 @@ async fn rules(
         let _ = writeln!(text, "the file has no {list}");
     }
     for (index, rule) in inspected.iter().enumerate() {
-        let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
-        let name = format!("{list}[{index}]{position}");
+        let name = rule_name(list, index, rule);
         let report = explanation.rules.iter_mut().find(|report| report.index == index);
         let Some(report) = report else {
             // Its series have never been read.
