@@ -336,7 +336,7 @@ async fn check_and_explain(cluster: &Cluster, url: &str) {
         ("pods/filtered", &flags, "seriesFilters[0].is `_sum$` doesn't match it"),
         ("ingresses/missing_override", &flags, "Add an override for the label"),
         ("pods/counter", &flags, "looks like a counter"),
-        ("pods/clash", &flags, "rule 5 has the metric, too, and the last rule counts"),
+        ("pods/clash", &flags, "rules[5] has the metric, too, and the last rule counts"),
         ("pods/counter", &[], "metrics of pods are read in a namespace: add it"),
         ("pods/typo", &flags, "can't evaluate field Serie"),
         ("pods/http_requests_total", &flags, "its metric is named `counter`: ask for that name"),

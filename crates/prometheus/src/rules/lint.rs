@@ -53,7 +53,7 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
     ];
     for (list, definitions, compiled) in lists {
         for (index, (definition, rule)) in definitions.iter().zip(compiled).enumerate() {
-            linter.rule = format!("{list}[{index}]");
+            linter.rule = config.rule_name(list, index);
             let is_external = list == "externalRules";
             match rule {
                 Ok(rule) => linter.rule(definition, rule, is_external),
@@ -92,7 +92,7 @@ pub fn advice(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec
     let mut linter = Linter { config, resources, rule: String::new(), findings: Vec::new() };
     for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
         let Ok(rule) = rule else { continue };
-        linter.rule = format!("rules[{index}]");
+        linter.rule = config.rule_name("rules", index);
         linter.advise(definition, rule);
     }
     linter.findings

@@ -40,6 +40,18 @@ impl fmt::Display for RequestProblem {
     }
 }
 
+impl RuleOutcome {
+    /// The outcome as text. `rule_name` names another rule by its index.
+    pub fn describe(&self, rule_name: impl Fn(usize) -> String) -> String {
+        let Self::Shadowed { by, query } = self else { return self.to_string() };
+        format!(
+            "{} has the metric, too, and the last rule counts. Rename the metric in one of them, or \
+             change their order. Not used: {query}",
+            rule_name(*by)
+        )
+    }
+}
+
 impl fmt::Display for RuleOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,11 +106,7 @@ impl fmt::Display for RuleOutcome {
                 write!(f, "the query for the series {series} can't be built: {field}{error_text}")?;
                 f.write_str(advice(error))
             }
-            Self::Shadowed { by, query } => write!(
-                f,
-                "rule {by} has the metric, too, and the last rule counts. Rename the metric in one \
-                 of them, or change their order. Not used: {query}"
-            ),
+            Self::Shadowed { .. } => f.write_str(&self.describe(|by| format!("rule {by}"))),
             Self::Applies { series, query, warnings, .. } => {
                 write!(f, "applies with the series {series}: {query}")?;
                 warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))?;
