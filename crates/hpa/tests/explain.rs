@@ -287,6 +287,28 @@ async fn pause_counts_only_if_the_controller_supports_it() {
 }
 
 #[tokio::test]
+async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease() {
+    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let paused = |leases: Vec<Value>| {
+        let mut all = controlled_by("kube-controller-manager");
+        all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        Cluster::new(all.into_iter().chain(leases))
+    };
+    let held = |renewed| vec![lease("kube-system", "kube-controller-manager", renewed)];
+    let advice = "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle the \
+                  autoscaler: kube-controller-manager, which stored the status last, ignores the pause; ";
+    for (leases, state) in [
+        (held(old), "no controller has renewed the lease kube-system/kube-controller-manager for "),
+        (held(now), "its lease is held by a_1, renewed "),
+        (Vec::new(), "it has no lease."),
+    ] {
+        let output = paused(leases).await.explain(&["shop/web"]).await;
+        assert!(output.contains(&format!("{advice}{state}")), "{output}");
+        assert!(!output.contains("handles it, by its status"), "{output}");
+    }
+}
+
+#[tokio::test]
 async fn json_yaml_and_files_have_the_same_report() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(30)])).await;
     let mut live: Value =

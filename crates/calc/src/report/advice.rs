@@ -88,7 +88,10 @@ pub(super) fn advise(
     advice.extend(warnings.map(|(warning, text)| match warning {
         Warning::InvalidSettings => format!("Correct the {text}."),
         Warning::PauseIgnored => {
-            format!("Remove the annotation autoscaling.hpa-rs.dev/pause: {text}.")
+            format!(
+                "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle the \
+                 autoscaler: {text}."
+            )
         }
         Warning::DryRunIgnored => format!(
             "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \

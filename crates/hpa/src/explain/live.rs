@@ -144,7 +144,10 @@ impl Cluster {
         let settings = effective_settings(settings, remembered);
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let is_reference = controller.is_reference() && past.is_err();
-        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
+        let mut settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
+        if settings.has_ignored() {
+            settings = settings.with_built_in_state(idle::built_in_state(&self.client).await);
+        }
         let target = self.target(&hpa).await;
         if let Err(unavailable) = &target {
             self.require_rights(&hpa, &settings, unavailable)?;
