@@ -695,6 +695,36 @@ async fn missing_right_of_the_user_is_no_decision_of_the_controller() {
 }
 
 #[tokio::test]
+async fn missing_right_ends_a_comparison_at_once() {
+    for (verb, resource, expected) in [
+        ("list", "pods", "pods can't be listed: "),
+        ("get", "deployments", "the scale of Deployment shop/web can't be read: "),
+    ] {
+        let message = format!("{resource} is forbidden: User \"ann\" cannot {verb} it");
+        let faults = Faults::new(1);
+        let forbidden = Effect::Status {
+            code: 403,
+            reason: "Forbidden".into(),
+            message: message.clone().into(),
+            retry_after_seconds: None,
+        };
+        faults.add(Fault::on(Match::verb(verb).resource(resource)).effect(forbidden));
+        let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+        let testbed = Testbed::new(config);
+        testbed.apply_all([objects::namespace()]);
+        testbed.apply_all(web(2, vec![objects::cpu_metric(30)]));
+        let served = ServedTestbed::new(&testbed).await;
+        let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), &["shadow-report", "--for=1h"]);
+        let output = timeout(Duration::from_secs(30), command.output()).await;
+        let output = output.expect("it ends at once").expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("nothing was compared: {expected}{message}");
+        assert!(error.contains(&expected), "{error}");
+        assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
+    }
+}
+
+#[tokio::test]
 async fn autoscaler_of_the_other_api_is_named() {
     let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
     moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
@@ -776,8 +806,8 @@ async fn unreachable_api_server_is_named_once() {
     let output = command.args(["shadow-report", "--for=200ms", &flag]).output().await;
     let output = output.expect("the program runs");
     let error = String::from_utf8_lossy(&output.stderr);
-    let expected = "nothing was compared: caches not synced: horizontalpodautoscalers can't be \
-                    listed: unable to connect to the API server at ";
+    let expected = "nothing was compared: horizontalpodautoscalers can't be listed: unable to \
+                    connect to the API server at ";
     assert!(error.contains(expected), "{error}");
     assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
 }
