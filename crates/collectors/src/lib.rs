@@ -45,9 +45,9 @@ pub use crate::{
     cluster::{Cluster, Ingress, LookupError, Pod, RouteGroup},
     config::{MetricConfig, metric_configs},
     error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
-    findings::{Finding, collector_of, findings},
+    findings::{CollectorSource, Finding, collector_of, findings, source_of},
     guarded_http::{Call, Destination, Policy, Refusal, Reply},
-    registry::{Context, Environment, Plan, Sample, Values},
+    registry::{Context, Environment, Plan, Sample, Server, Values},
     schedules::Compat,
     settings::{Credential, Limits, Secret, ServiceSettings, Settings, SettingsError},
 };

@@ -101,6 +101,14 @@ impl Inputs {
         Report::new(self, doubt, advice).in_lines()
     }
 
+    /// The indices of the metrics that could not be read here, and of which the controller's last
+    /// status has a value. [`Inputs::report_with_advice`] gives advice about where the controller
+    /// may read them, unless the caller does.
+    pub fn metrics_only_reported(&self) -> Vec<usize> {
+        let unseen = headline::unseen(self, &self.decide());
+        unseen.into_iter().map(|(index, _)| index).collect()
+    }
+
     fn effective_history(&self) -> History {
         self.history.clone().unwrap_or_else(|| {
             // This recommendation is outside of every window. Without it, the decision would

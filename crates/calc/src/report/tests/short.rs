@@ -181,12 +181,19 @@ fn pause_has_no_effect_with_the_built_in_controller() {
     let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
-        "{MEASURED}; fewer than 9 pods exist and count; the pause has no effect: \
-         kube-controller-manager handles it, by its status; the dry run holds only hpa run back: \
-         kube-controller-manager handles it, by its status"
+        "{MEASURED}; fewer than 9 pods exist and count; \
+         kube-controller-manager, which stored the status last, ignores the pause; \
+         kube-controller-manager, which stored the status last, ignores the dry run"
     );
     assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, &*expected));
     assert_eq!(report.warnings, [Warning::PauseIgnored, Warning::DryRunIgnored]);
+    assert!(settings.has_ignored());
+    let settings = settings.with_built_in_state("no controller has renewed its lease".to_owned());
+    let sentence = ShortReport::new(&hpa, &settings).sentence;
+    assert!(
+        sentence.contains("the pause; no controller has renewed its lease; kube-"),
+        "{sentence}"
+    );
     hpa.metadata.annotations.clear();
     let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
