@@ -90,7 +90,8 @@ impl Cluster {
         ]);
         let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
         let options = Options { settings, sync_period: PERIOD, watch_scales, ..options() };
-        let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+        let clients =
+            Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
         let controller = RunningController::start(Dependencies::new(clients, &options), options);
         Self { testbed, metrics, requests, controller }
     }

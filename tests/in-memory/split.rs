@@ -93,7 +93,7 @@ impl Cluster {
         let client = self.testbed.client_named(name);
         let mut election = election(client.clone(), "autoscaling", name);
         lease.clone_into(&mut election.config.name);
-        let clients = Clients { api: client.clone(), metrics: client };
+        let clients = Clients { api: client.clone(), metrics: client, server: String::new() };
         let observer = Arc::new(Instance {
             name,
             clock: self.clock.clone(),

@@ -87,7 +87,7 @@ rules:
 ",
         metric: "pods/http_requests_total",
         flags: IN_NAMESPACE,
-        advice: "rule 1 also has the metric, and the last rule takes precedence. Rename the metric \
+        advice: "rules[1] also has the metric, and the last rule takes precedence. Rename the metric \
                  in one of them, or change their order. Not used: sum(rate(http_requests_total{",
     },
     Mistake {
@@ -198,7 +198,7 @@ rules:
 ",
         metric: "pods/load",
         flags: IN_NAMESPACE,
-        advice: "rule 1 also has the metric, and the last rule takes precedence. Rename the metric \
+        advice: "rules[1] also has the metric, and the last rule takes precedence. Rename the metric \
                  in one of them",
     },
     Mistake {

@@ -83,7 +83,8 @@ fn dependencies(
     options: &Options,
     tasks: &mut JoinSet<()>,
 ) -> Dependencies {
-    let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+    let clients =
+        Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
     let dependencies = Dependencies::new(clients, options);
     let settings = hpa_collectors::schedules::Settings { ramp_steps: 100, ..Default::default() };
     let now = clock.clone();

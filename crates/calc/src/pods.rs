@@ -52,6 +52,21 @@ pub enum PodClassReason {
     NeverReady,
 }
 
+impl PodClass {
+    /// All classes.
+    pub const ALL: [Self; 4] = [Self::Ready, Self::Unready, Self::Missing, Self::Ignored];
+
+    /// How such a pod counts, in a word for people. A pod that counts may not be ready.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Ready => "counted",
+            Self::Unready => "unready",
+            Self::Missing => "missing",
+            Self::Ignored => "ignored",
+        }
+    }
+}
+
 impl PodClassReason {
     /// The class that the reason leads to.
     pub fn class(self) -> PodClass {

@@ -9,6 +9,7 @@ use crate::{
     ConfigError, Environment, MetricConfig, Plan,
     annotations::{Annotations, MetricType},
     metric_configs,
+    registry::Server,
 };
 
 /// The maximum length of all settings of one autoscaler's collectors. Metrics with the same name
@@ -58,15 +59,47 @@ pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec
     findings
 }
 
+/// The collector that reads a metric, and its servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectorSource {
+    /// The name in the table of collectors.
+    pub collector: &'static str,
+    /// The annotations of the metric (`metric-config.TYPE.METRIC.COLLECTOR/*`), or the metric.
+    pub subject: String,
+    pub is_annotated: bool,
+    pub servers: Vec<Server>,
+}
+
+/// The source of a metric of an autoscaler, or what is wrong with its settings. `None` if the
+/// metric is none of a collector.
+pub fn source_of(
+    hpa: &HorizontalPodAutoscaler,
+    metric: &MetricSpec,
+    environment: &Environment,
+) -> Option<Result<CollectorSource, Finding>> {
+    let annotations = Annotations::parse(&hpa.metadata.annotations);
+    let config = MetricConfig::of_metric(hpa, metric, &annotations, environment.compat)?;
+    match Plan::new(&config, environment) {
+        Ok(plan) => Some(Ok(CollectorSource {
+            collector: plan.name,
+            subject: subject(&config),
+            is_annotated: !config.collector.is_empty(),
+            servers: plan.servers(),
+        })),
+        Err(error @ ConfigError::Annotation(_)) => {
+            Some(Err(Finding::error(subject(&config), error.to_string())))
+        }
+        Err(error) => config_finding(&config, &error).map(Err),
+    }
+}
+
 /// The name of the collector that reads a metric of an autoscaler. `None` if no collector can.
 pub fn collector_of(
     hpa: &HorizontalPodAutoscaler,
     metric: &MetricSpec,
     environment: &Environment,
 ) -> Option<&'static str> {
-    let annotations = Annotations::parse(&hpa.metadata.annotations);
-    let config = MetricConfig::of_metric(hpa, metric, &annotations, environment.compat)?;
-    Plan::new(&config, environment).ok().map(|plan| plan.name)
+    source_of(hpa, metric, environment)?.ok().map(|source| source.collector)
 }
 
 /// Annotations that are invalid, or whose metric is not in the spec.

@@ -44,10 +44,10 @@ mod tests;
 pub use crate::{
     clients::Clients,
     cluster::{Cluster, Ingress, LookupError, Pod, RouteGroup},
-    collector::{Context, Environment, Sample, Values},
+    collector::{Context, Environment, Sample, Server, Values},
     config::{MetricConfig, metric_configs},
     error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
-    findings::{Finding, collector_of, findings},
+    findings::{CollectorSource, Finding, collector_of, findings, source_of},
     guarded_http::{Destination, HttpRequest, Policy, Refusal, Reply},
     registry::Plan,
     schedules::Compat,

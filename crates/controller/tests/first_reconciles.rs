@@ -29,7 +29,8 @@ fn cluster(faults: &Faults) -> (VirtualClock, Testbed) {
 }
 
 fn start(clock: &VirtualClock, testbed: &Testbed) -> RunningController {
-    let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+    let clients =
+        Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
     let dependencies =
         Dependencies { clock: Arc::new(clock.clone()), ..Dependencies::new(clients, &options()) };
     RunningController::start(dependencies, options())

@@ -38,7 +38,8 @@ impl Cluster {
             ..Config::default()
         });
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
-        let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+        let clients =
+            Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
         let dependencies = Dependencies {
             clock: Arc::new(clock.clone()),
             ..Dependencies::new(clients, &options())

@@ -2,12 +2,19 @@
 
 import { byId, element, setItems, setText } from "./dom.js";
 import { openDetail } from "./detail.js";
+import { clock, duration } from "./format.js";
 import { startList } from "./list.js";
 import { openStream } from "./stream.js";
 
-const LIVE = { live: "Live", lost: "Connection lost, retrying", paused: "Paused" };
-
 let closeDetail = null;
+/** The problems of the list, and of the autoscaler that is shown if it has been read. */
+let problems = { list: [], detail: null };
+/** The state of the connection to the server, and since when it is lost. */
+let stream = { state: "connecting", lostAt: null };
+/** What the server can't read of the cluster. */
+let unread = null;
+/** How far the clock of the cluster is ahead. */
+let clockAhead = 0;
 let listScroll = 0;
 
 const list = startList();
@@ -21,11 +28,13 @@ function show(moveFocus) {
   byId("detail").hidden = id === null;
   if (id === null) {
     document.title = "Autoscalers";
+    showProblems({ detail: null });
     list.restore();
     scrollTo(0, listScroll);
   } else {
     byId("back").href = list.address();
-    closeDetail = openDetail(id, showProblems);
+    showProblems({ detail: null });
+    closeDetail = openDetail(id, (detail) => showProblems({ detail }));
     scrollTo(0, 0);
   }
   if (moveFocus) {
@@ -33,15 +42,38 @@ function show(moveFocus) {
   }
 }
 
-function showProblems(problems) {
-  setItems(byId("problems"), problems);
-  byId("problems").hidden = problems.length === 0;
+function showProblems(changed) {
+  problems = { ...problems, ...changed };
+  const shown = problems.detail ?? problems.list;
+  setItems(byId("problems"), shown);
+  byId("problems").hidden = shown.length === 0;
 }
 
-function showState(state) {
-  setText(byId("live"), LIVE[state]);
+/** Says whether the page shows what the cluster has, and if not, how old its values are. */
+function showState() {
+  const isLive = stream.state === "live";
+  const state = !isLive || unread === null ? stream.state : unread.isPartial ? "partial" : "unread";
+  const since = unread === null ? "" : clock(Date.parse(unread.since));
+  const texts = {
+    connecting: "Connecting",
+    live: "Live",
+    lost: "Connection to hpa dashboard lost, retrying",
+    paused: "Paused",
+    partial: `Can't read everything since ${since}`,
+    unread: `Can't read the cluster since ${since}`,
+  };
+  setText(byId("live"), texts[state]);
   byId("live").dataset.state = state;
+  const isUnread = state === "unread" && unread.valuesAt !== null;
+  const valuesAt = isUnread ? Date.parse(unread.valuesAt) : state === "lost" ? stream.lostAt : null;
+  document.body.classList.toggle("stale", valuesAt !== null);
+  byId("age").hidden = valuesAt === null;
+  if (valuesAt !== null) {
+    const age = duration(Date.now() + clockAhead - valuesAt);
+    setText(byId("age"), `Old values, of ${clock(valuesAt)}, ${age} ago.`);
+  }
 }
+setInterval(showState, 5000);
 
 /** Follows links within the page without loading it again. */
 document.addEventListener("click", (event) => {
@@ -79,8 +111,15 @@ openStream("/api/autoscalers", (changes) => {
   list.update(changes);
   // The states are then those of old statuses.
   document.body.classList.toggle("silent", changes.silent);
-  showProblems(changes.problems);
-}, showState);
+  clockAhead = Date.parse(changes.now) - Date.now();
+  unread = changes.unread;
+  showProblems({ list: changes.problems });
+  showState();
+}, (state) => {
+  const lostAt = state === "lost" ? stream.lostAt ?? Date.now() + clockAhead : null;
+  stream = { state, lostAt };
+  showState();
+});
 
 fetch("/api/about").then((response) => response.json()).then((about) => {
   setText(byId("cluster"), about.cluster);

@@ -6,12 +6,10 @@ import { ago, base, clock, count, duration, load as loadText, number, quantity }
 import { badge, lastScaled } from "./list.js";
 import { openStream } from "./stream.js";
 
-const CLASSES = [
-  ["ready", "ready", "counts with its sample"],
-  ["unready", "unready", "is not ready, so its sample isn't used"],
-  ["missing", "missing", "has no sample"],
-  ["ignored", "ignored", "has failed, succeeded or is being deleted"],
-];
+/** The classes of pods, in the order of a summary. In the table, the last one is first. */
+const CLASSES = ["ready", "unready", "missing", "ignored"];
+
+const NOT_COMPUTED = "Not known: the decision is not computed here.";
 
 /** How long a recommendation holds without another one: some sync periods. */
 const MAX_GAP = 90_000;
@@ -65,17 +63,24 @@ function show(view, charts) {
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
   byId("advice-section").hidden = (report?.advice ?? []).length === 0;
-  const isAdvised = (report?.advice ?? []).length > 0;
-  setItems(byId("changes"), words.changes.map(capitalized), isAdvised
-    ? "See what to do. Beyond that, no single value was found whose change leads to another answer."
-    : "No single value was found whose change leads to another answer.");
+  setItems(byId("changes"), words.changes.map(capitalized), noChanges(report));
   showReplicas(view, charts.replicas);
   showMetrics(view, charts.metrics);
-  showLimits(words.limits);
+  showLimits(words.limits, report);
   showConditions(view);
   showDecisions(view);
   showEvents(view);
   setItems(byId("missing"), notShown(view));
+}
+
+/** What is said if nothing is known that would change the answer. */
+function noChanges(report) {
+  if (report === undefined) {
+    return NOT_COMPUTED;
+  }
+  return report.advice.length > 0
+    ? "See what to do. Beyond that, no single value was found whose change leads to another answer."
+    : "No single value was found whose change leads to another answer.";
 }
 
 /** A note if the controller made its last decision long ago. */
@@ -174,7 +179,8 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
     setText(title, isWinner ? `${metric.name} (largest proposal)` : metric.name);
     const isTargetUnread = report !== undefined && report.currentReplicas === null;
     const notRead = isTargetUnread ? "the target could not be read" : "the decision needs no metrics";
-    setText(text, capitalized(words.metrics[index] ?? `Not read: ${notRead}.`));
+    const unread = report === undefined ? NOT_COMPUTED : `Not read: ${notRead}.`;
+    setText(text, capitalized(words.metrics[index] ?? unread));
     const level = { name: "target", className: "target", value: metric.targetMilli };
     draw({
       title: `${metric.name} over time`,
@@ -260,7 +266,7 @@ function newMetric(charts) {
   const picture = element("div");
   const summary = element("summary");
   const body = element("tbody");
-  const header = ["Pod", "Class", "Why", "Sample", "Request"].map((name) =>
+  const header = ["Pod", "Counts", "Why", "Sample", "Request"].map((name) =>
     element("th", { scope: "col", textContent: name }));
   const table = element("table", { className: "values" },
     element("thead", {}, element("tr", {}, ...header)), body);
@@ -291,21 +297,21 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
     return;
   }
   region.setAttribute("aria-label", `Pods that count for ${reported.name}`);
-  const counts = CLASSES.map(([key, name]) => [pods.filter((pod) => pod.class === key).length, name]);
-  const text = counts.filter(([amount]) => amount > 0).map(([amount, name]) => `${amount} ${name}`);
+  const groups = CLASSES.map((key) => pods.filter((pod) => pod.class === key));
+  const text = groups.filter(([first]) => first !== undefined).map((group) => `${group.length} ${group[0].label}`);
   setText(summary, `${count(pods.length, "pod")}: ${text.join(", ")}`);
   const shown = (milli) => milli === null ? "none" : quantity(milli, sampleUnit);
-  const rank = Object.fromEntries(CLASSES.map(([key], index) => [key, -index]));
+  const rank = Object.fromEntries(CLASSES.map((key, index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
   body.replaceChildren(...sorted.map((pod) => element("tr", {},
     element("th", { scope: "row", textContent: pod.name }),
-    element("td", { textContent: pod.class }),
+    element("td", { textContent: pod.label }),
     element("td", { textContent: pod.why }),
     element("td", { textContent: shown(pod.usageMilli) }),
     element("td", { textContent: shown(pod.requestMilli) }))));
 }
 
-function showLimits(lines) {
+function showLimits(lines, report) {
   const items = [];
   for (const line of lines) {
     const isNested = line.startsWith("  ");
@@ -318,16 +324,17 @@ function showLimits(lines) {
       items.push(item);
     }
   }
-  const empty = element("li", { textContent: "There was no proposal to limit." });
+  const none = report === undefined ? NOT_COMPUTED : "There was no proposal to limit.";
+  const empty = element("li", { textContent: none });
   byId("limits").replaceChildren(...(items.length > 0 ? items : [empty]));
 }
 
-function showConditions({ report, controller, now }) {
+function showConditions({ conditions, controller, now }) {
   const who = controller.name === null || controller.name === undefined
     ? "No controller has stored a status."
     : `${controller.name} stored the status${controller.at ? ` ${ago(controller.at, Date.parse(now))}` : ""}.`;
   setText(byId("controller"), who);
-  const texts = (report?.reportedConditions ?? []).map(({ type, status, reason, message }) =>
+  const texts = conditions.map(({ type, status, reason, message }) =>
     `${type}=${status}, ${reason}: ${message}`);
   setItems(byId("conditions"), texts, "None.");
 }

@@ -29,6 +29,7 @@ export function startList() {
   const blocks = createBlocks(byId("autoscalers"), lineOf);
   const settings = { query: "", namespace: "", states: new Set(), sort: "state", reverse: false };
   let isSynced = false;
+  let isUnread = false;
 
   buildColumns();
   buildStates();
@@ -120,7 +121,7 @@ export function startList() {
     }
   }
 
-  function update({ reset, rows, deleted, synced, now }) {
+  function update({ reset, rows, deleted, synced, unread, now }) {
     clockAhead = Date.parse(now) - Date.now();
     if (reset) {
       entries.clear();
@@ -134,6 +135,7 @@ export function startList() {
       setRow(entry, row);
     }
     isSynced = synced;
+    isUnread = unread !== null;
     updateNamespaces();
     render();
   }
@@ -178,7 +180,8 @@ export function startList() {
     showAmounts(amounts);
     const hidden = entries.size - shown.length;
     const total = hidden === 0 ? "" : ` of ${entries.size}`;
-    const text = `${count(shown.length, "autoscaler")}${total}`;
+    const text = isUnread && entries.size === 0 ? "No autoscaler could be read"
+      : `${count(shown.length, "autoscaler")}${total}`;
     setText(byId("count"), isSynced || entries.size > 0 ? text : "Reading the autoscalers");
   }
 

@@ -5,13 +5,15 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, ScaleReadError, Selector, Settings,
+    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, Selector, Settings,
     settings::SettingPolicy,
 };
 use hpa_controller::{
     Clock,
     k8s::Clients,
-    scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
+    scale_target::{
+        MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, ScaleUnavailable, read_scale,
+    },
 };
 use hpa_metrics::{
     ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient, read_all,
@@ -22,10 +24,10 @@ use kube::{
     core::GroupVersionKind,
 };
 
-use crate::{Options, past::PastSource};
+use crate::{Options, past::PastSource, probe::Probe};
 
 /// Limit for concurrent reads of scales.
-const MAX_CONCURRENT_READS: usize = 8;
+pub(crate) const MAX_CONCURRENT_READS: usize = 8;
 
 /// A source of the metrics for decisions.
 #[async_trait]
@@ -47,6 +49,7 @@ impl DecisionMetrics for Coalescing<KubeMetricsClient> {
 /// The cluster, read with the user's permissions.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    pub(crate) probe: Arc<Probe>,
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
     pub(crate) owners: Owners,
@@ -60,7 +63,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Sends no request.
-    pub(crate) fn new(clients: &Clients, options: Options) -> Self {
+    pub(crate) fn new(clients: &Clients, options: Options, probe: Arc<Probe>) -> Self {
         let Options {
             settings,
             setting_policy: policy,
@@ -85,6 +88,7 @@ impl Cluster {
             owners: Owners::new(clients.api.clone(), mapper.clone(), timeout),
             metrics,
             client: clients.api.clone(),
+            probe,
             mapper,
             settings,
             policy,
@@ -98,22 +102,22 @@ impl Cluster {
     pub(crate) async fn target(
         &self,
         hpa: &HorizontalPodAutoscaler,
-    ) -> Result<ScaleObject, ScaleReadError> {
+    ) -> Result<ScaleObject, ScaleUnavailable> {
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
         let read = read_scale(&self.mapper, &self.scales, namespace, target).await;
-        read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
+        read.map(|(object, _)| object)
     }
 
     /// The names of those autoscalers that select any of the pods.
     pub(crate) async fn selecting(
         &self,
-        hpas: Vec<Arc<HorizontalPodAutoscaler>>,
+        hpas: Vec<(String, Arc<HorizontalPodAutoscaler>)>,
         pods: &[Arc<Pod>],
     ) -> Vec<String> {
-        let selecting = hpas.into_iter().map(|hpa| async move {
+        let selecting = hpas.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
-            selects.then(|| format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name))
+            selects.then_some(name)
         });
         let selecting = stream::iter(selecting).buffer_unordered(MAX_CONCURRENT_READS);
         selecting.filter_map(|name| async { name }).collect().await

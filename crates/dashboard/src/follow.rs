@@ -69,6 +69,16 @@ pub(crate) fn status_code(error: &watcher::Error) -> Option<u16> {
     status(error).map(|status| status.code)
 }
 
+/// The error of the request, if one failed.
+pub(crate) fn kube_error(error: &watcher::Error) -> Option<&kube::Error> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(error),
+        _ => None,
+    }
+}
+
 fn status(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -86,6 +96,8 @@ pub(crate) struct Objects<T> {
     pub(crate) is_settled: bool,
     /// The error of the list or watch, until it works again.
     watch_error: Option<String>,
+    /// Whether the API server forbids it.
+    is_forbidden: bool,
     /// The errors of objects that could not be decoded, by name.
     rejected: BTreeMap<String, String>,
 }
@@ -96,6 +108,7 @@ impl<T> Default for Objects<T> {
             items: BTreeMap::new(),
             is_settled: false,
             watch_error: None,
+            is_forbidden: false,
             rejected: BTreeMap::new(),
         }
     }
@@ -162,6 +175,11 @@ impl<T> Objects<T> {
         self.watch_error.clone().or_else(|| rejected().next())
     }
 
+    /// The error of a list or watch that is forbidden.
+    pub(crate) fn forbidden(&self) -> Option<String> {
+        self.watch_error.clone().filter(|_| self.is_forbidden)
+    }
+
     fn change<K: ResourceExt>(
         &mut self,
         change: Change<K>,
@@ -180,7 +198,10 @@ impl<T> Objects<T> {
             }
             Change::Apply(object) => self.apply(&object, decode),
             Change::Delete(object) => self.remove(&object.name_any()),
-            Change::Failed(error) => self.watch_error = Some(message(&error)),
+            Change::Failed(error) => {
+                self.is_forbidden = status_code(&error) == Some(403);
+                self.watch_error = Some(message(&error));
+            }
         }
     }
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! It reads with the permissions of the user who started it, and writes nothing. A module imports
-//! only modules before it in this list: `past`, `model`, `access`, `assets`, `follow`,
-//! `autoscalers`, `cluster`, `detail`, `site`.
+//! only modules before it in this list: `past`, `model`, `access`, `assets`, `follow`, `probe`,
+//! `reporter`, `autoscalers`, `cluster`, `scales`, `detail`, `site`.
 
 mod access;
 mod assets;
@@ -22,6 +22,9 @@ mod detail;
 mod follow;
 mod model;
 mod past;
+mod probe;
+mod reporter;
+mod scales;
 mod site;
 
 use std::{
@@ -41,11 +44,13 @@ use tokio::{
 };
 
 use crate::{
-    access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, site::Site,
+    access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, probe::Probe,
+    site::Site,
 };
 pub use crate::{
     cluster::DecisionMetrics,
     past::{Overdue, Past, PastDecision, PastSample, PastSource, silence_limit},
+    reporter::Reporter,
 };
 
 /// The shortest time between two calls of [`PastSource::silence`].
@@ -114,6 +119,7 @@ async fn follow_silence(
     loop {
         period.tick().await;
         board.synced().await;
+        board.up().await;
         let managers = board.managers();
         let silence = source.silence(&managers, limit).await;
         let overdue = match &silence {
@@ -126,11 +132,12 @@ async fn follow_silence(
 }
 
 /// A running dashboard. It ends when dropped.
-#[derive(Debug)]
 pub struct Dashboard {
     address: SocketAddr,
     token: String,
     launch_token: Option<String>,
+    board: Arc<Board>,
+    clock: Arc<dyn Clock>,
     tasks: JoinSet<()>,
 }
 
@@ -148,13 +155,24 @@ impl Dashboard {
             options.setting_policy.clone(),
         ));
         let mut tasks = JoinSet::new();
+        let clock = options.clock.clone();
+        let probe = Arc::new(Probe::new(
+            clients,
+            options.namespace.clone(),
+            options.request_timeout,
+            board.clone(),
+            clock.clone(),
+        ));
+        tasks.spawn(probe.clone().run(options.sync_period));
         for api in AutoscalerApi::ALL {
             let feed = AutoscalerFeed {
                 client: clients.api.clone(),
                 api,
                 namespace: options.namespace.clone(),
                 fallback: clients.api.default_namespace().to_owned(),
+                is_fallback: false,
                 board: board.clone(),
+                probe: probe.clone(),
                 clock: options.clock.clone(),
             };
             tasks.spawn(feed.run());
@@ -164,15 +182,21 @@ impl Dashboard {
             tasks.spawn(follow_silence(source, board.clone(), options.sync_period, clock));
         }
         let title = options.title.clone();
-        let cluster = Cluster::new(clients, options);
+        let cluster = Arc::new(Cluster::new(clients, options, probe));
+        tasks.spawn(scales::follow(cluster.clone(), board.clone()));
         let access = Access::new(address.port());
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
-        let site = Site::new(access, board, Arc::new(cluster), title);
+        let site = Site::new(access, board.clone(), cluster, title);
         let router = site::router(Arc::new(site));
         // Without TCP_NODELAY, a response would wait for the ACK of its first segment.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         tasks.spawn(async move { _ = axum::serve(listener, router).await });
-        Ok(Self { address, token, launch_token, tasks })
+        Ok(Self { address, token, launch_token, board, clock, tasks })
+    }
+
+    /// Reports what can't be read, for example on a terminal.
+    pub fn reporter(&self) -> Reporter {
+        Reporter::new(self.board.clone(), self.clock.clone())
     }
 
     /// The address of the page, for the user only: it contains the token.

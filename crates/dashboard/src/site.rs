@@ -26,7 +26,7 @@ use crate::{
     assets,
     cluster::Cluster,
     detail::Detail,
-    model::{Board, Identity},
+    model::{Board, Identity, Shown},
 };
 
 /// Limit for concurrent event streams. A visible tab has two.
@@ -146,6 +146,7 @@ async fn autoscalers(State(site): State<Arc<Site>>) -> Response {
     let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many() };
     let reader = ListReader {
         changed: site.board.subscribe(),
+        _shown: site.board.show(),
         board: site.board.clone(),
         clock: site.cluster.clock.clone(),
         version: 0,
@@ -161,6 +162,7 @@ struct ListReader {
     changed: watch::Receiver<u64>,
     version: u64,
     is_first: bool,
+    _shown: Shown,
     _permit: OwnedSemaphorePermit,
 }
 

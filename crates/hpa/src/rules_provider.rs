@@ -3,27 +3,59 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
-use hpa_metrics::{ObjectLister, ResourceMapper, with_causes};
+use hpa_metrics::{ObjectLister, ResourceMapper};
 use hpa_prometheus::client::Client;
-use hpa_prometheus::rules::{Compat, Config, RuleSet, config::ResourceRules};
+use hpa_prometheus::rules::{
+    Compat, Config, RuleSet,
+    config::{ManifestRules, ResourceRules},
+    ruleset::InvalidRule,
+};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, Servers};
 
 use crate::{
     args::{PrometheusArguments, RulesFileArguments},
+    manifests::read_file,
     terminal,
 };
 
-/// Reads a rules file, or rules in a `ConfigMap` or in Helm values.
+/// Reads a rules file, or rules in a `ConfigMap` or in Helm values. Warns of other rules in the file.
 pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
-    let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(name)?;
-    Config::from_manifest(&text).with_context(name)
+    let all = read_configs(path)?;
+    let places: Vec<String> = all.iter().map(|one| one.place.clone()).collect();
+    if let [used, others @ ..] = places.as_slice()
+        && !others.is_empty()
+    {
+        terminal::warn(format_args!(
+            "{}: rules of {used} are used, not those of {}",
+            path.display(),
+            others.join("; ")
+        ));
+    }
+    let first = all.into_iter().next().context("there are no rules")?;
+    first.config.with_context(|| file_name(path))
+}
+
+/// Reads all rules of a file, or of standard input for `-`.
+pub(crate) fn read_configs(path: &Path) -> anyhow::Result<Vec<ManifestRules>> {
+    let text = match path.to_str() {
+        Some("-") => read_file(path)?,
+        _ => std::fs::read_to_string(path).with_context(|| file_name(path))?,
+    };
+    Config::all_from_manifest(&text).with_context(|| file_name(path))
+}
+
+/// The name of a rules file in messages.
+pub(crate) fn file_name(path: &Path) -> String {
+    match path.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path.display().to_string(),
+    }
 }
 
 /// Fails if a file has rules that can't be used on any cluster, as `hpa rules check` does.
 pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
     let errors = RuleSet::syntax_errors(config);
-    let mut errors: Vec<String> = errors.iter().map(|error| with_causes(error)).collect();
+    let mut errors: Vec<String> = errors.iter().map(InvalidRule::describe).collect();
     let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing);
     errors.extend(missing.map(|path| format!("{path} is missing")));
     if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }

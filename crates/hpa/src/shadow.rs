@@ -3,10 +3,11 @@
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
-use hpa_calc::explain::counted;
+use hpa_calc::{HorizontalPodAutoscaler, explain::counted};
 use hpa_controller::{
     AutoscalerApi, Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, Clients},
+    scale_target::{MapperConfig, RestMapper, ScaleClient, ScaleUnavailable, read_scale},
     shadow::Summary,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -24,6 +25,8 @@ use crate::{
 
 /// Exit status if the comparison could not have found a difference.
 const EXIT_INCONCLUSIVE: u8 = 2;
+/// In errors of the API server about the rights of the user.
+const FORBIDDEN: &str = " is forbidden: User ";
 
 /// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report.
 /// Differences are an error.
@@ -123,6 +126,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
     let clients = Clients::with_observer(&config(arguments), telemetry.clone()).await?;
     let client = clients.api.clone();
+    check_reads(&client, &arguments.cluster).await.context("nothing was compared")?;
     let options = options_from(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let defaults = Dependencies::with_telemetry(clients, &options, telemetry.clone(), true, None);
@@ -139,7 +143,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
             shutdown.cancel();
             controller.await?;
             if let Err(error) = readiness {
-                let cause = first_list_error(&client, &arguments.cluster).await;
+                let cause = check_reads(&client, &arguments.cluster).await.err();
                 let cause = cause.map(|cause| format!(": {cause:#}")).unwrap_or_default();
                 bail!("nothing was compared: {error}{cause}");
             }
@@ -152,32 +156,67 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     Ok((telemetry.shadow_summary(Timestamp::now()), length))
 }
 
-/// Lists the kinds that the controller needs. Returns the first error.
-async fn first_list_error(client: &Client, cluster: &ClusterArguments) -> Option<anyhow::Error> {
-    let mut resources: Vec<(&str, &str)> = cluster
-        .autoscaler_api
-        .apis()
-        .into_iter()
-        .map(|api| match api {
-            AutoscalerApi::Core => ("apis/autoscaling/v2", hpa_crd::PLURAL),
-            AutoscalerApi::Custom => ("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL),
-        })
-        .collect();
-    resources.push(("api/v1", "pods"));
-    let in_namespace = |name: &String| format!("namespaces/{name}/");
+/// Fails if something that the controller reads can't be read.
+async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Result<()> {
+    let in_namespace = |name: &String| format!("namespaces/{}/", kubectl::escape(name));
     let mut scopes: Vec<String> = cluster.namespaces.iter().map(in_namespace).collect();
     if scopes.is_empty() {
         scopes.push(String::new());
     }
-    for (api, resource) in resources {
+    let list = async |api: &str, scope: &str, resource: &str| {
+        let path = format!("/{api}/{scope}{resource}?limit=1");
+        let list = kubectl::get::<Value>(client, &path).await;
+        list.with_context(|| format!("{resource} can't be listed"))
+    };
+    let mut autoscalers = Vec::new();
+    for api in cluster.autoscaler_api.apis() {
+        let api = match api {
+            AutoscalerApi::Core => "apis/autoscaling/v2",
+            AutoscalerApi::Custom => "apis/autoscaling.hpa-rs.dev/v2",
+        };
         for scope in &scopes {
-            let path = format!("/{api}/{scope}{resource}?limit=1");
-            if let Err(error) = kubectl::get::<Value>(client, &path).await {
-                return Some(error.context(format!("{resource} can't be listed")));
-            }
+            let list = list(api, scope, hpa_crd::PLURAL).await?;
+            autoscalers.extend(list.pointer("/items/0").cloned());
         }
     }
-    None
+    for scope in &scopes {
+        list("api/v1", scope, "pods").await?;
+        // Other errors than a missing right concern the metrics, which may not be of this API.
+        let usage = list("apis/metrics.k8s.io/v1beta1", scope, "pods").await;
+        if let Err(error) = usage
+            && format!("{error:#}").contains(FORBIDDEN)
+        {
+            return Err(error);
+        }
+    }
+    check_scales(client, cluster, autoscalers).await
+}
+
+/// Fails if the user may not read the scales of these autoscalers' targets.
+async fn check_scales(
+    client: &Client,
+    cluster: &ClusterArguments,
+    autoscalers: Vec<Value>,
+) -> anyhow::Result<()> {
+    let request_timeout = to_std(cluster.request_timeout);
+    let config = MapperConfig { request_timeout, ..MapperConfig::default() };
+    let mapper = RestMapper::new(client.clone(), config);
+    let scales = ScaleClient::new(client.clone(), request_timeout);
+    for autoscaler in autoscalers {
+        let Ok(hpa) = serde_json::from_value::<HorizontalPodAutoscaler>(autoscaler) else {
+            continue;
+        };
+        let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
+        let read = read_scale(&mapper, &scales, namespace, target).await;
+        if let Err(ScaleUnavailable { error, is_forbidden: true, .. }) = read {
+            bail!(
+                "the scale of {} {namespace}/{} can't be read: {error}",
+                target.kind,
+                target.name
+            );
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
-    process::Child,
+    process::{Child, Command},
     time::timeout,
 };
 
@@ -96,6 +96,38 @@ async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
+}
+
+#[tokio::test]
+async fn dead_api_server_is_reported_once_on_the_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (port, kubeconfig) = (free_port(), dir.path().join("kubeconfig"));
+    let server = format!("http://127.0.0.1:{port}");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{ "name": "c", "cluster": { "server": server } }],
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "users": [{ "name": "u", "user": {} }],
+    });
+    std::fs::write(&kubeconfig, config.to_string()).expect("a file");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hpa"))
+        .args(["dashboard", "--no-open", "--kubeconfig"])
+        .arg(&kubeconfig)
+        .env_clear()
+        .kill_on_drop(true)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let (host, token) = address(&mut child).await;
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let line = timeout(LIMIT, lines.next_line()).await.expect("in time").expect("UTF-8");
+    let line = line.expect("a line");
+    let start = format!("hpa: The API server at 127.0.0.1:{port} has been unreachable since ");
+    assert!(line.starts_with(&start) && line.matches("refused").count() == 1, "{line}");
+    let cookie = cookie(&host, &token).await;
+    let sentence = line.strip_prefix("hpa: ").expect("a sentence");
+    read_until(&host, "/api/autoscalers", &cookie, &format!("\"{sentence}.\"")).await;
 }
 
 #[tokio::test]

@@ -287,6 +287,28 @@ async fn pause_counts_only_if_the_controller_supports_it() {
 }
 
 #[tokio::test]
+async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease() {
+    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let paused = |leases: Vec<Value>| {
+        let mut all = controlled_by("kube-controller-manager");
+        all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        Cluster::new(all.into_iter().chain(leases))
+    };
+    let held = |renewed| vec![lease("kube-system", "kube-controller-manager", renewed)];
+    let advice = "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle the \
+                  autoscaler: kube-controller-manager, which stored the status last, ignores the pause; ";
+    for (leases, state) in [
+        (held(old), "no controller has renewed the lease kube-system/kube-controller-manager for "),
+        (held(now), "its lease is held by a_1, renewed "),
+        (Vec::new(), "it has no lease."),
+    ] {
+        let output = paused(leases).await.explain(&["shop/web"]).await;
+        assert!(output.contains(&format!("{advice}{state}")), "{output}");
+        assert!(!output.contains("handles it, by its status"), "{output}");
+    }
+}
+
+#[tokio::test]
 async fn json_yaml_and_files_have_the_same_report() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(30)])).await;
     let mut live: Value =
@@ -673,6 +695,36 @@ async fn forbidden_request_is_not_reported_as_a_decision() {
 }
 
 #[tokio::test]
+async fn missing_right_ends_a_comparison_at_once() {
+    for (verb, resource, expected) in [
+        ("list", "pods", "pods can't be listed: "),
+        ("get", "deployments", "the scale of Deployment shop/web can't be read: "),
+    ] {
+        let message = format!("{resource} is forbidden: User \"ann\" cannot {verb} it");
+        let faults = Faults::new(1);
+        let forbidden = Effect::Status {
+            code: 403,
+            reason: "Forbidden".into(),
+            message: message.clone().into(),
+            retry_after_seconds: None,
+        };
+        faults.add(Fault::on(Match::verb(verb).resource(resource)).effect(forbidden));
+        let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+        let testbed = Testbed::new(config);
+        testbed.apply_all([objects::namespace()]);
+        testbed.apply_all(web(2, vec![objects::cpu_metric(30)]));
+        let served = ServedTestbed::new(&testbed).await;
+        let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), &["shadow-report", "--for=1h"]);
+        let output = timeout(Duration::from_secs(30), command.output()).await;
+        let output = output.expect("it ends at once").expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("nothing was compared: {expected}{message}");
+        assert!(error.contains(&expected), "{error}");
+        assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
+    }
+}
+
+#[tokio::test]
 async fn autoscaler_of_the_custom_api_is_named_with_the_flag() {
     let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
     moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
@@ -754,8 +806,8 @@ async fn unreachable_api_server_is_named_once() {
     let output = command.args(["shadow-report", "--for=200ms", &flag]).output().await;
     let output = output.expect("the program runs");
     let error = String::from_utf8_lossy(&output.stderr);
-    let expected = "nothing was compared: caches not synced: horizontalpodautoscalers can't be \
-                    listed: unable to connect to the API server at ";
+    let expected = "nothing was compared: horizontalpodautoscalers can't be listed: unable to \
+                    connect to the API server at ";
     assert!(error.contains(expected), "{error}");
     assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
 }

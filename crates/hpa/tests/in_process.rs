@@ -129,7 +129,7 @@ async fn run_refuses_the_rule_that_rules_check_reports() {
     let run = timeout(Duration::from_secs(100), run).await.expect("it ends").unwrap();
     let log = String::from_utf8(run.stderr).unwrap();
     let line = invalid.lines().position(|line| line.contains("matches: '('")).unwrap() + 1;
-    let problem = format!("line {line}, column 19: rules[1].name.matches: unable to generate");
+    let problem = format!("line {line}, column 19: rules[1].name.matches: `(` is no regular");
     assert_eq!(run.status.code(), Some(1), "{log}");
     assert!(log.contains(&format!("--metrics-config {rules}: {problem}")), "{log}");
     let without_override =
@@ -226,6 +226,80 @@ async fn requests_per_second_of_a_real_prometheus_scale_both_ways() {
     cluster.replicas(1).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_explain_starts_with_the_answer() {
+    let labels = json!({ "pod": "web-0", "namespace": NAMESPACE, "container": "app" });
+    let samples = json!([{ "metric": labels, "value": [1.0, "3"] }]);
+    let series = json!([{ "__name__": "m", "namespace": NAMESPACE, "pod": "web-0" }]);
+    let vector = json!({ "resultType": "vector", "result": samples });
+    let router = Router::new()
+        .route("/api/v1/series", any(async move || prometheus_success(series.clone())))
+        .route("/api/v1/query", any(async move || prometheus_success(vector.clone())));
+    let url = format!("http://{}", serve(router).await);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rules.yaml");
+    let usage = "    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    nodeQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    resources: {template: <<.Resource>>}
+    containerLabel: container
+";
+    let custom = |query: &str| {
+        format!(
+            "rules:\n- seriesQuery: m\n  resources: {{template: <<.Resource>>}}\n  metricsQuery: \
+             {query}\n"
+        )
+    };
+    let resource = format!("resourceRules:\n  cpu:\n{usage}  memory:\n{usage}");
+    let unclosed = resource.replacen("sum(n{<<.LabelMatchers>>}", "sum(n{<<.LabelMatchers}", 1);
+    for (text, api, metric, expected) in [
+        (&resource, "resource", "pods/cpu", "pods/cpu has values of 1 pod, by resourceRules.cpu."),
+        (
+            &resource,
+            "resource",
+            "nodes/memory",
+            "nodes/memory has no value: resourceRules.memory.nodeQuery: the result has no label \
+             `node`: group by (<<.GroupBy>>)",
+        ),
+        (
+            &unclosed,
+            "resource",
+            "pods/cpu",
+            "pods/cpu has no value: resourceRules are refused: line 4, column 16: \
+             resourceRules.cpu.nodeQuery: `<<.LabelMatchers` has no end: write <<.LabelMatchers>>",
+        ),
+        (
+            &custom("<<.Serie>>"),
+            "resource",
+            "pods/cpu",
+            "pods/cpu has no value: the file has no resourceRules",
+        ),
+        (
+            &custom("<<.Serie>>"),
+            "custom",
+            "pods/m",
+            "m has no value: rules[0] (line 2, column 3) has it, but metricsQuery is wrong: queries \
+             have no <<.Serie>>: did you mean <<.Series>>?",
+        ),
+        (
+            &custom("<<Series>>"),
+            "custom",
+            "pods/m",
+            "m isn't found: 1 of 1 rule is refused: line 4, column 17: rules[0].metricsQuery: the \
+             dot is missing: write <<.Series>>, not <<Series>>",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let file = file.display().to_string();
+        let mut arguments = vec!["explain", api, metric, "--config", &file];
+        arguments.extend(if api == "custom" { &["-n", NAMESPACE][..] } else { &[] });
+        let (output, is_found) = rules(&arguments, &url).await;
+        let first = output.lines().next().unwrap_or_default();
+        assert!(first.starts_with(expected), "{output}");
+        assert!(!first.contains("template:"), "{output}");
+        assert_eq!(is_found, expected.contains("has values"), "{output}");
+    }
+}
+
 /// Runs `hpa rules`, and returns its output and whether it succeeded.
 async fn rules(arguments: &[&str], url: &str) -> (String, bool) {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
@@ -262,7 +336,7 @@ async fn check_and_explain(cluster: &Cluster, url: &str) {
         ("pods/filtered", &flags, "seriesFilters[0].is `_sum$` doesn't match it"),
         ("ingresses/missing_override", &flags, "Add an override for the label"),
         ("pods/counter", &flags, "looks like a counter"),
-        ("pods/clash", &flags, "rule 5 also has the metric, and the last rule takes precedence"),
+        ("pods/clash", &flags, "rules[5] also has the metric, and the last rule takes precedence"),
         ("pods/counter", &[], "metrics of pods are read in a namespace: add it"),
         ("pods/typo", &flags, "can't evaluate field Serie"),
         ("pods/http_requests_total", &flags, "its metric is named `counter`: request that name"),

@@ -166,7 +166,9 @@ async fn explain_reads_the_sources_that_the_flags_configure() {
                 && first.contains("as the controller last reported; this can't be read here: "),
             "{first}"
         );
-        assert!(output.contains("If it reads a source of its own, use its flags here"), "{output}");
+        let flag = if name.ends_with("night") { "--scaling-schedule" } else { "--collectors" };
+        let advice = format!("If the controller runs with {flag}, use its flags here.");
+        assert!(output.contains(&advice), "{output}");
         let output = run(&served, &["explain", &name], &flags).await;
         let first = output.lines().next().unwrap_or_default();
         assert!(first.starts_with(&format!("{name} scales from 2 to ")), "{output}");
@@ -184,6 +186,60 @@ async fn explain_reports_why_a_source_cannot_be_read() {
         "this can't be read here: unable to fetch metrics: the request to http://127.0.0.1:";
     assert!(output.contains(expected), "{output}");
     assert!(output.contains("127.0.0.1 is a loopback address"), "{output}");
+    let expected = "The controller had a value of mails in its last status. The collector http reads \
+                    mails from a URL of the autoscaler.";
+    assert!(output.contains(expected), "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn advice_is_about_the_collector_that_fails() {
+    let address = documents().await;
+    let testbed = cluster(address);
+    // No controller has read the metrics yet.
+    for (name, _, _) in CASES {
+        let mut hpa = testbed.hpa(name).expect("an autoscaler");
+        hpa["status"] = json!({});
+        testbed.apply_all([hpa]);
+    }
+    let served = ServedTestbed::new(&testbed).await;
+    let on = ["--collectors".to_owned()];
+    let mails = "annotations metric-config.external.mails.json-path/*";
+    let explain = async |name: &str, flags: &[String], expected: &str| {
+        let output = run(&served, &["explain", &format!("{NAMESPACE}/{name}")], flags).await;
+        assert!(output.contains(expected), "{expected:?} is not in {output}");
+        for other in ["kubectl get apiservices", "get --raw", "the log of its adapter"] {
+            assert!(!output.contains(other), "{output}");
+        }
+        output
+    };
+    // The loopback address is not allowed.
+    let expected = "The collector http reads mails from a URL of the autoscaler. Check that the \
+                    controller reaches that server, and the settings: ";
+    let output = explain("mail", &on, expected).await;
+    assert!(output.contains(&format!("the settings: {mails}.")), "{output}");
+    let expected = "The collector pods reads rps from the target's pods. Check that the pods are";
+    explain("web", &on, expected).await;
+    let expected = "waiting needs the collector prometheus (annotations \
+                    metric-config.object.waiting.prometheus/*), which is off: add --prometheus-url";
+    explain("orders", &on, expected).await;
+    let expected = "scheduled is the value of ScalingSchedule evening, which no metrics API has. \
+                    If the controller runs with --scaling-schedule";
+    explain("night", &on, expected).await;
+    let expected =
+        format!("The {mails} are settings of the collector http. If the controller runs");
+    explain("mail", &[], &expected).await;
+
+    let mut mail = testbed.hpa("mail").expect("an autoscaler");
+    let annotations = mail["metadata"]["annotations"].as_object_mut().expect("annotations");
+    annotations.remove("metric-config.external.mails.json-path/json-key").expect("a key");
+    testbed.apply_all([mail]);
+    let expected = format!(
+        "Correct the {mails}: config value json-key or json-eval not found. No collector reads the \
+         metric until then, and the controller reports it as an event: kubectl get events \
+         --namespace shop --field-selector reason=CreateNewMetricsCollector,\
+         involvedObject.name=mail"
+    );
+    explain("mail", &on, &expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

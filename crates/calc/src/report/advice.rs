@@ -45,15 +45,19 @@ pub(super) fn advise(
     advice.extend(about_plan(inputs));
     let unread = headline::metrics_read_by_controller_only(inputs, decision);
     let reported = reported::failure(inputs, decision);
-    advice.extend(reported.map(|cause| reported::advise(cause, metrics)).into_iter().flatten());
+    advice.extend(
+        reported.map(|cause| reported::advise(inputs, cause, metrics)).into_iter().flatten(),
+    );
     let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
         let failure = metric.explanation.failure.filter(|_| reported.is_none())?;
         let is_unread = unread.iter().any(|(unread, _)| *unread == index);
-        Some(if is_unread {
-            about_unread(inputs, metric)
-        } else {
-            let known = known.get(&index).cloned();
-            known.unwrap_or_else(|| about_failure(inputs, index, metric, failure))
+        Some(match known.get(&index) {
+            Some(known) if is_unread => {
+                format!("The controller had a value of {} in its last status. {known}", metric.name)
+            }
+            Some(known) => known.clone(),
+            None if is_unread => about_unread(inputs, metric),
+            None => about_failure(inputs, index, metric, failure),
         })
     });
     advice.extend(failed);
@@ -74,12 +78,16 @@ pub(super) fn advise(
     advice.extend(warnings.map(|(warning, text)| match warning {
         Warning::InvalidSettings => format!("Correct the {text}."),
         Warning::PauseIgnored => {
-            format!("Remove the annotation autoscaling.hpa-rs.dev/pause: {text}.")
+            format!(
+                "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle the \
+                 autoscaler: {text}."
+            )
         }
         Warning::DryRunIgnored => format!(
             "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \
              decisions: {text}."
         ),
+        Warning::SharedTarget => format!("Delete one of the autoscalers: {text}."),
     }));
     if inputs.settings.pause != Pause::NONE {
         advice.push(

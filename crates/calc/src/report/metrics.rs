@@ -47,7 +47,9 @@ pub struct PodReport {
     pub name: String,
     /// The class of the pod.
     pub class: PodClass,
-    /// The reason for the class, in words.
+    /// The class in words.
+    pub label: &'static str,
+    /// The reason for the class.
     pub why: &'static str,
     /// Whether the pod is not ready, by its condition.
     #[serde(skip)]
@@ -176,6 +178,7 @@ fn averaged_pod(
     PodReport {
         name: pod.name.to_string(),
         class,
+        label: class.label(),
         why,
         is_unready: is_unready(pod),
         usage: sample.map(|sample| sample.value),
@@ -195,6 +198,7 @@ fn counted_pod(pod: &Pod) -> PodReport {
     PodReport {
         name: pod.name.to_string(),
         class,
+        label: class.label(),
         why,
         is_unready: is_unready(pod),
         usage: None,

@@ -28,7 +28,7 @@ pub use self::{
     inputs::Inputs,
     limits::{HoldingRecommendation, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
-    short::{ShortReport, State},
+    short::{ShortReport, State, Surroundings, TargetKey},
     text::ReportLines,
     warning::Warning,
 };
@@ -60,6 +60,14 @@ impl Inputs {
         advice: &BTreeMap<usize, String>,
     ) -> Report {
         Report::new(self, doubt, advice).in_lines()
+    }
+
+    /// The indices of the metrics that could not be read here, and of which the controller's last
+    /// status has a value. [`Inputs::report_with_advice`] gives advice about where the controller
+    /// may read them, unless the caller does.
+    pub fn metrics_only_reported(&self) -> Vec<usize> {
+        let unread = headline::metrics_read_by_controller_only(self, &self.decide());
+        unread.into_iter().map(|(index, _)| index).collect()
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the re
 
 /// In errors of the API server about its metrics APIs.
 const METRICS_API: &str = "metrics.k8s.io";
+/// The start of annotations that configure collectors.
+const COLLECTORS: &str = "metric-config.";
 
 /// The cause in the condition `ScalingActive=False`, if no metric could be read here, but for other
 /// reasons.
@@ -74,7 +76,9 @@ pub(super) fn errors<'a>(metrics: impl Iterator<Item = Option<&'a str>>) -> Stri
 }
 
 /// Advice about the controller's cause, and about reading the metrics here.
-pub(super) fn advise(cause: &str, metrics: &[MetricReport]) -> Vec<String> {
+pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> Vec<String> {
+    let metadata = &inputs.hpa.metadata;
+    let has_collectors = metadata.annotations.keys().any(|key| key.starts_with(COLLECTORS));
     let missing = ["request", "limit"].into_iter().find(|one| {
         [format!("missing {one} for "), format!("missing pod-level {one} for ")]
             .iter()
@@ -97,6 +101,14 @@ pub(super) fn advise(cause: &str, metrics: &[MetricReport]) -> Vec<String> {
              (--prometheus-url, or servers in the rules file)."
                 .to_owned(),
         )
+    } else if has_collectors && !cause.contains(METRICS_API) {
+        Some(format!(
+            "If the metric is that of annotations {COLLECTORS}*, check the server in the message and \
+             these annotations. Events name those that no collector accepts: kubectl get events \
+             --namespace {} --field-selector \
+             reason=CreateNewMetricsCollector,involvedObject.name={}",
+            metadata.namespace, metadata.name
+        ))
     } else if cause.contains(UNKNOWN_METRIC) || cause.starts_with("no metrics returned from ") {
         Some(
             "Check the names and selectors in spec.metrics, and that the controller's source has \

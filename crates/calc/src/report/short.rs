@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{
     Report, Trigger, headline,
+    phrases::names,
     reported::{UNABLE_TO_COMPUTE, root_cause},
     warning::{Warning, warnings},
 };
@@ -79,6 +80,44 @@ pub struct ShortReport {
     starting_until: Option<Timestamp>,
 }
 
+/// What is known of the cluster beside an autoscaler.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings<'a> {
+    /// The target's scale: the status doesn't have the number of pods. Only reports that
+    /// [need](ShortReport::needs_scale) it use it.
+    pub scale: Option<&'a Scale>,
+    /// The names of the other autoscalers of the target, of all APIs.
+    pub of_same_target: &'a [String],
+}
+
+/// Identifies the target of an autoscaler. Versions of a kind's API have the same objects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TargetKey {
+    namespace: String,
+    group: String,
+    kind: String,
+    name: String,
+}
+
+impl TargetKey {
+    /// The target of this autoscaler.
+    pub fn new(hpa: &HorizontalPodAutoscaler) -> Self {
+        let target = &hpa.spec.scale_target_ref;
+        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+        Self {
+            namespace: hpa.metadata.namespace.clone(),
+            group: group.to_owned(),
+            kind: target.kind.clone(),
+            name: target.name.clone(),
+        }
+    }
+}
+
+fn shared_target(others: &[String]) -> String {
+    let verb = if others.len() == 1 { "scales" } else { "scale" };
+    format!("{} {verb} the same target", names(others.iter().map(String::as_str)))
+}
+
 impl State {
     /// Whether the autoscaler fails, or can't do what its metrics ask for.
     pub fn is_problem(self) -> bool {
@@ -90,16 +129,16 @@ impl ShortReport {
     /// Reads the status. The settings are those with which the controller that stored it decides,
     /// as far as they are known: see [`Settings::for_built_in`].
     pub fn new(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
-        Self::with_scale(hpa, settings, None)
+        Self::in_cluster(hpa, settings, Surroundings::default())
     }
 
-    /// Like [`ShortReport::new`], with the target's scale, if it is known: the status doesn't have
-    /// the number of pods. Only [`State::WaitingForPods`] needs it.
-    pub fn with_scale(
+    /// Like [`ShortReport::new`], with what else is known of the cluster.
+    pub fn in_cluster(
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
-        scale: Option<&Scale>,
+        surroundings: Surroundings<'_>,
     ) -> Self {
+        let Surroundings { scale, of_same_target } = surroundings;
         let measured = largest(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
@@ -111,7 +150,12 @@ impl ShortReport {
             None => measured.map(|(measurement, _)| measurement.to_string()),
         };
         let mut sentence = sentence(hpa, state, measured, settings.pause, scale);
-        let (warnings, texts): (Vec<_>, Vec<_>) = warnings(hpa, settings).into_iter().unzip();
+        let mut warnings = warnings(hpa, settings);
+        // The condition about an ambiguous selector names them already.
+        if !of_same_target.iter().all(|other| sentence.contains(other)) {
+            warnings.push((Warning::SharedTarget, shared_target(of_same_target)));
+        }
+        let (warnings, texts): (Vec<_>, Vec<_>) = warnings.into_iter().unzip();
         for text in texts {
             sentence.push_str("; ");
             sentence.push_str(&go_text::cut(text, MAX_WARNING_LEN));
@@ -121,6 +165,11 @@ impl ShortReport {
             starting_until.map(|scaled| after(scaled, settings.cpu_initialization_period));
         let sentence = one_line(&sentence).into_owned();
         Self { state, sentence, load, warnings, starting_until }
+    }
+
+    /// Whether the target's scale would complete the sentence.
+    pub fn needs_scale(&self) -> bool {
+        self.state == State::WaitingForPods
     }
 
     /// Whether the autoscaler fails, can't do what its metrics ask for, or has settings without

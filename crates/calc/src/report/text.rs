@@ -308,18 +308,12 @@ fn print_proposal(f: &mut Formatter<'_>, explanation: &MetricExplanation) -> Res
 }
 
 fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
-    let classes = [
-        (PodClass::Ready, "counted"),
-        (PodClass::Unready, "unready"),
-        (PodClass::Missing, "missing"),
-        (PodClass::Ignored, "ignored"),
-    ];
-    for (class, label) in classes {
+    for class in PodClass::ALL {
         let pods: Vec<_> = metric.pod_list.iter().filter(|pod| pod.class == class).collect();
         if pods.is_empty() {
             continue;
         }
-        write!(f, "    {label} ({}): ", pods.len())?;
+        write!(f, "    {} ({}): ", class.label(), pods.len())?;
         if class == PodClass::Ready {
             write!(f, "{}", names(pods.iter().map(|pod| pod.name.as_str())))?;
             let unready = pods.iter().filter(|pod| pod.is_unready);

@@ -1,4 +1,4 @@
-//! Settings of an autoscaler that don't have the effect that their author expects.
+//! What is wrong with an autoscaler beside its state, such as settings without effect.
 
 use serde::Serialize;
 
@@ -7,17 +7,19 @@ use crate::{
     settings::{AutoscalerSettings, Settings},
 };
 
-/// A problem with the settings of an autoscaler.
+/// A problem with the settings or the target of an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Warning {
     /// Settings are ignored, or not used as they are written.
     InvalidSettings,
-    /// kube-controller-manager handles the autoscaler, and ignores the pause.
+    /// kube-controller-manager stored the status last, and ignores the pause.
     PauseIgnored,
-    /// kube-controller-manager handles the autoscaler, and ignores the dry run.
+    /// kube-controller-manager stored the status last, and ignores the dry run.
     DryRunIgnored,
+    /// Another autoscaler has the same target.
+    SharedTarget,
 }
 
 /// The problems with the settings, each with a text.
@@ -30,13 +32,16 @@ pub(super) fn warnings(
     if let Some(problems) = problems(hpa, own) {
         warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
     }
-    let handler = "kube-controller-manager handles it, by its status";
+    let writer = "kube-controller-manager, which stored the status last, ignores the";
+    let state = match own.built_in_state.as_str() {
+        "" => String::new(),
+        state => format!("; {state}"),
+    };
     if own.ignored.pause {
-        warnings.push((Warning::PauseIgnored, format!("the pause has no effect: {handler}")));
+        warnings.push((Warning::PauseIgnored, format!("{writer} pause{state}")));
     }
     if own.ignored.dry_run {
-        let text = format!("the dry run applies only to hpa run: {handler}");
-        warnings.push((Warning::DryRunIgnored, text));
+        warnings.push((Warning::DryRunIgnored, format!("{writer} dry run{state}")));
     }
     warnings
 }

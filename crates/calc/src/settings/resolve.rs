@@ -62,6 +62,8 @@ pub struct AutoscalerSettings {
     pub ignored: IgnoredSettings,
     /// Whether kube-controller-manager handles the autoscaler.
     pub(crate) is_for_built_in: bool,
+    /// What else is known of kube-controller-manager.
+    pub(crate) built_in_state: String,
 }
 
 /// Settings that prevent writes, and that kube-controller-manager ignores.
@@ -201,6 +203,22 @@ impl Settings {
             ..AutoscalerSettings::default()
         };
         Self { own: is_reported.then(|| Arc::new(own)), ..self }
+    }
+
+    /// Whether a pause or a dry run is ignored: see [`AutoscalerSettings::ignored`].
+    #[must_use]
+    pub fn has_ignored(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.ignored.is_any())
+    }
+
+    /// Adds what else is known of kube-controller-manager to the warnings about settings that it
+    /// ignores: for example, the holder of its lease.
+    #[must_use]
+    pub fn with_built_in_state(mut self, state: String) -> Self {
+        if let Some(own) = &mut self.own {
+            Arc::make_mut(own).built_in_state = state;
+        }
+        self
     }
 }
 

@@ -18,7 +18,7 @@ mod watch_throttle;
 
 pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
 pub use client::{
-    ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients,
+    ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients, ConnectError,
     KubeconfigOverrides, KubeconfigProblem, ProxyError,
 };
 pub(crate) use connection_log::ConnectionLost;

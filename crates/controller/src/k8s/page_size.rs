@@ -96,6 +96,11 @@ where
     }
 }
 
+/// Whether a request is for a page of a list.
+pub(super) fn is_page(request: &Request<Body>) -> bool {
+    requested_page_size(request).is_some()
+}
+
 /// The `limit` of a list request. A request for a single object is no page of a list: its size says
 /// nothing about the next page.
 fn requested_page_size(request: &Request<Body>) -> Option<u32> {

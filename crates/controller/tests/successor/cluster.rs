@@ -79,7 +79,8 @@ impl Cluster {
 
     pub(crate) fn observed_controller(&self, name: &str) -> (RunningController, Arc<Telemetry>) {
         let client = self.client();
-        let clients = Clients { api: client.clone(), metrics: client.clone() };
+        let clients =
+            Clients { api: client.clone(), metrics: client.clone(), server: String::new() };
         let election = election(client, "kube-system", name);
         // A request that hangs outlasts the grace period.
         let options = Options { shutdown_grace: Duration::from_secs(5), ..options() };

@@ -13,6 +13,7 @@ use hpa_calc::{
 use hpa_controller::{
     HpaKey,
     debug::{effective_settings, fill_forecasts, fill_readings, settings_of_controller},
+    scale_target::ScaleUnavailable,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Event;
@@ -54,11 +55,13 @@ pub(crate) struct Detail {
     pods: Option<(String, Follower<Pod>)>,
     /// The time of the last decision of the controller.
     decided_at: Option<Timestamp>,
+    /// The last view that was read completely. It is shown during an outage.
+    last: Option<View>,
 }
 
 impl Detail {
     pub(crate) fn new(id: Identity, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
-        Self { id, cluster, board, events: None, pods: None, decided_at: None }
+        Self { id, cluster, board, events: None, pods: None, decided_at: None, last: None }
     }
 
     /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
@@ -69,7 +72,12 @@ impl Detail {
         loop {
             changes.borrow_and_update();
             let version = self.board.version_of(&self.id);
-            let view = self.view().await;
+            let was_down = self.board.is_down();
+            let view = self.current_view().await;
+            if was_down != view.is_down {
+                // Their watches would resume after a backoff only.
+                (self.events, self.pods) = (None, None);
+            }
             if sender.send(view.to_json()).await.is_err() {
                 return;
             }
@@ -84,7 +92,8 @@ impl Detail {
                         if outcome.is_err() {
                             return;
                         }
-                        if self.board.version_of(&self.id) != version {
+                        let has_changed = self.board.version_of(&self.id) != version;
+                        if has_changed || self.board.is_down() != view.is_down {
                             break;
                         }
                     }
@@ -94,21 +103,54 @@ impl Detail {
         }
     }
 
+    /// What can be read. During an outage, that is what was read before it.
+    async fn current_view(&mut self) -> View {
+        if !self.board.is_down() {
+            let view = self.view().await;
+            if view.has_failed {
+                // The API server may be the cause.
+                self.cluster.probe.check().await;
+            }
+            if !self.board.is_down() {
+                self.last = Some(view.clone());
+                return view;
+            }
+        }
+        let view = match (&self.last, self.board.get(&self.id)) {
+            (Some(last), _) => last.clone(),
+            (None, Some(entry)) => {
+                View::new(entry, None, std::iter::empty(), self.cluster.clock.now())
+            }
+            (None, None) => {
+                let now = self.cluster.clock.now();
+                View::absent(self.id.clone(), now, true, Vec::new()).with_complete_list(false)
+            }
+        };
+        view.in_outage(self.board.problems(), self.board.unread(), self.cluster.clock.now())
+    }
+
     async fn view(&mut self) -> View {
         let now = self.cluster.clock.now();
-        let problems = self.board.problems();
+        let mut problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
             let is_known = self.board.is_synced();
             let is_complete = self.board.is_complete(&self.id);
             return View::absent(self.id.clone(), now, is_known, problems)
-                .with_complete_list(is_complete);
+                .with_complete_list(is_complete)
+                .with_unread(self.board.unread());
         };
+        if let Some(sentence) = shared_target(&entry) {
+            problems.push(sentence);
+        }
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
         // Keep the last known decision while the controller can't be read.
         self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
         let forecasts = past.forecasts.clone();
-        let (report, not_read) = self.decide(&entry, past).await;
+        let (report, forbidden, not_read) = self.decide(&entry, past).await;
+        let has_failed =
+            !not_read.is_empty() || report.as_ref().is_some_and(|report| report.error.is_some());
+        problems.extend(forbidden);
         missing.extend(not_read);
         if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
             && let Some(sample) = Sample::from_report(report, hpa)
@@ -116,7 +158,8 @@ impl Detail {
             self.board.record(&self.id, sample);
         }
         let events = self.events(&entry).await;
-        missing.extend(events.problem().map(|text| format!("Events can't be read: {text}")));
+        let has_failed = has_failed || events.problem().is_some();
+        missing.extend(events.problem().map(|text| format!("Events can't be read: {text}.")));
         // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         let now = self.cluster.clock.now();
@@ -125,6 +168,8 @@ impl Detail {
             .with_last_decision(self.decided_at.filter(|at| self.is_late(*at)))
             .with_forecasts(forecasts)
             .with_problems(problems, missing)
+            .with_unread(self.board.unread())
+            .with_failure(has_failed)
     }
 
     /// Reads the past from the controller, whose samples become part of the chart. Also returns
@@ -133,8 +178,7 @@ impl Detail {
         let Some(source) = &self.cluster.past else {
             return (Past::default(), vec![UNKNOWN_PAST.to_owned()]);
         };
-        let Identity { api, namespace, name } = &self.id;
-        let key = HpaKey::for_api(*api, namespace.as_str(), name.as_str());
+        let key = HpaKey::from(&self.id);
         let manager = entry.controller.name.as_deref();
         let now = self.cluster.clock.now();
         let mut past = match source.past(&key, manager, entry.series.past_until()).await {
@@ -159,15 +203,29 @@ impl Detail {
         (past, unknown.into_iter().collect())
     }
 
-    /// Decides as the controller would. Also returns sentences about what could not be read.
-    async fn decide(&mut self, entry: &Entry, past: Past) -> (Option<Report>, Vec<String>) {
-        let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
+    /// Decides as the controller would, if the user may read what it needs. Also returns a sentence
+    /// about a right that prevents that, and sentences about what could not be read.
+    async fn decide(
+        &mut self,
+        entry: &Entry,
+        past: Past,
+    ) -> (Option<Report>, Option<String>, Vec<String>) {
+        let Some(hpa) = &entry.hpa else { return (None, None, Vec::new()) };
         let mut missing = Vec::new();
-        let target = self.cluster.target(hpa).await;
+        let target = match self.cluster.target(hpa).await {
+            // The controller has rights of its own, so this is no failure of the autoscaler.
+            Err(ScaleUnavailable { error, is_forbidden: true, .. }) => {
+                return (None, Some(by_status(&error)), missing);
+            }
+            target => target.map_err(|unavailable| unavailable.error),
+        };
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let pods = self.pods(selector.as_ref()).await;
-        missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}")));
+        if let Some(text) = pods.forbidden() {
+            return (None, Some(by_status(&text)), missing);
+        }
+        missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
         let settings = effective_settings(self.cluster.settings.clone(), past.settings);
@@ -202,7 +260,7 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
-        (Some(inputs.doubted_report(self.doubt(entry))), missing)
+        (Some(inputs.doubted_report(self.doubt(entry))), None, missing)
     }
 
     /// The reason to doubt that a controller carries out the decision, if any.
@@ -248,10 +306,10 @@ impl Detail {
         objects(&mut self.pods).await
     }
 
-    /// The autoscalers that select any of the pods. Others are looked up only if the controller
-    /// reports an ambiguous selector, because each of them costs a request.
+    /// The autoscalers that select any of the pods. Those of other targets are looked up only if the
+    /// controller reports an ambiguous selector, because each of them costs a request.
     async fn selecting(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
-        let own_name = format!("{}/{}", self.id.namespace, self.id.name);
+        let own_name = HpaKey::from(&self.id).to_string();
         let active = entry.hpa.as_ref();
         let active = active.and_then(|hpa| hpa.status.condition(&ConditionType::ScalingActive));
         let is_ambiguous =
@@ -265,6 +323,22 @@ impl Detail {
         names.sort();
         names
     }
+}
+
+/// A right is missing. The rest of the page doesn't need it.
+fn by_status(error: &dyn std::fmt::Display) -> String {
+    format!(
+        "You lack a right, so the decision is not computed here, and the page has what the controller \
+         reported last: {error}. The list and the conditions don't need it."
+    )
+}
+
+/// A sentence about the other autoscalers of the target.
+fn shared_target(entry: &Entry) -> Option<String> {
+    let others = &entry.row.of_same_target;
+    let verb = if others.len() == 1 { "scales" } else { "scale" };
+    let target = &entry.row.target;
+    (!others.is_empty()).then(|| format!("{} {verb} {target} too.", others.join(" and ")))
 }
 
 fn decode_pod(pod: &DynamicObject) -> Result<Pod, String> {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use hpa_calc::{Report, report::ReportLines};
+use hpa_calc::{Report, api::Condition, report::ReportLines};
 use hpa_controller::forecast::ForecastView;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::events::EventLine;
 use crate::{
-    model::{Controller, Entry, Identity, Row, Series},
+    model::{Controller, Entry, Identity, Row, Series, Unread},
     past::PastDecision,
 };
 
@@ -20,7 +20,7 @@ const MAX_EVENTS: usize = 50;
 const MAX_DECISIONS: usize = 50;
 
 /// The page of an autoscaler.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct View {
     id: Identity,
@@ -38,6 +38,8 @@ pub(super) struct View {
     report: Option<Report>,
     words: ReportLines,
     controller: Controller,
+    /// The conditions that the controller stored last.
+    conditions: Vec<Condition>,
     /// Newest first.
     events: Vec<EventLine>,
     /// The number of older events.
@@ -57,6 +59,14 @@ pub(super) struct View {
     problems: Vec<String>,
     /// Sentences about missing data, with the reason.
     missing: Vec<String>,
+    /// What can't be read of the cluster, if anything.
+    unread: Option<Unread>,
+    /// Whether it is of the time before an outage of the API server.
+    #[serde(skip)]
+    pub(super) is_down: bool,
+    /// Whether a request failed.
+    #[serde(skip)]
+    pub(super) has_failed: bool,
 }
 
 impl View {
@@ -76,6 +86,7 @@ impl View {
             report: None,
             words: ReportLines::default(),
             controller: Controller::default(),
+            conditions: Vec::new(),
             events: Vec::new(),
             more_events: 0,
             series: Series::default(),
@@ -85,6 +96,9 @@ impl View {
             forecasts: Vec::new(),
             problems,
             missing: Vec::new(),
+            unread: None,
+            is_down: false,
+            has_failed: false,
         }
     }
 
@@ -94,7 +108,8 @@ impl View {
         events: impl Iterator<Item = Arc<EventLine>>,
         now: Timestamp,
     ) -> Self {
-        let Entry { mut row, controller, series, .. } = entry;
+        let Entry { mut row, hpa, controller, series, .. } = entry;
+        let conditions = hpa.map(|hpa| hpa.status.conditions.clone()).unwrap_or_default();
         if let Some(report) = &report {
             row.state = report.state(row.state);
         }
@@ -105,7 +120,17 @@ impl View {
         let words = report.as_ref().map(Report::lines).unwrap_or_default();
         let id = row.id.clone();
         let view = Self::absent(id, now, true, Vec::new());
-        Self { row: Some(row), report, words, controller, events, more_events, series, ..view }
+        Self {
+            row: Some(row),
+            report,
+            words,
+            controller,
+            conditions,
+            events,
+            more_events,
+            series,
+            ..view
+        }
     }
 
     pub(super) fn with_complete_list(self, is_complete: bool) -> Self {
@@ -129,6 +154,24 @@ impl View {
 
     pub(super) fn with_problems(self, problems: Vec<String>, missing: Vec<String>) -> Self {
         Self { problems, missing, ..self }
+    }
+
+    pub(super) fn with_unread(self, unread: Option<Unread>) -> Self {
+        Self { unread, ..self }
+    }
+
+    pub(super) fn with_failure(self, has_failed: bool) -> Self {
+        Self { has_failed, ..self }
+    }
+
+    /// The view of the time before an outage.
+    pub(super) fn in_outage(
+        self,
+        problems: Vec<String>,
+        unread: Option<Unread>,
+        now: Timestamp,
+    ) -> Self {
+        Self { problems, unread, now, is_down: true, ..self }
     }
 
     pub(super) fn to_json(&self) -> String {

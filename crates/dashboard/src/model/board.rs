@@ -1,30 +1,19 @@
 //! All autoscalers, with the version of their last change.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
-use hpa_calc::{
-    HorizontalPodAutoscaler, Settings, defaults::apply_defaults, settings::SettingPolicy,
-};
-use hpa_controller::{AutoscalerApi, debug::settings_of_controller};
+use hpa_calc::{HorizontalPodAutoscaler, Scale, Settings, settings::SettingPolicy};
+use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::{Controller, Identity, Row, Sample, Series};
-use crate::past::{Overdue, PastSample, shifted};
-
-/// Limit for the samples of all autoscalers together. A sample with two metrics has about 90 bytes.
-const MAX_SAMPLES: usize = 500_000;
-/// Bounds of the limit for the samples of one autoscaler.
-const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
-/// Two ages that differ by less belong to the same decision.
-const SAME_AGE: SignedDuration = SignedDuration::from_secs(5);
-/// The number of stored deletions. A reader that missed more gets all rows again.
-pub(super) const MAX_DELETIONS: usize = 1000;
+use super::{
+    Controller, Entry, Identity, Outage, Row, Sample, SourceState, Unread, outage::Connection,
+    rows::Rows, sources::Sources,
+};
+use crate::past::{Overdue, PastSample};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
@@ -43,30 +32,6 @@ pub(crate) enum Update {
     Delete(Identity),
 }
 
-/// The state of the list of autoscalers of an API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SourceState {
-    /// The first list is not complete.
-    Reading,
-    Synced,
-    /// The cluster doesn't have the API.
-    NotServed,
-    /// A sentence about a list or watch that fails.
-    Failed(String),
-}
-
-/// An autoscaler, and the data that the dashboard has about it.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) row: Row,
-    /// `None` if the object could not be decoded.
-    pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
-    pub(crate) controller: Controller,
-    pub(crate) series: Series,
-    /// The version of the board at the last change of the object.
-    pub(crate) version: u64,
-}
-
 /// The changes of the list since a reader's last version.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -81,6 +46,8 @@ pub(crate) struct Changes {
     pub(crate) problems: Vec<String>,
     /// Whether `problems` says that the controller makes no decisions.
     pub(crate) silent: bool,
+    /// What can't be read of the cluster, if anything.
+    pub(crate) unread: Option<Unread>,
     /// The clock that times refer to.
     pub(crate) now: Timestamp,
     #[serde(skip)]
@@ -91,69 +58,165 @@ pub(crate) struct Changes {
 pub(crate) struct Board {
     state: RwLock<Inner>,
     version: watch::Sender<u64>,
+    /// The number of pages that show the list.
+    shown: watch::Sender<usize>,
+}
+
+/// A page that shows the list, until it is dropped.
+pub(crate) struct Shown(watch::Sender<usize>);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.send_modify(|pages| *pages -= 1);
+    }
 }
 
 #[derive(Default)]
 struct Inner {
-    entries: HashMap<Identity, Entry>,
-    deleted: VecDeque<(u64, Identity)>,
-    /// The version of the newest deletion that was dropped from `deleted`.
-    forgotten: u64,
-    sources: BTreeMap<AutoscalerApi, SourceState>,
-    /// The only namespace that is shown of an API.
-    namespaces: BTreeMap<AutoscalerApi, String>,
-    notes: Vec<String>,
+    rows: Rows,
+    sources: Sources,
     /// A sentence about a controller that makes no decisions.
     silence: Option<String>,
-    /// The autoscalers without a recent decision, and the time since when.
-    overdue: HashMap<Identity, Timestamp>,
-    version: u64,
-    /// The controller's settings, if they are known; otherwise the defaults.
-    settings: Settings,
-    /// The settings that autoscalers may override.
-    policy: SettingPolicy,
 }
 
 impl Board {
     pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings, policy: SettingPolicy) -> Self {
-        let sources = apis.iter().map(|api| (*api, SourceState::Reading)).collect();
-        let state = RwLock::new(Inner { sources, settings, policy, ..Inner::default() });
-        Self { state, version: watch::Sender::new(0) }
+        let rows = Rows::new(settings, policy);
+        let state = RwLock::new(Inner { rows, sources: Sources::new(apis), silence: None });
+        Self { state, version: watch::Sender::new(0), shown: watch::Sender::new(0) }
+    }
+
+    /// A page shows the list.
+    pub(crate) fn show(&self) -> Shown {
+        self.shown.send_modify(|pages| *pages += 1);
+        Shown(self.shown.clone())
+    }
+
+    /// Waits until a page shows the list.
+    pub(crate) async fn is_shown(&self) {
+        // The sender lives as long as the board.
+        _ = self.shown.subscribe().wait_for(|pages| *pages > 0).await;
+    }
+
+    /// Autoscalers whose rows need a scale that was not read since a time, the oldest first.
+    pub(crate) fn without_scale(
+        &self,
+        limit: usize,
+        since: Timestamp,
+    ) -> Vec<(Identity, Arc<HorizontalPodAutoscaler>)> {
+        self.state.read().rows.without_scale(limit, since)
+    }
+
+    /// Sets the scales of targets. Those that could not be read are `None`.
+    pub(crate) fn set_scales(&self, scales: Vec<(Identity, Option<Scale>)>, now: Timestamp) {
+        self.change(|state| {
+            for (id, scale) in scales {
+                state.rows.set_scale(&id, scale, now);
+            }
+        });
     }
 
     pub(crate) fn update(&self, update: Update, now: Timestamp) {
         self.change(|state| match update {
-            Update::Apply(observed) => state.apply(*observed, now),
-            Update::Delete(id) => state.delete(&id),
+            Update::Apply(observed) => state.rows.apply(*observed, now),
+            Update::Delete(id) => state.rows.delete(&id, now),
             Update::Replace(api, all) => {
                 let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
-                let known: Vec<_> =
-                    state.entries.keys().filter(|id| id.api == api).cloned().collect();
-                for id in known.iter().filter(|id| !listed.contains(*id)) {
-                    state.delete(id);
+                let gone: Vec<_> =
+                    state.rows.entries.keys().filter(|id| id.api == api).cloned().collect();
+                for id in gone.iter().filter(|id| !listed.contains(*id)) {
+                    state.rows.delete(id, now);
                 }
                 for observed in all {
-                    state.apply(observed, now);
+                    state.rows.apply(observed, now);
                 }
-                state.sources.insert(api, SourceState::Synced);
+                state.sources.set(api, SourceState::Synced);
             }
         });
     }
 
     pub(crate) fn set_source(&self, api: AutoscalerApi, source: SourceState) {
-        if self.state.read().sources.get(&api) != Some(&source) {
-            self.change(|state| _ = state.sources.insert(api, source));
+        if self.state.read().sources.get(api) != Some(&source) {
+            self.change(|state| state.sources.set(api, source));
         }
+    }
+
+    /// Reports a list or watch that fails. `text` gets the time of the first failure.
+    pub(crate) fn fail_source(
+        &self,
+        api: AutoscalerApi,
+        is_unanswered: bool,
+        now: Timestamp,
+        text: impl FnOnce(Timestamp) -> String,
+    ) {
+        let failed = self.state.read().sources.failed(api, is_unanswered, now, text);
+        self.set_source(api, failed);
+    }
+
+    /// The API server answers.
+    pub(crate) fn set_up(&self, now: Timestamp) {
+        let was_up = {
+            let mut state = self.state.write();
+            state.sources.read_at = Some(now);
+            state.sources.connection == Connection::Up
+        };
+        if !was_up {
+            self.change(|state| state.sources.connect());
+        }
+    }
+
+    /// The API server can't be read. `outage` gets the time of the first failure.
+    pub(crate) fn set_down(&self, now: Timestamp, outage: impl FnOnce(Timestamp) -> Outage) {
+        let connection = self.state.read().sources.down(now, outage);
+        if self.state.read().sources.connection != connection {
+            self.change(|state| state.sources.connection = connection);
+        }
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.state.read().sources.is_down()
+    }
+
+    /// Waits until the API server answers.
+    pub(crate) async fn up(&self) {
+        self.wait(|state| state.sources.connection == Connection::Up).await;
+    }
+
+    /// Waits until the API server answers again after an outage.
+    pub(crate) async fn restored(&self) {
+        self.wait(|state| state.sources.is_down()).await;
+        self.up().await;
+    }
+
+    async fn wait(&self, is_over: impl Fn(&Inner) -> bool) {
+        let mut changes = self.subscribe();
+        while !is_over(&self.state.read()) {
+            if changes.changed().await.is_err() {
+                // The board is gone.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// What can't be read, and sentences about what is not shown.
+    pub(crate) fn outages(&self) -> (Vec<Outage>, Vec<String>) {
+        let state = self.state.read();
+        (state.sources.outages(), state.sources.visible_notes())
+    }
+
+    /// What can't be read of the cluster, for the page.
+    pub(crate) fn unread(&self) -> Option<Unread> {
+        self.state.read().unread()
     }
 
     /// Sets the only namespace that is shown of an API.
     pub(crate) fn set_namespace(&self, api: AutoscalerApi, namespace: String) {
-        self.state.write().namespaces.insert(api, namespace);
+        self.state.write().sources.namespaces.insert(api, namespace);
     }
 
-    /// Adds a sentence about what the page doesn't show.
-    pub(crate) fn add_note(&self, note: String) {
-        self.change(|state| state.notes.push(note));
+    /// Sets a sentence about what the page doesn't show of an API.
+    pub(crate) fn set_note(&self, api: AutoscalerApi, note: String) {
+        self.change(|state| _ = state.sources.notes.insert(api, note));
     }
 
     /// Sets the sentence about a controller that makes no decisions.
@@ -167,41 +230,36 @@ impl Board {
     pub(crate) fn set_overdue(&self, overdue: Vec<Overdue>, now: Timestamp) {
         let (overdue, is_changed) = {
             let state = self.state.read();
-            let overdue = state.times_of(overdue, now);
-            let is_changed = overdue != state.overdue;
+            let overdue = state.rows.times_of(overdue, now);
+            let is_changed = overdue != state.rows.overdue;
             (overdue, is_changed)
         };
         if is_changed {
-            self.change(|state| state.set_overdue(overdue));
+            self.change(|state| state.rows.set_overdue(overdue));
         }
     }
 
     /// Whether the controller makes no decisions, or may make none.
     pub(crate) fn is_silent(&self) -> bool {
-        self.state.read().silence.is_some()
+        self.state.read().is_silent()
     }
 
     /// The field managers of the statuses, one for each autoscaler.
     pub(crate) fn managers(&self) -> Vec<String> {
         let state = self.state.read();
-        state.entries.values().filter_map(|entry| entry.controller.name.clone()).collect()
+        state.rows.entries.values().filter_map(|entry| entry.controller.name.clone()).collect()
     }
 
     /// Waits until the first list of every API is complete, or has failed.
     pub(crate) async fn synced(&self) {
-        let mut changes = self.subscribe();
-        while !self.is_synced() {
-            if changes.changed().await.is_err() {
-                return;
-            }
-        }
+        self.wait(|state| state.sources.is_synced()).await;
     }
 
     /// Adds the sample of a decision. The version of the autoscaler doesn't change.
     pub(crate) fn record(&self, id: &Identity, sample: Sample) {
         let mut state = self.state.write();
-        let capacity = state.capacity();
-        if let Some(entry) = state.entries.get_mut(id) {
+        let capacity = state.rows.capacity();
+        if let Some(entry) = state.rows.entries.get_mut(id) {
             entry.series.record(sample, capacity);
         }
     }
@@ -215,42 +273,41 @@ impl Board {
         ahead: SignedDuration,
     ) {
         let mut state = self.state.write();
-        let capacity = state.capacity();
-        if let Some(entry) = state.entries.get_mut(id) {
+        let capacity = state.rows.capacity();
+        if let Some(entry) = state.rows.entries.get_mut(id) {
             entry.series.merge(samples, ahead, capacity);
         }
     }
 
     pub(crate) fn get(&self, id: &Identity) -> Option<Entry> {
-        self.state.read().entries.get(id).cloned()
+        self.state.read().rows.entries.get(id).cloned()
     }
 
     /// The version of the last change of an autoscaler. `None` if it doesn't exist.
     pub(crate) fn version_of(&self, id: &Identity) -> Option<u64> {
-        self.state.read().entries.get(id).map(|entry| entry.version)
+        self.state.read().rows.entries.get(id).map(|entry| entry.version)
     }
 
-    /// The other autoscalers of a namespace and API.
-    pub(crate) fn others(&self, id: &Identity) -> Vec<Arc<HorizontalPodAutoscaler>> {
+    /// The other autoscalers of a namespace, with their names.
+    pub(crate) fn others(&self, id: &Identity) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
         let state = self.state.read();
-        let is_other = |other: &&Identity| {
-            other.api == id.api && other.namespace == id.namespace && *other != id
-        };
-        let others = state.entries.iter().filter(|(other, _)| is_other(other));
-        others.filter_map(|(_, entry)| entry.hpa.clone()).collect()
+        let is_other = |other: &&Identity| other.namespace == id.namespace && *other != id;
+        let others = state.rows.entries.iter().filter(|(other, _)| is_other(other));
+        others
+            .filter_map(|(other, entry)| {
+                Some((HpaKey::from(other).to_string(), entry.hpa.clone()?))
+            })
+            .collect()
     }
 
     /// Whether the first list of every API is complete, or has failed.
     pub(crate) fn is_synced(&self) -> bool {
-        self.state.read().is_synced()
+        self.state.read().sources.is_synced()
     }
 
     /// Whether the list of an autoscaler's API has all autoscalers of its namespace.
     pub(crate) fn is_complete(&self, id: &Identity) -> bool {
-        let state = self.state.read();
-        let is_failed = matches!(state.sources.get(&id.api), Some(SourceState::Failed(_)));
-        let namespace = state.namespaces.get(&id.api);
-        !is_failed && namespace.is_none_or(|namespace| *namespace == id.namespace)
+        self.state.read().sources.is_complete(id.api, &id.namespace)
     }
 
     /// Sentences about data that can't be read or is not shown.
@@ -266,125 +323,50 @@ impl Board {
     /// The changes since a version; everything for 0.
     pub(crate) fn changes_since(&self, version: u64, now: Timestamp) -> Changes {
         let state = self.state.read();
-        let reset = version == 0 || version < state.forgotten;
-        let rows = state.entries.values().filter(|entry| reset || entry.version > version);
+        let reset = version == 0 || version < state.rows.forgotten;
+        let rows = state.rows.entries.values().filter(|entry| reset || entry.version > version);
         let deleted = state
+            .rows
             .deleted
             .iter()
-            .filter(|(at, id)| !reset && *at > version && !state.entries.contains_key(id));
+            .filter(|(at, id)| !reset && *at > version && !state.rows.entries.contains_key(id));
         Changes {
             reset,
             rows: rows.map(|entry| entry.row.clone()).collect(),
             deleted: deleted.map(|(_, id)| id.clone()).collect(),
-            synced: state.is_synced(),
+            synced: state.sources.is_synced(),
             problems: state.problems(),
-            silent: state.silence.is_some(),
+            silent: state.is_silent(),
+            unread: state.unread(),
             now,
-            version: state.version,
+            version: state.rows.version,
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut Inner)) {
         let mut state = self.state.write();
-        state.version += 1;
+        state.rows.version += 1;
         change(&mut state);
-        let version = state.version;
+        let version = state.rows.version;
         drop(state);
         self.version.send_modify(|current| *current = version.max(*current));
     }
 }
 
 impl Inner {
-    fn apply(&mut self, observed: ObservedAutoscaler, now: Timestamp) {
-        let ObservedAutoscaler { id, hpa, controller } = observed;
-        let (capacity, version) = (self.capacity(), self.version);
-        let mut hpa = match hpa {
-            Ok(hpa) => hpa,
-            Err(error) => {
-                let row = Row::undecodable(id.clone(), &error);
-                let series = Series::default();
-                self.entries.insert(id, Entry { row, hpa: None, controller, series, version });
-                return;
-            }
-        };
-        apply_defaults(&mut hpa.spec);
-        let previous = self.entries.remove(&id);
-        let is_unchanged = |entry: &&Entry| {
-            entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name
-        };
-        if let Some(entry) = previous.as_ref().filter(is_unchanged) {
-            // A relist returns objects that the watch returned before.
-            self.entries.insert(id, entry.clone());
-            return;
-        }
-        let is_same = |entry: &Entry| {
-            entry.hpa.as_ref().is_some_and(|old| old.metadata.uid == hpa.metadata.uid)
-        };
-        // A re-created object has no past.
-        let mut series = previous.filter(is_same).map(|entry| entry.series).unwrap_or_default();
-        series.set_metrics(&hpa);
-        if !hpa.status.conditions.is_empty() {
-            series.record(Sample::from_status(&hpa, now), capacity);
-        }
-        let is_reference = controller.is_reference();
-        let settings =
-            settings_of_controller(self.settings.clone(), &hpa, &self.policy, is_reference);
-        let undecided_since = self.overdue.get(&id).copied();
-        let row = Row { undecided_since, ..Row::new(id.clone(), &hpa, &settings, now) };
-        self.entries
-            .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
+    fn unread(&self) -> Option<Unread> {
+        self.sources.unread(!self.rows.entries.is_empty())
     }
 
-    /// The times since when autoscalers are without a decision. A time that differs little from the
-    /// previous one is kept, because each change of a row is sent to all pages.
-    fn times_of(&self, overdue: Vec<Overdue>, now: Timestamp) -> HashMap<Identity, Timestamp> {
-        let times = overdue.into_iter().map(|Overdue { key, age }| {
-            let (id, since) = (Identity::from(&key), shifted(now, -age));
-            let known = self.overdue.get(&id).copied();
-            let known = known.filter(|known| known.duration_since(since).abs() < SAME_AGE);
-            (id, known.unwrap_or(since))
-        });
-        times.collect()
-    }
-
-    fn set_overdue(&mut self, overdue: HashMap<Identity, Timestamp>) {
-        self.overdue = overdue;
-        for (id, entry) in &mut self.entries {
-            let since = self.overdue.get(id).copied();
-            if entry.row.undecided_since != since {
-                entry.row.undecided_since = since;
-                entry.version = self.version;
-            }
-        }
-    }
-
-    fn delete(&mut self, id: &Identity) {
-        if self.entries.remove(id).is_none() {
-            return;
-        }
-        self.deleted.push_back((self.version, id.clone()));
-        while self.deleted.len() > MAX_DELETIONS {
-            if let Some((version, _)) = self.deleted.pop_front() {
-                self.forgotten = version;
-            }
-        }
-    }
-
-    /// The maximum number of samples of an autoscaler.
-    fn capacity(&self) -> usize {
-        (MAX_SAMPLES / self.entries.len().max(1)).clamp(*SAMPLES.start(), *SAMPLES.end())
-    }
-
-    fn is_synced(&self) -> bool {
-        self.sources.values().all(|source| *source != SourceState::Reading)
+    /// Whether the controller makes no decisions, as far as that can be read.
+    fn is_silent(&self) -> bool {
+        self.silence.is_some() && !self.sources.is_down()
     }
 
     fn problems(&self) -> Vec<String> {
-        let failed = self.sources.values().filter_map(|source| match source {
-            SourceState::Failed(sentence) => Some(sentence.clone()),
-            _ => None,
-        });
-        let silence = self.silence.iter().cloned();
-        silence.chain(failed).chain(self.notes.iter().cloned()).collect()
+        let silence = self.silence.iter().filter(|_| self.is_silent()).cloned();
+        let outages = self.sources.outages().into_iter();
+        let outages = outages.map(|outage| format!("{}.", outage.text));
+        silence.chain(outages).chain(self.sources.visible_notes()).collect()
     }
 }

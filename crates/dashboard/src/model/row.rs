@@ -5,7 +5,7 @@ use std::fmt;
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
     api::{ConditionReason, ConditionType},
-    report::{ShortReport, State, Warning},
+    report::{ShortReport, State, Surroundings, Warning},
 };
 use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::Timestamp;
@@ -54,6 +54,12 @@ pub(crate) struct Row {
     pub(crate) last_scale: Option<Timestamp>,
     /// Since when there is no decision, if that is long ago. The rest of the row is as old.
     pub(crate) undecided_since: Option<Timestamp>,
+    /// Whether the target's scale would complete the sentence.
+    #[serde(skip)]
+    pub(crate) needs_scale: bool,
+    /// The names of the other autoscalers of the target.
+    #[serde(skip)]
+    pub(crate) of_same_target: Vec<String>,
 }
 
 impl Row {
@@ -61,11 +67,14 @@ impl Row {
         id: Identity,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
+        surroundings: Surroundings<'_>,
         now: Timestamp,
     ) -> Self {
         let bounds = settings.bounds_at(&hpa.spec, now);
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
-        let ShortReport { state, sentence, load, warnings, .. } = ShortReport::new(hpa, settings);
+        let report = ShortReport::in_cluster(hpa, settings, surroundings);
+        let needs_scale = report.needs_scale();
+        let ShortReport { state, sentence, load, warnings, .. } = report;
         Self {
             namespace: id.namespace.clone(),
             name: id.name.clone(),
@@ -82,13 +91,16 @@ impl Row {
             load,
             last_scale: status.last_scale_time,
             undecided_since: None,
+            needs_scale,
+            of_same_target: surroundings.of_same_target.to_vec(),
         }
     }
 
     /// An object that doesn't have the fields of an autoscaler.
     pub(crate) fn undecodable(id: Identity, error: &str) -> Self {
         let (hpa, settings) = (HorizontalPodAutoscaler::default(), Settings::default());
-        let mut row = Self::new(id, &hpa, &settings, Timestamp::UNIX_EPOCH);
+        let surroundings = Surroundings::default();
+        let mut row = Self::new(id, &hpa, &settings, surroundings, Timestamp::UNIX_EPOCH);
         row.state = State::Failing;
         row.target = String::new();
         (row.min, row.max) = (None, None);
@@ -136,6 +148,12 @@ pub(crate) struct Identity {
 impl From<&HpaKey> for Identity {
     fn from(key: &HpaKey) -> Self {
         Self { api: key.api, namespace: key.namespace.to_string(), name: key.name.to_string() }
+    }
+}
+
+impl From<&Identity> for HpaKey {
+    fn from(id: &Identity) -> Self {
+        Self::for_api(id.api, id.namespace.as_str(), id.name.as_str())
     }
 }
 

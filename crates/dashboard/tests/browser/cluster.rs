@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hpa_controller::k8s::{ClientLimits, Clients};
 use hpa_dashboard::{Dashboard, Options};
-use hpa_testbed::{Config, Testbed};
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 
@@ -25,6 +25,7 @@ pub(crate) struct Cluster {
     pub(crate) testbed: Testbed,
     pub(crate) url: String,
     pub(crate) metrics: Arc<SettableMetrics>,
+    faults: Arc<Faults>,
     _dashboard: Dashboard,
 }
 
@@ -36,7 +37,12 @@ impl Cluster {
 
     pub(crate) async fn with_options(others: usize, options: Options) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
-        let testbed = Testbed::new(Config { metrics: Some(metrics.clone()), ..Config::default() });
+        let faults = Arc::new(Faults::new(1));
+        let testbed = Testbed::new(Config {
+            metrics: Some(metrics.clone()),
+            interceptor: Some(faults.clone()),
+            ..Config::default()
+        });
         for name in NAMESPACES {
             testbed.apply_all([
                 json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
@@ -55,7 +61,36 @@ impl Cluster {
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
         let options = Options { title: "production-eu".to_owned(), ..options };
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
-        Self { testbed, url: dashboard.url(), metrics, _dashboard: dashboard }
+        Self { testbed, url: dashboard.url(), metrics, faults, _dashboard: dashboard }
+    }
+
+    /// Adds autoscalers whose pages differ most: `failing`, `paused` and `new`.
+    pub(crate) fn add_states(&self) {
+        let lost = json!({ "type": "AbleToScale", "status": "False", "reason": "FailedGetScale",
+            "message": "the HPA controller was unable to get the target's current scale: \
+                deployments.apps \"failing\" not found" });
+        let mut failing = objects::hpa("failing", 2..=10, [objects::cpu_metric(60)]);
+        failing["status"] =
+            json!({ "currentReplicas": 0, "desiredReplicas": 0, "conditions": [lost] });
+        let mut paused = objects::hpa("paused", 2..=10, [objects::cpu_metric(30)]);
+        paused["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        paused["status"] = status(["Paused", "True", "PausedByAnnotation"], 3, 54);
+        let new = objects::hpa("new", 2..=10, [objects::cpu_metric(60)]);
+        for name in ["paused", "new"] {
+            self.testbed.apply_all([objects::running_deployment(name, 3)]);
+            self.testbed.apply_all((0..3).map(|index| objects::pod(name, index)));
+        }
+        self.testbed.apply_all([failing, paused, new]);
+    }
+
+    /// The API server answers no request from now on.
+    pub(crate) fn stop_answering(&self) {
+        self.faults.add(Fault::on(Match::any()).effect(Effect::Disconnect { applied: false }));
+    }
+
+    /// The API server answers again.
+    pub(crate) fn answer(&self) {
+        self.faults.clear();
     }
 }
 

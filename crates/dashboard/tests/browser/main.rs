@@ -19,6 +19,8 @@ mod forecast;
 use std::{fs, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use hpa_controller::k8s::{ClientLimits, Clients};
+use hpa_dashboard::{Dashboard, Options};
 use hpa_tests::harness::{NAMESPACE, TestbedExt, long_tests};
 use serde_json::json;
 
@@ -123,7 +125,7 @@ async fn autoscaler_is_explained_and_followed() {
     );
     let metrics = text(&mut tab, "metrics").await;
     assert!(metrics.contains("54% of requests"), "{metrics}");
-    assert!(metrics.contains("5 pods: 4 ready, 1 ignored"), "{metrics}");
+    assert!(metrics.contains("5 pods: 4 counted, 1 ignored"), "{metrics}");
     let limits = text(&mut tab, "limits").await;
     assert!(limits.contains("Largest proposal: 5, by cpu"), "{limits}");
     assert!(text(&mut tab, "changes").await.contains("Scales to "));
@@ -265,37 +267,100 @@ async fn violations(tab: &mut Tab, axe: &str) -> Vec<String> {
     found.map(|violation| violation.as_str().unwrap_or_default().to_owned()).collect()
 }
 
+/// The page of an autoscaler has its decision.
+const DECIDED: &str = "document.querySelectorAll('#facts dd').length > 0
+    && document.querySelectorAll('#conditions li').length > 0
+    && !document.querySelector('#detail-sentence').textContent.startsWith('Reading')";
+
+/// Looks at the current page at each width, in both themes.
+async fn look(tab: &mut Tab, part: &str, axe: Option<&str>) {
+    for width in [1280, 768, 400] {
+        for scheme in ["light", "dark"] {
+            tab.set_appearance(width, 900, scheme).await;
+            let frame = "new Promise((resolve) => requestAnimationFrame(() =>
+                requestAnimationFrame(resolve)))";
+            tab.evaluate(frame).await;
+            let overflow = "document.documentElement.scrollWidth - innerWidth";
+            let overflow = tab.evaluate(overflow).await;
+            assert!(overflow.as_i64() <= Some(0), "{part} is wider than {width} pixels");
+            save(tab, &format!("{part}-{width}-{scheme}")).await;
+            if let Some(axe) = axe {
+                let found = violations(tab, axe).await;
+                assert!(found.is_empty(), "{part} {width} {scheme}: {found:#?}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
-async fn page_is_accessible_in_both_themes_and_at_phone_width() {
+async fn pages_are_accessible_in_both_themes_and_at_all_widths() {
     let Some(program) = program() else { return };
     let axe = std::env::var_os("AXE_CORE").map(|path| fs::read_to_string(path).expect("axe"));
     if axe.is_none() {
         hpa_tests::programs::skip("axe", "AXE_CORE doesn't name the file axe.min.js");
     }
-    let cluster = Cluster::new(60).await;
+    let axe = axe.as_deref();
+    let cluster = Cluster::new(30).await;
+    cluster.add_states();
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
-    for (name, width, scheme) in
-        [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")]
+    look(&mut tab, "list", axe).await;
+    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    for (name, ready) in
+        [("web", EXPLAINED), ("failing", DECIDED), ("paused", DECIDED), ("new", DECIDED)]
     {
-        tab.set_appearance(width, 900, scheme).await;
-        for (part, address, ready) in [
-            ("list", "/".to_owned(), LOADED),
-            ("detail", format!("/?autoscaler=core/{NAMESPACE}/web"), EXPLAINED),
-        ] {
-            let origin = cluster.url.split("/?").next().expect("an origin");
-            tab.open(&format!("{origin}{address}"), ready).await;
-            let overflow = "document.documentElement.scrollWidth - innerWidth";
-            let overflow = tab.evaluate(overflow).await;
-            assert!(overflow.as_i64() <= Some(0), "{part} is wider than the {name} window");
-            save(&mut tab, &format!("{part}-{name}")).await;
-            if let Some(axe) = &axe {
-                let found = violations(&mut tab, axe).await;
-                assert!(found.is_empty(), "{part} {name}: {found:#?}");
-            }
-        }
+        tab.open(&format!("{origin}/?autoscaler=core/{NAMESPACE}/{name}"), ready).await;
+        look(&mut tab, name, axe).await;
     }
     assert_no_errors(&tab);
+}
+
+/// The state at the top of the page.
+const STATE: &str = "document.getElementById('live').dataset.state";
+
+#[tokio::test]
+async fn outage_is_on_every_page_with_the_age_of_its_values() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(5).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    tab.wait_for(&format!("{STATE} === 'live'")).await;
+    tab.evaluate("document.querySelector('#autoscalers a[href*=\"shop%2Fweb\"]').click()").await;
+    tab.wait_for(EXPLAINED).await;
+    cluster.stop_answering();
+    tab.wait_for(&format!("{STATE} === 'unread'")).await;
+    let live = text(&mut tab, "live").await;
+    assert!(live.starts_with("Can't read the cluster since "), "{live}");
+    tab.wait_for("document.getElementById('problems').childElementCount === 1").await;
+    let problem = text(&mut tab, "problems").await;
+    assert!(problem.starts_with("The API server has been unreachable since "), "{problem}");
+    let age = text(&mut tab, "age").await;
+    assert!(age.starts_with("Old values, of ") && age.ends_with(" ago."), "{age}");
+    let sentence = text(&mut tab, "detail-sentence").await;
+    assert!(sentence.starts_with("Stays at 5: cpu is at 54% of requests"), "{sentence}");
+    look(&mut tab, "outage", None).await;
+    tab.evaluate("history.back()").await;
+    tab.wait_for("!document.getElementById('list').hidden").await;
+    assert_eq!(text(&mut tab, "count").await, "6 autoscalers");
+    look(&mut tab, "outage-list", None).await;
+    cluster.answer();
+    tab.wait_for(&format!("{STATE} === 'live' && document.getElementById('age').hidden")).await;
+    tab.wait_for("document.getElementById('problems').hidden").await;
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn list_that_was_never_read_is_not_empty() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(0).await;
+    cluster.stop_answering();
+    let clients = Clients::from_service(cluster.testbed.service(), &ClientLimits::default());
+    let dashboard = Dashboard::start(&clients, Options::default()).await.expect("a port");
+    let mut tab = Tab::new(&program).await;
+    tab.open(&dashboard.url(), &format!("{STATE} === 'unread'")).await;
+    assert_eq!(text(&mut tab, "count").await, "No autoscaler could be read");
+    assert!(tab.evaluate("document.getElementById('age').hidden").await == true);
+    look(&mut tab, "never-read", None).await;
 }
 
 /// Saves a picture, if a directory for pictures is given.

@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
 mod http;
+mod outage;
+mod rows;
 mod silence;
 
 use std::{sync::Arc, time::Duration};
@@ -30,8 +32,9 @@ const PERIOD: Duration = Duration::from_secs(2);
 struct Cluster {
     testbed: Testbed,
     metrics: Arc<SettableMetrics>,
+    faults: Arc<Faults>,
     page: Page,
-    _dashboard: Dashboard,
+    dashboard: Dashboard,
 }
 
 fn options() -> Options {
@@ -63,24 +66,39 @@ impl Cluster {
         Self::start(faults, options()).await
     }
 
+    /// The cluster serves the custom API.
+    async fn with_custom_api() -> Self {
+        let definition = hpa_crd::definition().expect("a definition");
+        Self::start_with([definition], &[], options()).await
+    }
+
     async fn start(faults: &[Value], options: Options) -> Self {
+        Self::start_with([], faults, options).await
+    }
+
+    async fn start_with<const N: usize>(
+        definitions: [Value; N],
+        faults: &[Value],
+        options: Options,
+    ) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
-        let injected = Faults::new(1);
+        let injected = Arc::new(Faults::new(1));
         for fault in faults {
             injected.add(Fault::from_json(fault).expect("a fault"));
         }
         let testbed = Testbed::new(Config {
             metrics: Some(metrics.clone()),
-            interceptor: Some(Arc::new(injected)),
+            interceptor: Some(injected.clone()),
             ..Config::default()
         });
+        testbed.apply_all(definitions);
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 4)]);
         testbed.apply_all((0..4).map(|index| objects::pod("web", index)));
         testbed.apply_all([with_status(hpa("web"), 4, 4)]);
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
         let page = Page::open(&dashboard.url()).await;
-        Self { testbed, metrics, page, _dashboard: dashboard }
+        Self { testbed, metrics, faults: injected, page, dashboard }
     }
 
     async fn list(&self) -> Stream {
@@ -264,18 +282,6 @@ async fn absent_autoscaler_is_reported_until_it_exists() {
 }
 
 #[tokio::test]
-async fn missing_rights_are_named_and_the_rest_is_shown() {
-    let forbid =
-        |resource: &str| json!({ "match": { "resources": [resource] }, "effect": forbidden() });
-    let cluster = Cluster::with_faults(&[forbid("pods"), forbid("events")]).await;
-    let mut detail = cluster.detail("web").await;
-    let view = detail.until(|view| view["missing"].as_array().is_some_and(|all| all.len() == 3));
-    let missing = view.await["missing"].to_string();
-    assert!(missing.contains("Pods can't be read: "), "{missing}");
-    assert!(missing.contains("Events can't be read: "), "{missing}");
-}
-
-#[tokio::test]
 async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let fault = json!({
         "match": { "resources": ["horizontalpodautoscalers"], "namespaces": [""] },
@@ -288,7 +294,10 @@ async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let mut list = cluster.list().await;
     let changes = list.until(|changes| changes["problems"] != json!([])).await;
     let problems = changes["problems"].to_string();
-    assert!(problems.contains("those of the namespace default are shown"), "{problems}");
+    let right = "You may not list horizontalpodautoscalers.autoscaling in all namespaces, so only \
+                 those of the namespace default are shown.";
+    assert!(problems.contains(right), "{problems}");
+    assert_eq!(changes["unread"], Value::Null);
     let mut list = cluster.list().await;
     let changes =
         list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1));

@@ -264,6 +264,23 @@ impl CollectorArguments {
         }
     }
 
+    /// The flags that turn a collector on.
+    pub(crate) fn flags_of(collector: &str) -> &'static str {
+        match collector {
+            "prometheus" => "--prometheus-url or --additional-prometheus-server",
+            "skipper" => {
+                "--prometheus-url, and --skipper-ingress-metrics or --skipper-routegroup-metrics"
+            }
+            "external-rps" => "--prometheus-url and --external-rps-metrics",
+            "influxdb" => "--influxdb-address",
+            "sqs" => "--aws-external-metrics",
+            "zmon" => "--zmon-kariosdb-endpoint",
+            "nakadi" => "--nakadi-endpoint",
+            "schedule" => "--scaling-schedule",
+            _ => "--collectors",
+        }
+    }
+
     /// The settings of the clients.
     pub(crate) fn clients(
         &self,

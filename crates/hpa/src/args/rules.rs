@@ -16,8 +16,9 @@ Examples:
   Check that each rule has series and that its query works:
     hpa rules check rules.yaml --prometheus-url http://localhost:9090
 
-The file can also be a ConfigMap with rules, or Helm values. With --kubeconfig,
-the pods and nodes that resourceRules find are compared with the cluster's.
+The file can also have ConfigMaps with rules, all of which are checked, or Helm
+values. With --kubeconfig, the pods and nodes that resourceRules find are
+compared with the cluster's.
 
 The exit status is 1 if a rule is refused, can't work, has no series, or its
 sample query has no result. Warnings don't change it.";

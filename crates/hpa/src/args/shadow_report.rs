@@ -23,7 +23,8 @@ The peer is the controller that decisions are compared with. Pass its flags,
 because decisions depend on them. Its earlier recommendations and scale events
 are unknown. A difference therefore counts only after the autoscaler's longest
 stabilization window or policy period (five minutes by default). The command
-writes nothing to the cluster and needs read access only.
+writes nothing to the cluster and needs read access only. Without it, the
+command fails at once.
 
 Output: the result in one line; the peer's last status write; then the
 differences of each autoscaler, with both explanations. The log is on standard

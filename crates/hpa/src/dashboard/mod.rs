@@ -60,9 +60,13 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     if !arguments.no_open {
         browser::open(&dashboard.launch_url());
     }
-    tokio::select! {
-        () = signals.any() => Ok(()),
-        ended = dashboard.ended() => ended.context("the dashboard ended"),
+    let mut reporter = dashboard.reporter();
+    loop {
+        tokio::select! {
+            () = signals.any() => return Ok(()),
+            ended = dashboard.ended() => return ended.context("the dashboard ended"),
+            sentence = reporter.next() => terminal::warn(sentence),
+        }
     }
 }
 

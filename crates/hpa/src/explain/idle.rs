@@ -52,6 +52,22 @@ pub(super) async fn reason<'a>(
     expired
 }
 
+/// The holder of the lease of kube-controller-manager and its age. Empty if it can't be read.
+pub(super) async fn built_in_state(client: &Client) -> String {
+    let now = Timestamp::now();
+    match LeaseHolder::read(client, &LeaseName::built_in()).await {
+        Ok(holder) if holder.is_expired(now) => holder.describe_expiry(now),
+        Ok(holder) => {
+            let renewed = holder.renewed.map(|renewed| now.duration_since(renewed).as_secs());
+            let renewed = renewed.map(|since| format!(", renewed {since}s ago"));
+            format!("its lease is held by {}{}", holder.identity, renewed.unwrap_or_default())
+        }
+        Err(Unavailable::NoLease(_)) => "it has no lease".to_owned(),
+        Err(error @ Unavailable::NotHeld(_)) => error.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
 /// Sentences about the autoscalers whose controller isn't running, and about those of each
 /// controller if there are several.
 pub(super) async fn of_all(

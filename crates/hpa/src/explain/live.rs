@@ -32,6 +32,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{
+    collected::EnabledCollectors,
     idle, rules, served,
     subject::{StatusController, Subject, usable_selector},
 };
@@ -74,6 +75,7 @@ pub(super) struct Cluster {
     location: ControllerArguments,
     policy: SettingPolicy,
     since: Option<SignedDuration>,
+    collectors: EnabledCollectors,
     /// Whether flags configure sources of metrics beside the metrics APIs.
     has_sources: bool,
 }
@@ -124,6 +126,7 @@ impl Cluster {
             location: arguments.controller.clone(),
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
+            collectors: EnabledCollectors::new(sources),
             has_sources: sources.has_any(),
         })
     }
@@ -141,7 +144,10 @@ impl Cluster {
         let settings = effective_settings(settings, controller_settings);
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let is_reference = controller.is_reference() && past.is_err();
-        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
+        let mut settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
+        if settings.has_ignored() {
+            settings = settings.with_built_in_state(idle::built_in_state(&self.client).await);
+        }
         let target = self.target(&hpa).await;
         if let Err(unavailable) = &target {
             self.require_rights(&hpa, &settings, unavailable)?;
@@ -189,6 +195,7 @@ impl Cluster {
         let rules = self.metrics.rules();
         let mut metric_advice =
             rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
+        self.collectors.add_advice(&inputs, &mut metric_advice);
         served::add_advice(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
         Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
     }

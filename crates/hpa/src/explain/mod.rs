@@ -1,6 +1,7 @@
 //! `hpa explain`.
 
 mod all;
+mod collected;
 mod dump;
 mod idle;
 mod live;

@@ -27,6 +27,8 @@ pub(super) fn complete_errors(
         Some((index, query.clone(), error.clone()))
     });
     let failed: Vec<_> = queries.collect();
+    // The controller may have other rules.
+    let only_reported = inputs.metrics_only_reported();
     let mut advice = BTreeMap::new();
     for (index, query, error) in failed {
         let Some(known) = names(rules, &query) else { continue };
@@ -46,7 +48,9 @@ pub(super) fn complete_errors(
                     "Correct the name in spec.metrics[{index}], or add a rule: {missing}. hpa \
                      rules check FILE --prometheus-url URL lists the metrics of a rules file."
                 );
-                advice.insert(index, text);
+                if !only_reported.contains(&index) {
+                    advice.insert(index, text);
+                }
                 let error = ReadError::fetch(api, format!("{missing}, and {message}"));
                 inputs.readings.insert(index, Err(error));
             }

@@ -35,6 +35,8 @@ pub(super) async fn add_advice(
     advice: &mut BTreeMap<usize, String>,
 ) {
     let plan = inputs.plan();
+    // The controller may read them elsewhere.
+    let only_reported = inputs.metrics_only_reported();
     let mut apis = BTreeMap::<&str, Option<Api>>::new();
     for (index, query) in plan.queries() {
         let Some(Err(error)) = inputs.readings.get(index) else { continue };
@@ -45,7 +47,7 @@ pub(super) async fn add_advice(
         };
         let is_in_process =
             has_sources && IN_PROCESS_ERRORS.iter().any(|text| error.to_string().contains(text));
-        if is_in_process || advice.contains_key(&index) {
+        if is_in_process || advice.contains_key(&index) || only_reported.contains(&index) {
             continue;
         }
         if !apis.contains_key(group) {

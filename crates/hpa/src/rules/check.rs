@@ -1,7 +1,8 @@
 //! `hpa rules check`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
+use anyhow::Context;
 use hpa_calc::{Quantity, Selector, explain::counted};
 use hpa_metrics::{
     CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
@@ -13,54 +14,88 @@ use hpa_metrics::{
 use hpa_prometheus::promql::{self, Node};
 use hpa_prometheus::rules::{
     Config, ConfigError, RuleSet,
-    config::Issues,
+    config::{Issues, ManifestRules},
     explain::RuleOutcome,
     lint::{Finding, advice, lint},
+    ruleset::InvalidRule,
 };
 use hpa_prometheus::source::{InspectedMetric, PrometheusProvider, RuleInspection};
 
 use super::{
-    api, mapper, provider, read_config,
+    api, mapper, provider,
     resource::{self, ClusterObjects},
     sample::{self, Server},
 };
-use crate::args::{CheckArguments, ResourceArguments};
+use crate::{
+    args::{CheckArguments, ResourceArguments},
+    rules_provider::{file_name, read_configs},
+};
 
 /// The report lists at most this many metrics of a rule.
 const MAX_METRICS: usize = 10;
 
 /// Checks the rules of a file. Returns the report, and whether all rules work.
 pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String, bool)> {
-    let CheckArguments { prometheus, connect, resources, .. } = arguments;
-    let config = match read_config(&arguments.file) {
-        Ok(config) => config,
-        Err(error) => return Err(with_other_mistakes(error, resources).await),
+    let all = read_configs(&arguments.file)?;
+    let count = all.len();
+    let (mut sections, mut bad) = (String::new(), Vec::new());
+    for ManifestRules { place, config } in all {
+        let config = config.with_context(|| file_name(&arguments.file));
+        let (text, is_good) = match config {
+            Ok(config) => check_config(arguments, &config).await?,
+            Err(error) => {
+                let error = with_other_mistakes(error, &arguments.resources).await;
+                if count == 1 {
+                    return Err(error);
+                }
+                (format!("{error:#}\n"), false)
+            }
+        };
+        if count == 1 {
+            return Ok((text, is_good));
+        }
+        // Writing to a string can't fail.
+        let _ = write!(sections, "\n{place}\n{text}");
+        bad.extend((!is_good).then_some(place));
+    }
+    let result = match bad.as_slice() {
+        [] => "all are good".to_owned(),
+        bad => format!("{} with problems: {}", bad.len(), bad.join("; ")),
     };
-    let Some(provider) = provider(&config, prometheus, *connect, resources).await? else {
+    Ok((format!("rules in {count} places: {result}\n{sections}"), bad.is_empty()))
+}
+
+/// Checks the rules of a file, or of a part of it.
+async fn check_config(
+    arguments: &CheckArguments,
+    config: &Config,
+) -> anyhow::Result<(String, bool)> {
+    let CheckArguments { prometheus, connect, resources, .. } = arguments;
+    let Some(provider) = provider(config, prometheus, *connect, resources).await? else {
         let resources = mapper(&arguments.resources).await?.load().await?;
-        return Ok(check_syntax(&config, &resources));
+        return Ok(check_syntax(config, &resources));
     };
     let objects = match api(resources).await? {
         Some(api) if config.resource_rules.is_some() => ClusterObjects::list(api).await?,
         _ => ClusterObjects::default(),
     };
     let discovery = provider.relist().await;
-    let mut report = Report { provider: &provider, text: String::new(), problems: 0 };
     if let Err(error @ hpa_prometheus::source::RelistError::Mapper(_)) = &discovery {
         anyhow::bail!("{}", with_causes(error));
     }
-    let compiled = RuleSet::compile(&config, &provider.resources());
-    for finding in lint(&config, &compiled, &provider.resources()) {
+    let compiled = RuleSet::compile(config, &provider.resources());
+    let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
+    let mut report = Report { provider: &provider, refused, text: String::new(), problems: 0 };
+    for finding in lint(config, &compiled, &provider.resources()) {
         report.problems += usize::from(!finding.is_warning);
         report.line(&display(&finding));
     }
-    for rule in provider.inspect_custom() {
-        report.rule(&rule).await;
+    for rules in [provider.inspect_custom(), provider.inspect_external()] {
+        for index in 0..rules.len() {
+            report.rule(&rules, index).await;
+        }
     }
-    for rule in provider.inspect_external() {
-        report.rule(&rule).await;
-    }
-    report.resource_rules(&config, &objects).await;
+    report.resource_rules(config, &objects).await;
     let Report { text, problems, .. } = report;
     let summary =
         if problems == 0 { "no problems".to_owned() } else { format!("problems: {problems}") };
@@ -83,7 +118,7 @@ async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments
     let rejected = rules.errors().filter(|error| is_independent(&error.path));
     let findings = lint(rest, &rules, &resources).into_iter();
     let lines: Vec<String> = std::iter::once(format!("{error:#}"))
-        .chain(rejected.map(|error| with_causes(error)))
+        .chain(rejected.map(InvalidRule::describe))
         .chain(findings.filter(|finding| is_independent(&finding.path)).map(|one| display(&one)))
         .collect();
     anyhow::Error::msg(lines.join("\n"))
@@ -93,7 +128,7 @@ async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments
 fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
-    let mut lines: Vec<String> = rules.errors().map(|error| with_causes(error)).collect();
+    let mut lines: Vec<String> = rules.errors().map(InvalidRule::describe).collect();
     lines.extend(findings.iter().map(display));
     lines.extend(advice(config, &rules, resources).iter().map(display));
     let labels = rules.custom.iter().chain(&rules.external).flatten();
@@ -117,7 +152,8 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
 fn parts(config: &Config) -> String {
     let count = |count: usize, name: &str| (count > 0).then(|| counted(count, name));
     let parts = [
-        count(config.rules.len(), "rule"),
+        count(config.default_rules, "default rule"),
+        count(config.rules.len().saturating_sub(config.default_rules), "rule"),
         count(config.external_rules.len(), "external rule"),
         config.resource_rules.as_ref().map(|_| "resourceRules".to_owned()),
     ];
@@ -133,6 +169,8 @@ fn display(finding: &Finding) -> String {
 
 struct Report<'p> {
     provider: &'p PrometheusProvider,
+    /// The mistakes of rules that are refused.
+    refused: BTreeMap<String, String>,
     text: String,
     problems: usize,
 }
@@ -157,13 +195,13 @@ impl Report<'_> {
         if names_a_series(series_query) { self.problem(text) } else { self.warning(text) }
     }
 
-    async fn rule(&mut self, rule: &RuleInspection) {
+    async fn rule(&mut self, rules: &[RuleInspection], index: usize) {
+        let Some(rule) = rules.get(index) else { return };
         let status = &rule.status;
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
         self.line(&format!("{}{position}: {}", status.rule, rule.definition.series_query));
-        if let Some(error) = &status.error {
-            self.problem(error);
-            return;
+        if let Some(error) = self.refused.get(&status.rule).or(status.error.as_ref()) {
+            return self.problem(&error.clone());
         }
         self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
         if status.series == 0 {
@@ -192,7 +230,8 @@ impl Report<'_> {
             };
         }
         for metric in rule.metrics.iter().take(MAX_METRICS) {
-            let note = metric.shadowed_by.map(|by| format!(" (not used: rule {by} also has it)"));
+            let shadow = metric.shadowed_by.and_then(|by| rules.get(by));
+            let note = shadow.map(|by| format!(" (not used: {} also has it)", by.status.rule));
             let name = display_name(metric);
             self.line(&format!("  {name} <- {}{}", metric.series, note.unwrap_or_default()));
         }
@@ -208,18 +247,16 @@ impl Report<'_> {
             _ => 1,
         };
         match used().min_by_key(rank) {
-            Some(metric) => self.sample(rule, metric).await,
+            Some(metric) => self.sample(index, rule, metric).await,
             None => self.warning("all metrics come from later rules"),
         }
     }
 
     /// Reads one metric of one object that exists.
-    async fn sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
+    async fn sample(&mut self, index: usize, rule: &RuleInspection, metric: &InspectedMetric) {
         let provider = self.provider;
         let server = Server { provider, name: &rule.definition.server };
         let query = &rule.definition.series_query;
-        let index = rule.status.rule.trim_end_matches(']').rsplit('[').next();
-        let index = index.and_then(|index| index.parse().ok()).unwrap_or_default();
         let all = sample::selector(query, &metric.series, &[]);
         let Some(resource) = &metric.resource else {
             let label = namespace_label(rule);
@@ -339,7 +376,8 @@ impl Report<'_> {
         self.line(&format!("resourceRules{position}"));
         let status =
             self.provider.rule_status().into_iter().find(|rule| rule.rule == "resourceRules");
-        if let Some(error) = status.and_then(|status| status.error) {
+        let refused = self.refused.get("resourceRules").cloned();
+        if let Some(error) = refused.or_else(|| status.and_then(|status| status.error)) {
             return self.problem(&error);
         }
         if rules.missing().is_some() {

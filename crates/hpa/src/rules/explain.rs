@@ -13,10 +13,13 @@ use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
 
 use super::{
     check::namespace_label,
-    provider, read_config, resource,
+    provider, resource,
     sample::{self, Server},
 };
-use crate::args::{ExplainArguments, MetricsApi};
+use crate::{
+    args::{ExplainArguments, MetricsApi},
+    rules_provider::read_config,
+};
 
 /// Explains a metric. Returns the explanation, and whether the metric has a value.
 pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(String, bool)> {
@@ -72,7 +75,7 @@ async fn custom(
     let explained = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
     let explanation = provider.explain_custom(&request, &explained);
     let inspected = provider.inspect_custom();
-    let headline = Headline::new("rules", &request.metric, &explanation, &inspected);
+    let headline = Headline::new(&request.metric, &explanation, &inspected);
     let mut text = rules(provider, "rules", explanation, &inspected).await;
     if headline.applied.is_none() {
         return headline.prepend_to(&text, 0);
@@ -101,45 +104,74 @@ async fn custom(
 
 /// The first line: whether the metric has values, and from which rule.
 struct Headline<'a> {
-    list: &'a str,
     metric: &'a str,
     request_problem: Option<String>,
-    /// The position of the rule that applies.
+    /// The index of the rule that applies.
     applied: Option<usize>,
+    /// The name of that rule.
+    applied_name: String,
     /// The number of rules.
     rules: usize,
     /// The number of rules whose series can't be read.
     unread: usize,
+    /// The rule that has the metric and no query, and the mistake in it.
+    unusable: Option<String>,
+    /// The mistakes of the rules that are refused.
+    refused: Vec<String>,
 }
 
 impl<'a> Headline<'a> {
-    fn new(
-        list: &'a str,
-        metric: &'a str,
-        explanation: &Explanation,
-        inspected: &[RuleInspection],
-    ) -> Self {
+    fn new(metric: &'a str, explanation: &Explanation, inspected: &[RuleInspection]) -> Self {
         let applied = explanation.applied().map(|report| report.index);
         let request_problem = explanation.request_problem.as_ref().map(ToString::to_string);
         let unread = inspected.len().saturating_sub(explanation.rules.len());
-        Self { list, metric, request_problem, applied, rules: inspected.len(), unread }
+        let name = |index: Option<usize>| Some(inspected.get(index?)?.status.rule.clone());
+        let outcomes = || explanation.rules.iter().map(|report| (report.index, &report.outcome));
+        let unusable = outcomes().find_map(|(index, outcome)| {
+            let RuleOutcome::NoQuery { error, .. } = outcome else { return None };
+            let rule = inspected.get(index).map(|rule| rule_name(rule))?;
+            Some(match error.template_mistake() {
+                Some(mistake) => format!("{rule} has it, but metricsQuery is wrong: {mistake}"),
+                None => format!("{rule} has it, but its query can't be built: {error}"),
+            })
+        });
+        let refused = outcomes().filter_map(|(_, outcome)| match outcome {
+            RuleOutcome::Refused(error) => Some(format!("{error}: {}", error.mistake())),
+            _ => None,
+        });
+        Self {
+            metric,
+            request_problem,
+            applied,
+            applied_name: name(applied).unwrap_or_default(),
+            rules: inspected.len(),
+            unread,
+            unusable,
+            refused: refused.collect(),
+        }
     }
 
     /// Puts the headline above an explanation. Returns both, and whether the metric has a value.
     fn prepend_to(&self, text: &str, values: usize) -> (String, bool) {
-        let Self { list, metric, rules, unread, .. } = self;
+        let Self { metric, applied_name, rules, unread, unusable, refused, .. } = self;
         if let Some(problem) = &self.request_problem {
             return (format!("{metric}: {problem}\n{text}"), false);
         }
         let headline = match (self.applied, values) {
-            (Some(rule), 0) => format!("{metric} has no value: {list}[{rule}] has it, see below"),
-            (Some(rule), _) => {
-                format!("{metric} has {} of {list}[{rule}]", counted(values, "value"))
+            (None, _) if let Some(unusable) = unusable => {
+                format!("{metric} has no value: {unusable}")
             }
+            (Some(_), 0) => format!("{metric} has no value: {applied_name} has it, see below"),
+            (Some(_), _) => format!("{metric} has {} of {applied_name}", counted(values, "value")),
             (None, _) if *unread > 0 => format!(
                 "{metric} isn't found: the series of {unread} of {} can't be read",
                 counted(*rules, "rule")
             ),
+            (None, _) if let [first, others @ ..] = refused.as_slice() => {
+                let are = if others.is_empty() { "is" } else { "are" };
+                let rules = counted(*rules, "rule");
+                format!("{metric} isn't found: {} of {rules} {are} refused: {first}", refused.len())
+            }
             (None, _) => {
                 format!("{metric} has no value: none of {} has it", counted(*rules, "rule"))
             }
@@ -233,7 +265,7 @@ impl KnownSeries {
 async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (String, bool) {
     let explanation = provider.explain_external(request);
     let inspected = provider.inspect_external();
-    let headline = Headline::new("externalRules", &request.metric, &explanation, &inspected);
+    let headline = Headline::new(&request.metric, &explanation, &inspected);
     let mut text = rules(provider, "externalRules", explanation, &inspected).await;
     if headline.applied.is_none() {
         return headline.prepend_to(&text, 0);
@@ -296,6 +328,12 @@ async fn in_other_namespaces(
     ))
 }
 
+/// Index and position of a rule: `rules[0] (line 2, column 3)`.
+fn rule_name(rule: &RuleInspection) -> String {
+    let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
+    format!("{}{position}", rule.status.rule)
+}
+
 /// Describes each rule with its outcome.
 async fn rules(
     provider: &PrometheusProvider,
@@ -308,8 +346,7 @@ async fn rules(
         let _ = writeln!(text, "the file has no {list}");
     }
     for (index, rule) in inspected.iter().enumerate() {
-        let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
-        let name = format!("{list}[{index}]{position}");
+        let name = rule_name(rule);
         let report = explanation.rules.iter_mut().find(|report| report.index == index);
         let Some(report) = report else {
             // Its series have never been read.
@@ -321,7 +358,9 @@ async fn rules(
         if let RuleOutcome::Applies { warnings, .. } = &mut report.outcome {
             server.remove_gauge_warnings(warnings).await;
         }
-        let _ = writeln!(text, "{name}: {}", report.outcome);
+        let by_index = |index: usize| inspected.get(index).map(|rule| rule.status.rule.clone());
+        let outcome = report.outcome.describe(|index| by_index(index).unwrap_or_default());
+        let _ = writeln!(text, "{name}: {outcome}");
         if let RuleOutcome::NoSeries { series_query } = &report.outcome
             && let Some(age) = server.age(series_query).await
         {

@@ -9,11 +9,7 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
@@ -23,7 +19,6 @@ use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
     args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand},
-    manifests::read_file,
     rules_provider,
 };
 
@@ -50,14 +45,6 @@ fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
     // An invalid label prefix would result in an invalid file.
     Config::parse(&text).with_context(|| format!("--label-prefix {label_prefix}"))?;
     Ok(text)
-}
-
-/// Reads rules from a file, or from standard input for `-`.
-fn read_config(path: &Path) -> anyhow::Result<Config> {
-    if path == Path::new("-") {
-        return Config::from_manifest(&read_file(path)?).context("standard input");
-    }
-    rules_provider::read_config(path)
 }
 
 /// Maps the built-in resources of Kubernetes.

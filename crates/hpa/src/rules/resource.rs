@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, bail};
+use hpa_calc::explain::counted;
 use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     rules::{
@@ -45,6 +46,13 @@ impl ClusterObjects {
     }
 }
 
+/// The objects in a result.
+struct Found {
+    count: usize,
+    /// The name of one of them.
+    example: String,
+}
+
 /// A query of `resourceRules`, and the labels that its result must have.
 struct UsageQuery {
     field: String,
@@ -57,14 +65,15 @@ fn queries(
     metrics: &ResourceMetrics,
     provider: &PrometheusProvider,
     for_pods: bool,
-) -> Vec<Result<UsageQuery, String>> {
+) -> Vec<Result<UsageQuery, (String, String)>> {
     let resources = provider.resources();
     let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
     let query = |usage: UsageResource, name: &str| {
         let field = if for_pods { "containerQuery" } else { "nodeQuery" };
         let field = format!("{name}.{field}");
         let label = |resource: &GroupResource| {
-            metrics.label(usage, resource, &resources).map_err(|error| format!("{field}: {error}"))
+            let label = metrics.label(usage, resource, &resources);
+            label.map_err(|error| (field.clone(), error.to_string()))
         };
         let name_label = label(&resource)?;
         let mut labels = vec![name_label.clone()];
@@ -72,7 +81,10 @@ fn queries(
             labels.push(metrics.container_label(usage).to_owned());
         }
         let query = metrics.query_of_all(usage, &resource, &resources, Compat::Off);
-        let query = query.map_err(|error| format!("{field}: {error}"))?;
+        let query = query.map_err(|error| {
+            let mistake = error.template_mistake();
+            (field.clone(), mistake.unwrap_or_else(|| error.to_string()))
+        })?;
         Ok(UsageQuery { field, query, name_label, labels })
     };
     USAGES.into_iter().map(|(usage, name)| query(usage, name)).collect()
@@ -92,13 +104,20 @@ pub(super) async fn check(
     let server = Server { provider, name: &definition.server };
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
         for query in queries(&metrics, provider, for_pods) {
-            let result = match query {
-                Ok(query) => check_query(&server, &query, cluster_names.as_deref(), for_pods).await,
-                Err(problem) => Err(problem),
+            let query = match query {
+                Ok(query) => query,
+                Err((field, problem)) => {
+                    problems.push(format!("{field}: {problem}"));
+                    continue;
+                }
             };
-            match result {
-                Ok(line) => lines.push(line),
-                Err(problem) => problems.push(problem),
+            let field = &query.field;
+            match check_query(&server, &query, cluster_names.as_deref(), for_pods).await {
+                Ok(Found { count, example }) => {
+                    let kind = if for_pods { "pods" } else { "nodes" };
+                    lines.push(format!("{field}: {kind}: {count}, such as {example}"));
+                }
+                Err(problem) => problems.push(format!("{field}: {problem}")),
             }
         }
     }
@@ -110,15 +129,15 @@ async fn check_query(
     query: &UsageQuery,
     cluster_names: Option<&[String]>,
     for_pods: bool,
-) -> Result<String, String> {
-    let UsageQuery { field, query, name_label, labels } = query;
-    let results = server.vector(query).await.map_err(|error| format!("{field}: {error}"))?;
+) -> Result<Found, String> {
+    let UsageQuery { query, name_label, labels, .. } = query;
+    let results = server.vector(query).await?;
     let Some(first) = results.first() else {
-        return Err(format!("{field}: no result: check names and labels in `{query}`"));
+        return Err(format!("no result: check names and labels in `{query}`"));
     };
     if let Some(missing) = labels.iter().find(|label| !first.contains_key(*label)) {
         return Err(format!(
-            "{field}: the result has no label `{missing}`: group by (<<.GroupBy>>), and check \
+            "the result has no label `{missing}`: group by (<<.GroupBy>>), and check \
              resources.overrides and containerLabel"
         ));
     }
@@ -134,19 +153,19 @@ async fn check_query(
         Some(cluster_names) if !has_match(cluster_names) => {
             let actual = cluster_names.first().map_or("", String::as_str);
             return Err(format!(
-                "{field}: `{name_label}` is {example}, but the {kind} of the cluster have names \
+                "`{name_label}` is {example}, but the {kind} of the cluster have names \
                  such as {actual}: map the label that has the names, or add one by relabeling"
             ));
         }
         None if !for_pods && example.contains(':') => {
             return Err(format!(
-                "{field}: `{name_label}` is {example}, an address and not the name of a node: map \
+                "`{name_label}` is {example}, an address and not the name of a node: map \
                  the label that has the name, or add one by relabeling"
             ));
         }
         _ => {}
     }
-    Ok(format!("{field}: {kind}: {}, such as {example}", names.len()))
+    Ok(Found { count: names.len(), example: (*example).to_owned() })
 }
 
 /// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`.
@@ -160,25 +179,41 @@ pub(super) async fn explain(
     let (Some(index), "pods" | "nodes") = (index, kind) else {
         bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
     };
+    let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
     let rules = RuleSet::compile(config, &provider.resources());
     let (Some(metrics), Some(definition)) = (rules.resource, &config.resource_rules) else {
-        return Ok(("the file has no resourceRules\n".to_owned(), false));
+        return Ok((no_value("the file has no resourceRules"), false));
     };
-    let metrics = metrics?;
+    let metrics = match metrics {
+        Ok(metrics) => metrics,
+        Err(error) => {
+            let headline =
+                no_value(&format!("resourceRules are refused: {error}: {}", error.mistake()));
+            return Ok((format!("{headline}{}\n", error.describe()), false));
+        }
+    };
     let server = Server { provider, name: &definition.server };
     let query = match queries(&metrics, provider, kind == "pods").into_iter().nth(index) {
         Some(Ok(query)) => query,
-        Some(Err(problem)) => return Ok((format!("{problem}\n"), false)),
+        Some(Err((field, problem))) => {
+            let reason = format!("resourceRules.{field} has no query: {problem}");
+            return Ok((no_value(&reason), false));
+        }
         None => return Ok((String::new(), false)),
     };
-    let mut text = format!("resourceRules.{}: {}\n", query.field, query.query);
+    let UsageQuery { field, query: text, .. } = &query;
     let checked = check_query(&server, &query, None, kind == "pods").await;
-    let is_good = checked.is_ok();
-    let (Ok(line) | Err(line)) = checked;
+    let mut report = match &checked {
+        Ok(Found { count, .. }) => {
+            let objects = counted(*count, kind.trim_end_matches('s'));
+            format!("{metric} has values of {objects}, by resourceRules.{field}\n")
+        }
+        Err(problem) => no_value(&format!("resourceRules.{field}: {problem}")),
+    };
     // Writing to a string can't fail.
-    let _ = writeln!(text, "{line}");
-    for labels in server.vector(&query.query).await.unwrap_or_default().iter().take(MAX_RESULTS) {
-        let _ = writeln!(text, "  {labels:?}");
+    let _ = writeln!(report, "resourceRules.{field}: {text}");
+    for labels in server.vector(text).await.unwrap_or_default().iter().take(MAX_RESULTS) {
+        let _ = writeln!(report, "  {labels:?}");
     }
-    Ok((text, is_good))
+    Ok((report, checked.is_ok()))
 }

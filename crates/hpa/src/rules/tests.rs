@@ -30,7 +30,10 @@ async fn check_without_a_server_reports_refused_rules() {
     std::fs::write(&path, "rules:\n- {seriesQuery: up, name: {matches: '('}}\n").unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
-    assert!(report.starts_with("line 2, column 37: rules[0].name.matches: unable"), "{report}");
+    assert!(
+        report.starts_with("line 2, column 37: rules[0].name.matches: `(` is no regular"),
+        "{report}"
+    );
 
     std::fs::write(&path, "rules: [{seriesQuerys: up}]").unwrap();
     let error = format!("{:#}", check_file(&path).await.unwrap_err());
@@ -56,8 +59,8 @@ externalRules:
     let starts = [
         "line 2, column 3: rules[0]: unknown field `seriesQuerys`",
         "line 8, column 27: externalRules[0].resources.namespaced: must be",
-        "line 4, column 19: rules[0].name.matches: unable to",
-        "line 9, column 17: externalRules[0].metricsQuery: unable to",
+        "line 4, column 19: rules[0].name.matches: `(` is no regular expression",
+        "line 9, column 17: externalRules[0].metricsQuery: `<<.Bar` has no end",
         "line 5, column 17: rules[0].metricsQuery: not PromQL",
     ];
     let lines: Vec<&str> = error.lines().collect();
@@ -97,6 +100,55 @@ async fn check_without_a_server_finds_mistakes_in_helm_values() {
     std::fs::write(&path, values.replace("sum(a) / sum(b)", "a")).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(is_good && report.contains("\nvalid: 1 rule\n"), "{report}");
+}
+
+#[tokio::test]
+async fn check_numbers_the_rules_of_helm_values_as_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("values.yaml");
+    let values = "rules:\n  default: true\n  custom:\n  - seriesQuery: m\n    resources: {template: \
+                  <<.Resource>>}\n    metricsQuery: sum(\n";
+    std::fs::write(&path, values).unwrap();
+    let (report, is_good) = check_file(&path).await.unwrap();
+    assert!(!is_good);
+    let expected = "line 6, column 19: rules[0].metricsQuery: not PromQL";
+    assert!(report.starts_with(expected), "{report}");
+    std::fs::write(&path, values.replace("sum(", "m")).unwrap();
+    let (report, is_good) = check_file(&path).await.unwrap();
+    assert!(is_good && report.contains("\nvalid: 6 default rules, 1 rule\n"), "{report}");
+    let expected = "line 6, column 19: rules[0].metricsQuery: warning: the query selects no";
+    assert!(report.starts_with(expected), "{report}");
+}
+
+#[tokio::test]
+async fn check_names_each_config_map_of_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("maps.yaml");
+    let map = |name: &str, query: &str| {
+        format!(
+            "kind: ConfigMap\nmetadata: {{name: {name}, namespace: m}}\ndata:\n  rules.yaml: |\n    \
+             rules:\n    - seriesQuery: m\n      resources: {{template: <<.Resource>>}}\n      \
+             metricsQuery: {query}\n---\n"
+        )
+    };
+    let (good, other) = ("m{<<.LabelMatchers>>}", "sum(");
+    let maps =
+        [map("a", good), map("b", other), map("c", good).replace("Query: m\n", "Querys: m\n")];
+    std::fs::write(&path, maps.concat()).unwrap();
+    let (report, is_good) = check_file(&path).await.unwrap();
+    assert!(!is_good);
+    let start = "rules in 3 places: 2 with problems: ConfigMap m/b, key rules.yaml; ConfigMap m/c, key \
+         rules.yaml\n\nConfigMap m/a, key rules.yaml\nvalid: 1 rule\n";
+    assert!(report.starts_with(start), "{report}");
+    let second =
+        "\n\nConfigMap m/b, key rules.yaml\nline 17, column 21: rules[0].metricsQuery: not";
+    assert!(report.contains(second), "{report}");
+    let third = "maps.yaml: line 24, column 7: rules[0]: unknown field `seriesQuerys`";
+    assert!(report.contains(third), "{report}");
+    let both = [map("a", good), map("b", good)].concat();
+    std::fs::write(&path, both).unwrap();
+    let (report, is_good) = check_file(&path).await.unwrap();
+    assert!(is_good && report.starts_with("rules in 2 places: all are good\n"), "{report}");
 }
 
 #[tokio::test]

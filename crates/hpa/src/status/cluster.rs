@@ -1,10 +1,12 @@
 //! Reads the inputs of the checks from a cluster.
 
+use std::collections::HashMap;
+
 use anyhow::Context;
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
     api::{ConditionStatus, ConditionType},
-    report::ShortReport,
+    report::{ShortReport, Surroundings, TargetKey},
     settings::SettingPolicy,
 };
 use hpa_controller::{
@@ -55,6 +57,8 @@ pub(crate) struct ObservedAutoscaler {
     pub(super) stored: Option<Timestamp>,
     /// The target's scale, if it was read.
     pub(super) scale: Option<Scale>,
+    /// The names of the other autoscalers of the target.
+    pub(super) of_same_target: Vec<String>,
 }
 
 /// A registered metrics API.
@@ -113,6 +117,7 @@ pub(crate) async fn list_all(
         for api in flag.apis() {
             all.extend(list(client, api, namespace).await?);
         }
+        name_shared_targets(&mut all);
         return Ok(all);
     }
     let mut all = list(client, AutoscalerApi::Core, namespace).await?;
@@ -124,7 +129,20 @@ pub(crate) async fn list_all(
             Err(error) => terminal::warn(format!("{error:#}")),
         }
     }
+    name_shared_targets(&mut all);
     Ok(all)
+}
+
+/// Names the other autoscalers of each one's target.
+pub(super) fn name_shared_targets(all: &mut [ObservedAutoscaler]) {
+    let mut by_target = HashMap::<TargetKey, Vec<String>>::new();
+    for one in &*all {
+        by_target.entry(TargetKey::new(&one.hpa)).or_default().push(one.name.clone());
+    }
+    for one in all {
+        let names = by_target.get(&TargetKey::new(&one.hpa)).into_iter().flatten();
+        one.of_same_target = names.filter(|name| **name != one.name).cloned().collect();
+    }
 }
 
 /// Lists the autoscalers of an API.
@@ -157,6 +175,7 @@ impl ObservedAutoscaler {
             name,
             hpa,
             scale: None,
+            of_same_target: Vec::new(),
         })
     }
 
@@ -164,7 +183,9 @@ impl ObservedAutoscaler {
     pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
         let is_reference = self.manager.as_deref() == Some(BUILT_IN);
         let resolved = settings_of_controller(settings.clone(), &self.hpa, policy, is_reference);
-        ShortReport::with_scale(&self.hpa, &resolved, self.scale.as_ref())
+        let surroundings =
+            Surroundings { scale: self.scale.as_ref(), of_same_target: &self.of_same_target };
+        ShortReport::in_cluster(&self.hpa, &resolved, surroundings)
     }
 
     /// The reason of the condition that prevents scaling.

@@ -1,4 +1,4 @@
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::SettingPolicy};
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     built_in::{Flags, KubeControllerManager},
     check::Check,
-    cluster::{MetricsApiService, ObservedAutoscaler},
+    cluster::{MetricsApiService, ObservedAutoscaler, name_shared_targets},
     *,
 };
 use crate::debug_client::{Leader, LeaseHolder, LeaseName, Unavailable};
@@ -553,4 +553,23 @@ fn control_characters_of_a_cluster_are_escaped() {
     observed.autoscalers = vec![autoscaler("web", failed)];
     let text = check(&observed).text(false);
     assert!(text.contains("a\\u{1b}[31mb") && !text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn autoscalers_of_one_target_name_each_other_across_both_apis() {
+    let custom = ObservedAutoscaler {
+        name: "rhpa/shop/web".to_owned(),
+        api: AutoscalerApi::Custom,
+        ..autoscaler("web", healthy_conditions())
+    };
+    let [web, other] = ["web", "other"].map(|name| autoscaler(name, healthy_conditions()));
+    let mut all = [web, other, custom];
+    name_shared_targets(&mut all);
+    let (settings, policy) = (Settings::default(), SettingPolicy::default());
+    let sentences = all.map(|one| one.short_report(&settings, &policy).sentence);
+    let with = |other: &str| format!("no metric is reported; {other} scales the same target");
+    assert_eq!(
+        sentences,
+        [with("rhpa/shop/web"), "no metric is reported".to_owned(), with("shop/web")]
+    );
 }

@@ -3,12 +3,8 @@
 
 use std::iter;
 
-use hpa_calc::{Selector, similar::most_similar};
-use hpa_go_compat::template::TemplateError;
-use hpa_metrics::{
-    resource::{ApiResources, GroupResource},
-    with_causes,
-};
+use hpa_calc::Selector;
+use hpa_metrics::resource::{ApiResources, GroupResource};
 
 use crate::{
     promql::{self, Expr, Node, SyntaxError, Type},
@@ -19,6 +15,7 @@ use crate::{
         },
         explain::object_warnings,
         labels::MappingError,
+        mistake::UNKNOWN_FIELD,
         query::{Objects, QueryError},
         resource_metrics::{
             ResourceMetrics, ResourceRuleError, ResourceRuleProblem, UsageResource,
@@ -45,11 +42,6 @@ const RESOURCE_RULES: &str = "resourceRules";
 /// Advice for a rule whose series have no namespace.
 const NAMESPACED_ADVICE: &str = ", or set `namespaced: false` in an external rule";
 const LABEL_TEMPLATE: &str = "<<.Resource>>";
-/// The start of the message about an unknown field of templates.
-const UNKNOWN_FIELD: &str = "queries have no <<.";
-/// The fields that templates of queries have.
-const TEMPLATE_FIELDS: [&str; 5] =
-    ["Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"];
 const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
 
 /// Finds mistakes in rules, in the order of the file, except for those in [`RuleSet::errors`].
@@ -61,7 +53,7 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
     ];
     for (list, definitions, compiled) in lists {
         for (index, (definition, rule)) in definitions.iter().zip(compiled).enumerate() {
-            linter.rule = format!("{list}[{index}]");
+            linter.rule = config.rule_name(list, index);
             let is_external = list == "externalRules";
             match rule {
                 Ok(rule) => linter.rule(definition, rule, is_external),
@@ -94,25 +86,13 @@ fn without_repetition(findings: Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-/// The message about a field that templates of queries don't have.
-fn unknown_template_field(error: &TemplateError) -> Option<String> {
-    let text = error.to_string();
-    let (_, rest) = text.split_once("can't evaluate field ")?;
-    let (field, _) = rest.split_once(" in type naming.queryTemplateArgs")?;
-    let advice = match most_similar(field, TEMPLATE_FIELDS) {
-        Some(similar) => format!("did you mean <<.{similar}>>?"),
-        None => format!("there are <<.{}>>", TEMPLATE_FIELDS.join(">>, <<.")),
-    };
-    Some(format!("{UNKNOWN_FIELD}{field}>>: {advice}"))
-}
-
 /// Finds likely mistakes in the queries of `rules`. Renders each rule's query for one kind of
 /// objects. `explain` finds the same mistakes in the query of a request.
 pub fn advice(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule: String::new(), findings: Vec::new() };
     for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
         let Ok(rule) = rule else { continue };
-        linter.rule = format!("rules[{index}]");
+        linter.rule = config.rule_name("rules", index);
         linter.advise(definition, rule);
     }
     linter.findings
@@ -224,7 +204,7 @@ impl Linter<'_> {
                 Ok(rule) => return self.rule(&definition, &rule, is_external),
                 Err(error) => {
                     if !is_first {
-                        self.error(&error.field(), with_causes(&error));
+                        self.error(&error.field(), error.describe());
                     }
                     replace(&mut definition, &error);
                 }
@@ -244,7 +224,7 @@ impl Linter<'_> {
                 Err(error) => {
                     if !is_first {
                         RESOURCE_RULES.clone_into(&mut self.rule);
-                        self.error(&error.field(), with_causes(&error));
+                        self.error(&error.field(), error.describe());
                     }
                     replace_usage(&mut definition, &error);
                 }
@@ -350,11 +330,11 @@ impl Linter<'_> {
                 );
                 return self.error("resources", message);
             }
-            Err(QueryError::Template(error)) => {
-                let message = unknown_template_field(&error);
-                return self.error(field, message.unwrap_or_else(|| error.to_string()));
+            Err(error) => {
+                let mistake = error.template_mistake();
+                let known = mistake.filter(|mistake| mistake.starts_with(UNKNOWN_FIELD));
+                return self.error(field, known.unwrap_or_else(|| error.describe()));
             }
-            Err(error) => return self.error(field, error.to_string()),
         };
         let expr = match promql::parse(&query) {
             Ok(expr) => expr,

@@ -94,6 +94,7 @@ pub mod explain;
 pub mod generate;
 pub mod labels;
 pub mod lint;
+mod mistake;
 pub mod name;
 pub mod query;
 pub mod registry;

@@ -74,7 +74,7 @@ impl RuleSet {
         let compile = |list: &str, rules: &[DiscoveryRule]| {
             let compiled = rules.iter().enumerate().map(|(index, rule)| {
                 Rule::new(rule, resources).map(Arc::new).map_err(|error| {
-                    invalid(format!("{list}[{index}]"), &error.field(), error.into())
+                    invalid(config.rule_name(list, index), &error.field(), error.into())
                 })
             });
             compiled.collect()

@@ -122,7 +122,7 @@ impl Pass<'_> {
         let rules = definitions.iter().zip(compiled).zip(results).enumerate();
         let entries = rules.map(|(index, ((definition, compiled), result))| {
             let previous = known.get(&RuleKey::new(definition)).copied();
-            let name = format!("{name}[{index}]");
+            let name = self.rules.config.rule_name(name, index);
             let result = if all_or_nothing { result.filter(Result::is_err) } else { result };
             self.entry(name, index, definition, compiled, result, previous)
         });

@@ -138,7 +138,7 @@ fn inspect(
     metrics: impl Fn(&super::state::RuleEntry) -> Vec<InspectedMetric>,
 ) -> Vec<RuleInspection> {
     let rules = rules.entries.iter().enumerate().map(|(index, entry)| RuleInspection {
-        position: config.positions.get(&format!("{list}[{index}]")),
+        position: config.positions.get(&config.rule_name(list, index)),
         definition: entry.definition.clone(),
         status: entry.status.clone(),
         metrics: metrics(entry),

@@ -94,7 +94,8 @@ impl Servers {
 /// The server names that rules refer to, with the path of the field.
 fn references(config: &Config) -> Vec<(String, &str)> {
     let of_rules = |list: &str, rules: &'_ [crate::rules::config::DiscoveryRule]| {
-        let paths = (0..rules.len()).map(|index| format!("{list}[{index}].server"));
+        let paths =
+            (0..rules.len()).map(|index| format!("{}.server", config.rule_name(list, index)));
         paths.collect::<Vec<_>>()
     };
     let custom = of_rules("rules", &config.rules).into_iter().zip(&config.rules);

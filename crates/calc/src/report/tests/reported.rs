@@ -54,6 +54,19 @@ fn reported_cause_precedes_the_error_of_reading_here(
     assert_eq!(report.state(State::Failing), State::Failing);
 }
 
+#[test]
+fn failure_of_a_collector_names_the_annotations_and_the_event() {
+    let message = "unable to fetch metrics from external metrics API: unable to fetch metrics: the \
+                   request to http://queues failed: unable to resolve queues";
+    let mut inputs = failing_inputs(NOT_FOUND, message);
+    contains(&inputs.report(), "use its flags: --metrics-config");
+    let key = "metric-config.external.mails.json-path/endpoint";
+    inputs.hpa.metadata.annotations.insert(key.into(), "http://queues".into());
+    let report = inputs.report();
+    contains(&report, "annotations metric-config.*, check the server in the message and these");
+    contains(&report, "reason=CreateNewMetricsCollector,involvedObject.name=web");
+}
+
 #[rstest]
 #[case::same(NOT_FOUND)]
 #[case::other_failure_of_the_api(

@@ -76,17 +76,48 @@ fn state_and_sentence_follow_from_the_status(
     assert_eq!(report.load, Some(1.5));
 }
 
+fn with_scale(hpa: &HorizontalPodAutoscaler, scale: &Scale) -> ShortReport {
+    let surroundings = Surroundings { scale: Some(scale), ..Surroundings::default() };
+    ShortReport::in_cluster(hpa, &Settings::default(), surroundings)
+}
+
+#[test]
+fn other_autoscalers_of_the_target_are_named_once() {
+    let others = ["rhpa/shop/web".to_owned()];
+    let surroundings = Surroundings { of_same_target: &others, ..Surroundings::default() };
+    let report = |hpa| ShortReport::in_cluster(&hpa, &Settings::default(), surroundings);
+    let steady = report(hpa(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")]));
+    let expected = format!("{MEASURED}; minReplicas is 2; rhpa/shop/web scales the same target");
+    assert_eq!((&*steady.sentence, steady.is_problem(at(0))), (&*expected, true));
+    assert_eq!(steady.warnings, [Warning::SharedTarget]);
+    let mut ambiguous = condition("ScalingActive", "False", "AmbiguousSelector");
+    ambiguous["message"] = json!("pods are controlled by [shop/web rhpa/shop/web]");
+    let named = report(hpa(2, 2, &[ambiguous]));
+    assert_eq!(named.sentence, "pods are controlled by [shop/web rhpa/shop/web]");
+}
+
+#[test]
+fn target_is_the_same_in_all_versions_of_its_api() {
+    let key = |version: &str| {
+        let mut hpa = hpa(2, 2, &[]);
+        hpa.spec.scale_target_ref.api_version = version.to_owned();
+        TargetKey::new(&hpa)
+    };
+    assert_eq!(key("apps/v1"), key("apps/v1beta1"));
+    assert_ne!(key("apps/v1"), key("v1"));
+}
+
 #[test]
 fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
     let mut hpa = hpa(3, 3, &[]);
     let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };
     hpa.status.last_scale_time = Some(at(299));
-    let report = ShortReport::with_scale(&hpa, &Settings::default(), Some(&scale));
+    let report = with_scale(&hpa, &scale);
     let expected = (State::WaitingForPods, format!("{MEASURED}; 2 of 3 pods exist"));
     assert_eq!((report.state, report.sentence.clone()), expected);
     assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
     let all = Scale { status_replicas: 3, ..scale };
-    let report = ShortReport::with_scale(&hpa, &Settings::default(), Some(&all));
+    let report = with_scale(&hpa, &all);
     assert_eq!(report.sentence, format!("{MEASURED}; fewer than 3 pods exist and count"));
 }
 
@@ -150,12 +181,19 @@ fn pause_has_no_effect_with_the_built_in_controller() {
     let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
-        "{MEASURED}; fewer than 9 pods exist and count; the pause has no effect: \
-         kube-controller-manager handles it, by its status; the dry run applies only to hpa run: \
-         kube-controller-manager handles it, by its status"
+        "{MEASURED}; fewer than 9 pods exist and count; \
+         kube-controller-manager, which stored the status last, ignores the pause; \
+         kube-controller-manager, which stored the status last, ignores the dry run"
     );
     assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, &*expected));
     assert_eq!(report.warnings, [Warning::PauseIgnored, Warning::DryRunIgnored]);
+    assert!(settings.has_ignored());
+    let settings = settings.with_built_in_state("no controller has renewed its lease".to_owned());
+    let sentence = ShortReport::new(&hpa, &settings).sentence;
+    assert!(
+        sentence.contains("the pause; no controller has renewed its lease; kube-"),
+        "{sentence}"
+    );
     hpa.metadata.annotations.clear();
     let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);

@@ -18,11 +18,18 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer};
 
+use super::page_size::is_page;
+
 /// For a 429 without a usable `Retry-After`.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Requests in the buffer between this layer and the ones below.
 const BUFFER: usize = 1024;
+
+/// The share of a group's requests that pages of lists have in addition. They don't queue behind
+/// the others: at the start thousands of objects may be read one by one, which the complete list
+/// makes unnecessary.
+const PAGE_SHARE: usize = 8;
 
 /// Holds requests back for the time in `Retry-After`, but at most for `max_delay`. Without it, each
 /// of hundreds of autoscalers would send a request to a server that is overloaded. A request that
@@ -34,7 +41,8 @@ const BUFFER: usize = 1024;
 #[derive(Clone, Copy)]
 pub(super) struct BackpressureLayer {
     pub(super) max_delay: Duration,
-    /// The maximum number of requests for one API group that wait for their responses.
+    /// The maximum number of requests for one API group that wait for their responses. Pages of
+    /// lists have a limit of their own, an eighth of it.
     pub(super) group_concurrency: usize,
 }
 
@@ -54,6 +62,7 @@ where
             max_delay: self.max_delay,
             blocked: Arc::default(),
             limit: KeyedSemaphores::new(self.group_concurrency),
+            page_limit: KeyedSemaphores::new(self.group_concurrency.div_ceil(PAGE_SHARE)),
             wait: None,
         }
     }
@@ -66,6 +75,8 @@ pub(super) struct Backpressure<F> {
     blocked: Arc<Mutex<Blocked>>,
     /// By API group, so that one whose requests hang leaves connections to the others.
     limit: KeyedSemaphores,
+    /// For pages of lists.
+    page_limit: KeyedSemaphores,
     wait: Option<Pin<Box<Sleep>>>,
 }
 
@@ -136,7 +147,8 @@ where
         let group: Box<str> = api_group(request.uri().path()).into();
         let blocked = self.blocked.clone();
         let is_blocked = blocked.lock().group_until(&group).is_some();
-        let limit = self.limit.of(&group);
+        let limits = if is_page(&request) { &self.page_limit } else { &self.limit };
+        let limit = limits.of(&group);
         let permit = limit.clone().try_acquire_owned().ok().filter(|_| !is_blocked);
         let response = if permit.is_some() {
             Either::Left(self.inner.call(request))

@@ -116,6 +116,32 @@ async fn other_errors_do_not_delay_requests() {
     assert_eq!(sent(503, &[("retry-after", "3")], &[CORE, CORE]).await, [0, 0]);
 }
 
+/// Reads of single objects never get a response.
+#[tokio::test(start_paused = true)]
+async fn page_of_a_list_does_not_wait_for_reads() {
+    const PAGE: &str = "/apis/external.metrics.k8s.io/v1beta1/queues?limit=250";
+    let server = service_fn(|request: Request<Body>| async move {
+        if request.uri().query().is_none() {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, Infallible>(Response::new(()))
+    });
+    let mut service = layer().layer(server);
+    let mut responses = Vec::new();
+    for path in [EXTERNAL, EXTERNAL, EXTERNAL, EXTERNAL, PAGE] {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        responses.push(service.ready().await.expect("ready").call(request));
+    }
+    let page = responses.pop().expect("a page");
+    let reads = futures::future::join_all(responses);
+    tokio::select! {
+        _ = reads => panic!("reads hang"),
+        page = tokio::time::timeout(Duration::from_secs(1), page) => {
+            page.expect("a response in time").expect("a response");
+        }
+    }
+}
+
 /// Requests for one group never get a response.
 #[tokio::test(start_paused = true)]
 async fn hanging_group_leaves_connections_to_other_groups() {

@@ -79,6 +79,8 @@ pub struct Clients {
     pub api: Client,
     /// For the metrics APIs.
     pub metrics: Client,
+    /// Host and port of the API server. Empty for a service in the same process.
+    pub server: String,
 }
 
 impl Clients {
@@ -109,8 +111,9 @@ impl Clients {
         let agent = config.user_agent.clone().unwrap_or(default_agent);
         kube.headers.push((header::USER_AGENT, agent));
         let log = logs_connection.then(|| Arc::new(ConnectionLog::new(url(&kube.cluster_url))));
+        let server = host_and_port(&kube.cluster_url);
         let client = |limits| build(kube.clone(), limits, observer.clone(), log.clone(), &origin);
-        Ok(Self { api: client(&config.api)?, metrics: client(&config.metrics)? })
+        Ok(Self { api: client(&config.api)?, metrics: client(&config.metrics)?, server })
     }
 
     /// Clients of an API server that is a tower service, for example in the same process.
@@ -126,7 +129,7 @@ impl Clients {
             let builder = ClientBuilder::new(service.clone(), "default");
             with_limits(builder, limits, Arc::new(()), None, String::new())
         };
-        Self { api: client(), metrics: client() }
+        Self { api: client(), metrics: client(), server: String::new() }
     }
 }
 
@@ -135,6 +138,11 @@ fn url(url: &Uri) -> String {
     let authority = url.authority().map_or("", Authority::as_str);
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path().trim_end_matches('/'))
+}
+
+fn host_and_port(url: &Uri) -> String {
+    let default = if url.scheme_str() == Some("http") { 80 } else { 443 };
+    format!("{}:{}", url.host().unwrap_or_default(), url.port_u16().unwrap_or(default))
 }
 
 fn build(
@@ -159,9 +167,10 @@ fn build(
 /// nor, at first, the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("unable to connect to the API server at {server}: {cause}")]
-struct ConnectError {
+pub struct ConnectError {
     server: String,
-    cause: String,
+    /// The last error of the chain.
+    pub cause: String,
 }
 
 impl ConnectError {

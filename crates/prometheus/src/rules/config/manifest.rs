@@ -1,7 +1,7 @@
 //! Finds rules in other files: in a `ConfigMap`, or in Helm values with `rules.custom`,
 //! `rules.external` and `rules.resource`.
 
-use hpa_go_compat::yaml::{self, Content, Node, Position, Positions};
+use hpa_go_compat::yaml::{self, Content, Node, Position};
 
 use super::{
     Config, ConfigError,
@@ -13,35 +13,68 @@ use crate::rules::generate::default_rules;
 const MAX_DEPTH: usize = 4;
 const LISTS: [&str; 3] = ["rules", "externalRules", "resourceRules"];
 
-pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
+/// The rules in a part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestRules {
+    /// The part: `ConfigMap NAMESPACE/NAME, key KEY`, `Helm values in line LINE`, or empty for a
+    /// rules file.
+    pub place: String,
+    pub config: Result<Config, ConfigError>,
+}
+
+/// All rules in a file. Not empty.
+pub(super) fn parse_all(text: &str) -> Result<Vec<ManifestRules>, ConfigError> {
     let documents = yaml::parse_all(text).map_err(|error| {
         if text.contains("{{") { ConfigError::HelmTemplate } else { error.into() }
     })?;
-    let configs = documents.iter().filter_map(|document| config(text, document));
-    if let Some(config) = configs.into_iter().next() {
-        return config;
+    let found: Vec<_> = documents.iter().flat_map(|document| configs(text, document)).collect();
+    if !found.is_empty() {
+        return Ok(found);
     }
     let kind = documents.first().filter(|document| document.member("apiVersion").is_some());
     match kind.and_then(|document| document.member("kind")?.text()) {
         Some(kind) => Err(ConfigError::OtherKind(kind.to_owned())),
-        None => Config::parse(text),
+        None => Ok(vec![ManifestRules { place: String::new(), config: Config::parse(text) }]),
     }
 }
 
-/// The rules in a `ConfigMap` or in Helm values.
-fn config(text: &str, document: &Node) -> Option<Result<Config, ConfigError>> {
-    if document.member("kind").and_then(Node::text) == Some("ConfigMap") {
-        let Content::Mapping(files) = &document.member("data")?.content else { return None };
-        let embedded = files.iter().filter_map(|(_, file)| {
-            let content = file.text()?;
-            let has_rules = matches!(yaml::parse_all(content), Ok(documents) if documents.iter()
-                .any(|document| LISTS.iter().any(|list| document.member(list).is_some())));
-            let is_broken = content.contains("seriesQuery") || content.contains("containerQuery");
-            (has_rules || is_broken).then(|| embedded(text, content))
-        });
-        return embedded.into_iter().next();
+/// The rules in `ConfigMap`s or in Helm values.
+fn configs(text: &str, document: &Node) -> Vec<ManifestRules> {
+    let kind = document.member("kind").and_then(Node::text).unwrap_or_default();
+    let items = document.member("items").filter(|_| kind.ends_with("List"));
+    if let Some(Content::Sequence(items)) = items.map(|items| &items.content) {
+        return items.iter().flat_map(|item| configs(text, item)).collect();
     }
-    values(document, 0).map(with_defaults)
+    if kind != "ConfigMap" {
+        let rules = values(document, 0);
+        let in_values = rules.map(|rules| ManifestRules {
+            place: format!("Helm values in line {}", rules.position.line),
+            config: with_defaults(rules),
+        });
+        return in_values.into_iter().collect();
+    }
+    let Some(Content::Mapping(files)) = document.member("data").map(|data| &data.content) else {
+        return Vec::new();
+    };
+    let embedded = files.iter().filter_map(|(key, file)| {
+        let content = file.text()?;
+        let has_rules = matches!(yaml::parse_all(content), Ok(documents) if documents.iter()
+            .any(|document| LISTS.iter().any(|list| document.member(list).is_some())));
+        let is_broken = content.contains("seriesQuery") || content.contains("containerQuery");
+        (has_rules || is_broken).then(|| ManifestRules {
+            place: format!("ConfigMap {}, key {}", name(document), key.text().unwrap_or_default()),
+            config: embedded(text, file.position.line, content),
+        })
+    });
+    embedded.collect()
+}
+
+/// `NAMESPACE/NAME` of an object.
+fn name(object: &Node) -> String {
+    let metadata = object.member("metadata");
+    let member = |name| metadata.and_then(|metadata| metadata.member(name)?.text());
+    let (namespace, name) = (member("namespace"), member("name").unwrap_or("without a name"));
+    namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default() + name
 }
 
 /// The value of `rules` in the values of a chart.
@@ -67,29 +100,20 @@ fn with_defaults(rules: &Node) -> Result<Config, ConfigError> {
     let (mut config, has_defaults) = decode_values(rules)?;
     if has_defaults {
         let mut all = Config::parse(&default_rules("5m", ""))?.rules;
-        let count = all.len();
+        config.default_rules = all.len();
         all.append(&mut config.rules);
         config.rules = all;
-        shift_rules(&mut config.positions, count);
     }
     Ok(config)
 }
 
-/// Renumbers the paths of custom rules after `count` rules were prepended.
-fn shift_rules(positions: &mut Positions, count: usize) {
-    let shifted = |path: String| {
-        let (index, rest) = path.strip_prefix("rules[")?.split_once(']')?;
-        Some(format!("rules[{}]{rest}", index.parse::<usize>().ok()? + count))
-    };
-    let all = std::mem::take(&mut positions.0).into_iter();
-    positions.0 = all.map(|(path, at)| (shifted(path.clone()).unwrap_or(path), at)).collect();
-}
-
-/// Parses a rules file that is a string in another file. Positions refer to the other file.
-fn embedded(file: &str, content: &str) -> Result<Config, ConfigError> {
+/// Parses a rules file that is a string in another file, in or below `line`. Positions refer to the
+/// other file.
+fn embedded(file: &str, line: usize, content: &str) -> Result<Config, ConfigError> {
+    let start = line.saturating_sub(1);
     let first = content.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
     let shift = first.and_then(|(index, line)| {
-        let mut lines = file.lines().enumerate();
+        let mut lines = file.lines().enumerate().skip(start);
         let (outer_index, outer) = lines.find(|(_, outer)| outer.trim() == line.trim())?;
         Some((outer_index.checked_sub(index)?, outer.len().checked_sub(line.len())?))
     });
@@ -122,6 +146,39 @@ mod tests {
 
     use super::*;
 
+    /// The only rules of a file.
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        let [only] = <[_; 1]>::try_from(parse_all(text)?).expect("one part");
+        only.config
+    }
+
+    #[test]
+    fn all_config_maps_are_read_with_their_places_and_positions() {
+        let map = |name: &str, query: &str| {
+            format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: m}}\ndata:\n  \
+                 README: none\n  a.yaml: |\n    rules:\n    - {query}\n  b.yaml: |\n    \
+                 externalRules:\n    - seriesQuery: up\n---\n"
+            )
+        };
+        let text = map("one", "seriesQuery: up") + &map("two", "seriesQuerys: up");
+        let all = parse_all(&text).unwrap();
+        let places: Vec<_> = all.iter().map(|one| one.place.as_str()).collect();
+        let [one, two] = ["one", "two"]
+            .map(|name| ["a", "b"].map(|key| format!("ConfigMap m/{name}, key {key}.yaml")));
+        assert_eq!(places, [one, two].concat());
+        let error = all[2].config.as_ref().unwrap_err().to_string();
+        assert!(error.starts_with("line 20, column 7: rules[0]: unknown field"), "{error}");
+        let position = |index: usize| {
+            let config = all[index].config.as_ref().unwrap();
+            config.positions.get("externalRules[0]").unwrap().line
+        };
+        assert_eq!([position(1), position(3)], [11, 23]);
+        let list = "kind: List\nitems:\n- kind: ConfigMap\n  data: {a: 'rules: []'}\n- kind: \
+                    ConfigMap\n  data: {b: 'rules: []'}\n";
+        assert_eq!(parse_all(list).unwrap().len(), 2);
+    }
+
     #[test]
     fn config_map_is_read_with_positions_in_its_file() {
         let file = |query: &str| {
@@ -153,7 +210,10 @@ mod tests {
         let config = parse(&values("existing:")).unwrap();
         assert_eq!(config.rules.len(), 7);
         assert_eq!(config.rules[6].series_query, "up");
-        assert_eq!(config.positions.get("rules[6].seriesQuery").unwrap().line, 5);
+        assert_eq!(config.positions.get("rules[0].seriesQuery").unwrap().line, 5);
+        let names = [0, 5, 6].map(|index| config.rule_name("rules", index));
+        assert_eq!(names, ["default rule 1", "default rule 6", "rules[0]"]);
+        assert_eq!(config.rule_name("externalRules", 0), "externalRules[0]");
     }
 
     #[rstest]

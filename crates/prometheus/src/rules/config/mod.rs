@@ -17,6 +17,7 @@ use hpa_go_compat::yaml;
 pub use hpa_go_compat::yaml::{Position, Positions, YamlError};
 
 pub use duration::{DurationError, parse_duration};
+pub use manifest::ManifestRules;
 
 /// The maximum length of a file in bytes.
 pub const MAX_FILE_LEN: usize = 1 << 22;
@@ -37,6 +38,8 @@ pub struct Config {
     pub servers: Vec<Server>,
     /// The positions of the fields in the file.
     pub positions: Positions,
+    /// The number of rules at the start of `rules` that a chart adds to those of the file.
+    pub default_rules: usize,
 }
 
 /// An item of `rules` or `externalRules`.
@@ -153,6 +156,15 @@ pub struct ResourceRule {
 }
 
 impl Config {
+    /// The name of a rule of `rules` or `externalRules`: `rules[0]` is the first one of the file.
+    pub fn rule_name(&self, list: &str, index: usize) -> String {
+        let defaults = if list == "rules" { self.default_rules } else { 0 };
+        match index.checked_sub(defaults) {
+            Some(index) => format!("{list}[{index}]"),
+            None => format!("default rule {}", index + 1),
+        }
+    }
+
     /// Parses a rules file.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         if text.len() > MAX_FILE_LEN {
@@ -166,8 +178,14 @@ impl Config {
 
     /// Parses rules for a command: a rules file, a `ConfigMap` with one, or the Helm values of a
     /// chart of prometheus-adapter.
-    pub fn from_manifest(text: &str) -> Result<Self, ConfigError> {
-        if text.len() > MAX_FILE_LEN { Err(ConfigError::TooLong) } else { manifest::parse(text) }
+    ///
+    /// A file can have several `ConfigMap`s. The result is not empty.
+    pub fn all_from_manifest(text: &str) -> Result<Vec<ManifestRules>, ConfigError> {
+        if text.len() > MAX_FILE_LEN {
+            Err(ConfigError::TooLong)
+        } else {
+            manifest::parse_all(text)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Formats explanations, with advice.
 
-use std::{error::Error, fmt};
+use std::fmt;
 
 use hpa_calc::explain::counted;
 
@@ -40,13 +40,22 @@ impl fmt::Display for RequestProblem {
     }
 }
 
+impl RuleOutcome {
+    /// The outcome as text. `rule_name` names another rule by its index.
+    pub fn describe(&self, rule_name: impl Fn(usize) -> String) -> String {
+        let Self::Shadowed { by, query } = self else { return self.to_string() };
+        format!(
+            "{} also has the metric, and the last rule takes precedence. Rename the metric in one of them, or \
+             change their order. Not used: {query}",
+            rule_name(*by)
+        )
+    }
+}
+
 impl fmt::Display for RuleOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(error) => {
-                write!(f, "the rule is refused: {error}")?;
-                error.source().map_or(Ok(()), |source| write!(f, ": {source}"))
-            }
+            Self::Refused(error) => write!(f, "the rule is refused: {}", error.describe()),
             Self::NoSeries { series_query } => write!(
                 f,
                 "Prometheus has no series for the seriesQuery `{series_query}`. Check names and \
@@ -92,14 +101,12 @@ impl fmt::Display for RuleOutcome {
                 }
             }
             Self::NoQuery { series, error } => {
-                write!(f, "the query for the series {series} can't be built: {error}")?;
+                let field = if error.template_mistake().is_some() { "metricsQuery: " } else { "" };
+                let error_text = error.describe();
+                write!(f, "the query for the series {series} can't be built: {field}{error_text}")?;
                 f.write_str(advice(error))
             }
-            Self::Shadowed { by, query } => write!(
-                f,
-                "rule {by} also has the metric, and the last rule takes precedence. Rename the \
-                 metric in one of them, or change their order. Not used: {query}"
-            ),
+            Self::Shadowed { .. } => f.write_str(&self.describe(|by| format!("rule {by}"))),
             Self::Applies { series, query, warnings, .. } => {
                 write!(f, "applies with the series {series}: {query}")?;
                 warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))?;
@@ -117,7 +124,7 @@ fn advice(error: &QueryError) -> &'static str {
              resources.namespaced to false"
         }
         QueryError::UnsupportedOperator => ". Don't use < and > in the selector",
-        QueryError::Template(_) => ". Correct metricsQuery",
+        QueryError::Template(_) => "",
         QueryError::Empty => ". metricsQuery must not be empty",
     }
 }

@@ -125,12 +125,14 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
 #[case::template_typo(
     with(|rule| rule.replace(".LabelMatchers", ".LabelMatcher")),
     "http_requests",
-    "can't evaluate field LabelMatcher in type naming.queryTemplateArgs. Correct metricsQuery"
+    "can't be built: metricsQuery: queries have no <<.LabelMatcher>>: did you mean \
+     <<.LabelMatchers>>? (prometheus-adapter: template: metrics-query:1:"
 )]
 #[case::refused(
     with(|rule| rule.replace("(.*)", "(.*")),
     "http_requests",
-    "the rule is refused: line 3, column 19: rules[0].name.matches: unable to generate"
+    "the rule is refused: line 3, column 19: rules[0].name.matches: `^(.*_total$` is no \
+     regular expression: missing closing )"
 )]
 #[case::counter_without_rate(
     with(|rule| rule.replace("rate(", "(").replace("[2m]", "")),

@@ -1,0 +1,245 @@
+//! The rows of the list, with what they were made of.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use hpa_calc::{
+    HorizontalPodAutoscaler, Scale, Settings,
+    defaults::apply_defaults,
+    report::{Surroundings, TargetKey},
+    settings::SettingPolicy,
+};
+use hpa_controller::{HpaKey, debug::settings_of_controller};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Controller, Identity, ObservedAutoscaler, Row, Sample, Series};
+use crate::past::{Overdue, shifted};
+
+/// Limit for the samples of all autoscalers together. A sample with two metrics has about 90 bytes.
+const MAX_SAMPLES: usize = 500_000;
+/// Bounds of the limit for the samples of one autoscaler.
+const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
+/// Ages of a decision that differ by less are of the same one.
+const SAME_AGE: SignedDuration = SignedDuration::from_secs(5);
+/// The number of deletions that are remembered. A reader that missed more gets all rows again.
+pub(super) const MAX_DELETIONS: usize = 1000;
+
+/// An autoscaler, and what was observed of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) row: Row,
+    /// `None` if the object could not be decoded.
+    pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
+    pub(crate) controller: Controller,
+    pub(crate) series: Series,
+    /// The target's scale, if the row needs it and it was read.
+    scale: Option<Scale>,
+    /// When it was read, or could not be.
+    scale_read_at: Option<Timestamp>,
+    /// The version of the board at the last change of the object.
+    pub(crate) version: u64,
+}
+
+/// All autoscalers that are shown.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub(super) entries: HashMap<Identity, Entry>,
+    by_target: HashMap<TargetKey, BTreeSet<Identity>>,
+    pub(super) deleted: VecDeque<(u64, Identity)>,
+    /// The version of the newest deletion that was dropped from `deleted`.
+    pub(super) forgotten: u64,
+    /// Since when autoscalers are without a decision.
+    pub(super) overdue: HashMap<Identity, Timestamp>,
+    /// The version of the change that is being made.
+    pub(super) version: u64,
+    /// The controller's settings, if they are known; otherwise the defaults.
+    settings: Settings,
+    /// The settings that autoscalers may override.
+    policy: SettingPolicy,
+}
+
+impl Rows {
+    pub(super) fn new(settings: Settings, policy: SettingPolicy) -> Self {
+        Self { settings, policy, ..Self::default() }
+    }
+
+    pub(super) fn apply(&mut self, observed: ObservedAutoscaler, now: Timestamp) {
+        let ObservedAutoscaler { id, hpa, controller } = observed;
+        let (capacity, version) = (self.capacity(), self.version);
+        let mut hpa = match hpa {
+            Ok(hpa) => hpa,
+            Err(error) => {
+                let row = Row::undecodable(id.clone(), &error);
+                let previous = self.entries.remove(&id);
+                self.retarget(
+                    &id,
+                    previous.as_ref().and_then(|entry| entry.hpa.as_deref()),
+                    None,
+                    now,
+                );
+                let series = Series::default();
+                let (scale, scale_read_at) = (None, None);
+                let entry =
+                    Entry { row, hpa: None, controller, series, scale, scale_read_at, version };
+                self.entries.insert(id, entry);
+                return;
+            }
+        };
+        apply_defaults(&mut hpa.spec);
+        let previous = self.entries.remove(&id);
+        let is_unchanged = |entry: &&Entry| {
+            entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name
+        };
+        if let Some(entry) = previous.as_ref().filter(is_unchanged) {
+            // A list repeats what a watch returned.
+            self.entries.insert(id, entry.clone());
+            return;
+        }
+        let is_same = |entry: &Entry| {
+            entry.hpa.as_ref().is_some_and(|old| old.metadata.uid == hpa.metadata.uid)
+        };
+        let old = previous.as_ref().and_then(|entry| entry.hpa.clone());
+        // A re-created object has no past.
+        let (mut series, scale, scale_read_at) = previous.filter(is_same).map_or_else(
+            || (Series::default(), None, None),
+            |entry| (entry.series, entry.scale, entry.scale_read_at),
+        );
+        series.set_metrics(&hpa);
+        if !hpa.status.conditions.is_empty() {
+            series.record(Sample::from_status(&hpa, now), capacity);
+        }
+        self.retarget(&id, old.as_deref(), Some(&hpa), now);
+        let row = self.row(&id, &hpa, &controller, scale.as_ref(), now);
+        let hpa = Some(Arc::new(hpa));
+        let entry = Entry { row, hpa, controller, series, scale, scale_read_at, version };
+        self.entries.insert(id, entry);
+    }
+
+    fn row(
+        &self,
+        id: &Identity,
+        hpa: &HorizontalPodAutoscaler,
+        controller: &Controller,
+        scale: Option<&Scale>,
+        now: Timestamp,
+    ) -> Row {
+        let is_reference = controller.is_reference();
+        let settings =
+            settings_of_controller(self.settings.clone(), hpa, &self.policy, is_reference);
+        let of_target = self.by_target.get(&TargetKey::new(hpa)).into_iter().flatten();
+        let others = of_target.filter(|other| *other != id);
+        let others: Vec<_> = others.map(|other| HpaKey::from(other).to_string()).collect();
+        let surroundings = Surroundings { scale, of_same_target: &others };
+        let undecided_since = self.overdue.get(id).copied();
+        Row { undecided_since, ..Row::new(id.clone(), hpa, &settings, surroundings, now) }
+    }
+
+    /// Computes a row again, after a change of what it needs beside the object.
+    fn refresh(&mut self, id: &Identity, now: Timestamp) {
+        let Some(entry) = self.entries.get(id) else { return };
+        let Some(hpa) = &entry.hpa else { return };
+        let row = self.row(id, hpa, &entry.controller, entry.scale.as_ref(), now);
+        let version = self.version;
+        if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
+            (entry.row, entry.version) = (row, version);
+        }
+    }
+
+    /// Moves an autoscaler to another target, and refreshes the rows of the others of both.
+    fn retarget(
+        &mut self,
+        id: &Identity,
+        old: Option<&HorizontalPodAutoscaler>,
+        new: Option<&HorizontalPodAutoscaler>,
+        now: Timestamp,
+    ) {
+        let (old, new) = (old.map(TargetKey::new), new.map(TargetKey::new));
+        if old == new {
+            return;
+        }
+        let mut others = BTreeSet::new();
+        if let Some(old) = old
+            && let Some(of_target) = self.by_target.get_mut(&old)
+        {
+            of_target.remove(id);
+            others.extend(of_target.iter().cloned());
+            if of_target.is_empty() {
+                self.by_target.remove(&old);
+            }
+        }
+        if let Some(new) = new {
+            let of_target = self.by_target.entry(new).or_default();
+            others.extend(of_target.iter().cloned());
+            of_target.insert(id.clone());
+        }
+        others.iter().for_each(|other| self.refresh(other, now));
+    }
+
+    /// Since when autoscalers are without a decision. A time that differs little from the last one
+    /// stays, because each change of a row is sent to all pages.
+    pub(super) fn times_of(
+        &self,
+        overdue: Vec<Overdue>,
+        now: Timestamp,
+    ) -> HashMap<Identity, Timestamp> {
+        let times = overdue.into_iter().map(|Overdue { key, age }| {
+            let (id, since) = (Identity::from(&key), shifted(now, -age));
+            let known = self.overdue.get(&id).copied();
+            let known = known.filter(|known| known.duration_since(since).abs() < SAME_AGE);
+            (id, known.unwrap_or(since))
+        });
+        times.collect()
+    }
+
+    pub(super) fn set_overdue(&mut self, overdue: HashMap<Identity, Timestamp>) {
+        self.overdue = overdue;
+        for (id, entry) in &mut self.entries {
+            let since = self.overdue.get(id).copied();
+            if entry.row.undecided_since != since {
+                entry.row.undecided_since = since;
+                entry.version = self.version;
+            }
+        }
+    }
+
+    pub(super) fn delete(&mut self, id: &Identity, now: Timestamp) {
+        let Some(entry) = self.entries.remove(id) else { return };
+        self.retarget(id, entry.hpa.as_deref(), None, now);
+        self.deleted.push_back((self.version, id.clone()));
+        while self.deleted.len() > MAX_DELETIONS {
+            if let Some((version, _)) = self.deleted.pop_front() {
+                self.forgotten = version;
+            }
+        }
+    }
+
+    /// The maximum number of samples of an autoscaler.
+    pub(super) fn capacity(&self) -> usize {
+        (MAX_SAMPLES / self.entries.len().max(1)).clamp(*SAMPLES.start(), *SAMPLES.end())
+    }
+
+    /// Sets the scale of a target. `None` if it could not be read.
+    pub(super) fn set_scale(&mut self, id: &Identity, scale: Option<Scale>, now: Timestamp) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            (entry.scale, entry.scale_read_at) = (scale, Some(now));
+            self.refresh(id, now);
+        }
+    }
+
+    /// Autoscalers whose rows need a scale that was not read since a time, the oldest first.
+    pub(super) fn without_scale(
+        &self,
+        limit: usize,
+        since: Timestamp,
+    ) -> Vec<(Identity, Arc<HorizontalPodAutoscaler>)> {
+        let is_due = |entry: &&Entry| {
+            entry.row.needs_scale && entry.scale_read_at.is_none_or(|at| at <= since)
+        };
+        let mut due: Vec<_> = self.entries.values().filter(is_due).collect();
+        due.sort_by_key(|entry| entry.scale_read_at);
+        let due = due.into_iter().take(limit);
+        due.filter_map(|entry| Some((entry.row.id.clone(), entry.hpa.clone()?))).collect()
+    }
+}

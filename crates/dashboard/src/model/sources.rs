@@ -1,0 +1,142 @@
+//! What of the cluster is read: the connection, and the lists of the APIs.
+
+use std::collections::BTreeMap;
+
+use hpa_controller::AutoscalerApi;
+use jiff::Timestamp;
+
+use super::{Outage, Unread, outage::Connection};
+
+/// The state of the list of autoscalers of an API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SourceState {
+    /// The first list is not complete.
+    Reading,
+    Synced,
+    /// The cluster doesn't have the API.
+    NotServed,
+    /// The list or watch fails.
+    Failed {
+        outage: Outage,
+        /// There was no usable answer. If the API server can't be read at all, this is a consequence.
+        is_unanswered: bool,
+    },
+}
+
+/// The lists of all APIs.
+#[derive(Default)]
+pub(super) struct Sources {
+    states: BTreeMap<AutoscalerApi, SourceState>,
+    pub(super) connection: Connection,
+    /// The last time when the API server was read.
+    pub(super) read_at: Option<Timestamp>,
+    /// The only namespace that is shown of an API.
+    pub(super) namespaces: BTreeMap<AutoscalerApi, String>,
+    /// Sentences about what is not shown of an API.
+    pub(super) notes: BTreeMap<AutoscalerApi, String>,
+}
+
+impl Sources {
+    pub(super) fn new(apis: &[AutoscalerApi]) -> Self {
+        let states = apis.iter().map(|api| (*api, SourceState::Reading)).collect();
+        Self { states, ..Self::default() }
+    }
+
+    pub(super) fn get(&self, api: AutoscalerApi) -> Option<&SourceState> {
+        self.states.get(&api)
+    }
+
+    pub(super) fn set(&mut self, api: AutoscalerApi, state: SourceState) {
+        self.states.insert(api, state);
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        matches!(self.connection, Connection::Down(_))
+    }
+
+    /// A list or watch that fails. `text` gets the time of the first failure.
+    pub(super) fn failed(
+        &self,
+        api: AutoscalerApi,
+        is_unanswered: bool,
+        now: Timestamp,
+        text: impl FnOnce(Timestamp) -> String,
+    ) -> SourceState {
+        let since = match self.states.get(&api) {
+            Some(SourceState::Failed { outage, .. }) => outage.since,
+            _ => now,
+        };
+        let subject = format!("The list of the autoscalers of {api}");
+        SourceState::Failed { outage: Outage { subject, since, text: text(since) }, is_unanswered }
+    }
+
+    /// A connection that is down. `outage` gets the time of the first failure.
+    pub(super) fn down(
+        &self,
+        now: Timestamp,
+        outage: impl FnOnce(Timestamp) -> Outage,
+    ) -> Connection {
+        let since = match &self.connection {
+            Connection::Down(outage) => outage.since,
+            _ => now,
+        };
+        Connection::Down(outage(since))
+    }
+
+    /// Whether the list of an API has all autoscalers of a namespace.
+    pub(super) fn is_complete(&self, api: AutoscalerApi, namespace: &str) -> bool {
+        let is_failed = matches!(self.states.get(&api), Some(SourceState::Failed { .. }));
+        let shown = self.namespaces.get(&api);
+        !self.is_down() && !is_failed && shown.is_none_or(|shown| shown == namespace)
+    }
+
+    /// Whether the first list of every API is complete, or has failed.
+    pub(super) fn is_synced(&self) -> bool {
+        self.is_down() || self.states.values().all(|source| *source != SourceState::Reading)
+    }
+
+    /// The API server answers. Lists that had no answer are read again.
+    pub(super) fn connect(&mut self) {
+        self.connection = Connection::Up;
+        for source in self.states.values_mut() {
+            if let SourceState::Failed { is_unanswered: true, .. } = source {
+                *source = SourceState::Reading;
+            }
+        }
+    }
+
+    /// What can't be read.
+    pub(super) fn outages(&self) -> Vec<Outage> {
+        if let Connection::Down(outage) = &self.connection {
+            return vec![outage.clone()];
+        }
+        let failed = self.states.values().filter_map(|source| match source {
+            SourceState::Failed { outage, .. } => Some(outage.clone()),
+            _ => None,
+        });
+        let mut failed: Vec<_> = failed.collect();
+        let mut sources = self.states.iter();
+        let rest = sources.find(|(_, source)| **source == SourceState::Synced);
+        if let (Some((api, _)), Some(last)) = (rest, failed.last_mut()) {
+            last.text.push_str(&format!(". The autoscalers of {api} are shown"));
+        }
+        failed
+    }
+
+    /// What can't be read, for the page. `has_values` is whether it shows autoscalers.
+    pub(super) fn unread(&self, has_values: bool) -> Option<Unread> {
+        let since = self.outages().iter().map(|outage| outage.since).min()?;
+        let is_down = self.is_down();
+        let has_rest = self.states.values().any(|source| *source == SourceState::Synced);
+        let read_at = if is_down { self.read_at } else { Some(since) };
+        let values_at = read_at.filter(|_| has_values);
+        Some(Unread { since, values_at, is_partial: has_rest && !is_down })
+    }
+
+    /// The notes about APIs whose list was read.
+    pub(super) fn visible_notes(&self) -> Vec<String> {
+        let is_shown = |api: &AutoscalerApi| self.states.get(api) == Some(&SourceState::Synced);
+        let notes = self.notes.iter().filter(|(api, _)| is_shown(api));
+        notes.map(|(_, note)| note.clone()).collect()
+    }
+}

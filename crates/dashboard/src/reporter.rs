@@ -1,0 +1,77 @@
+//! Reports once what can't be read, and once that it can be read again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use hpa_controller::Clock;
+use tokio::sync::watch;
+
+use crate::model::{Board, Outage};
+
+/// Sentences about what can't be read, for a terminal.
+pub struct Reporter {
+    board: Arc<Board>,
+    clock: Arc<dyn Clock>,
+    changed: watch::Receiver<u64>,
+    /// The outages that were reported and last, by their subject.
+    reported: BTreeMap<String, Outage>,
+    notes: BTreeSet<String>,
+    pending: VecDeque<String>,
+}
+
+impl Reporter {
+    pub(crate) fn new(board: Arc<Board>, clock: Arc<dyn Clock>) -> Self {
+        let changed = board.subscribe();
+        Self {
+            board,
+            clock,
+            changed,
+            reported: BTreeMap::new(),
+            notes: BTreeSet::new(),
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// Waits for the beginning or the end of an outage. The sentence is that of the page, without a
+    /// full stop.
+    pub async fn next(&mut self) -> String {
+        loop {
+            if let Some(sentence) = self.pending.pop_front() {
+                return sentence;
+            }
+            self.changed.borrow_and_update();
+            self.update();
+            if self.pending.is_empty() && self.changed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn update(&mut self) {
+        let (outages, notes) = self.board.outages();
+        // While nothing or not yet everything can be read, the end of another outage is unknown.
+        if self.board.is_synced() {
+            let is_down = self.board.is_down();
+            let is_over = |outage: &Outage| {
+                !is_down && outages.iter().all(|lasting| lasting.subject != outage.subject)
+            };
+            let now = self.clock.now();
+            self.pending
+                .extend(self.reported.values().filter(|one| is_over(one)).map(|o| o.end(now)));
+            self.reported.retain(|_, outage| !is_over(outage));
+        }
+        for outage in outages {
+            if !self.reported.contains_key(&outage.subject) {
+                self.pending.push_back(outage.text.clone());
+                self.reported.insert(outage.subject.clone(), outage);
+            }
+        }
+        for note in notes {
+            if self.notes.insert(note.clone()) {
+                self.pending.push_back(note.trim_end_matches('.').to_owned());
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! An API server that can't be read, and rights that are missing.
+
+use hpa_testbed::{Effect, Fault, Match};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::{Cluster, forbidden};
+
+#[rstest]
+#[case::dead(Effect::Disconnect { applied: false }, "The API server has been unreachable since ")]
+#[case::token(
+    Effect::Status {
+        code: 401, reason: "Unauthorized".into(), message: "Unauthorized".into(),
+        retry_after_seconds: None,
+    },
+    "The API server has rejected your credentials since "
+)]
+#[tokio::test]
+async fn values_before_an_outage_stay_and_their_age_is_known(
+    #[case] effect: Effect,
+    #[case] expected: &str,
+) {
+    let cluster = Cluster::new().await;
+    let mut reporter = cluster.dashboard.reporter();
+    let (mut list, mut detail) = (cluster.list().await, cluster.detail("web").await);
+    let changes = list.until(|changes| changes["synced"] == true).await;
+    assert_eq!(changes["unread"], Value::Null);
+    let before = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
+    cluster.faults.add(Fault::on(Match::any()).effect(effect));
+    let view = detail.until(|view| view["unread"] != Value::Null).await;
+    assert_eq!(view["report"]["sentence"], before["report"]["sentence"]);
+    let problems = view["problems"].as_array().expect("problems");
+    let sentence = problems[0].as_str().expect("a sentence");
+    assert!(problems.len() == 1 && sentence.starts_with(expected), "{problems:?}");
+    let changes = list.until(|changes| changes["unread"] != Value::Null).await;
+    assert_eq!((&changes["reset"], &changes["problems"]), (&json!(false), &view["problems"]));
+    let unread = &changes["unread"];
+    assert!(unread["valuesAt"].as_str() <= unread["since"].as_str(), "{unread}");
+    assert!(unread["valuesAt"].is_string() && unread["isPartial"] == false, "{unread}");
+    assert_eq!(format!("{}.", reporter.next().await), sentence);
+    cluster.faults.clear();
+    list.until(|changes| changes["unread"] == Value::Null && changes["synced"] == true).await;
+    detail.until(|view| view["unread"] == Value::Null && view["problems"] == json!([])).await;
+    let end = reporter.next().await;
+    assert!(end.starts_with("The API server can be read again since "), "{end}");
+    // The autoscaler is watched again.
+    cluster.metrics.set_cpu_percent(90);
+    detail.until(|view| view["report"]["scaleTo"] == 6).await;
+}
+
+#[tokio::test]
+async fn first_read_that_fails_is_reported_instead_of_an_empty_list() {
+    let fault = json!({ "effect": { "disconnect": {} } });
+    let cluster = Cluster::with_faults(&[fault]).await;
+    let changes = cluster.list().await.until(|changes| changes["unread"] != Value::Null).await;
+    assert_eq!(changes["problems"].as_array().map(Vec::len), Some(1), "{changes}");
+    assert_eq!((&changes["rows"], &changes["synced"]), (&json!([]), &json!(true)));
+    assert_eq!(changes["unread"]["valuesAt"], Value::Null);
+    let view = cluster.detail("web").await.until(|view| view["unread"] != Value::Null).await;
+    assert_eq!((&view["isKnown"], &view["isComplete"]), (&json!(true), &json!(false)));
+}
+
+fn forbid(resource: &str) -> Value {
+    json!({ "match": { "resources": [resource] }, "effect": forbidden() })
+}
+
+#[tokio::test]
+async fn list_without_any_right_names_verb_resource_and_namespace() {
+    let cluster = Cluster::with_faults(&[forbid("horizontalpodautoscalers")]).await;
+    let changes = cluster.list().await.until(|changes| changes["unread"] != Value::Null).await;
+    let right = "You may not list horizontalpodautoscalers.autoscaling, neither in all namespaces \
+                 nor in the namespace default, so none is shown. --namespace selects another one";
+    assert!(changes["problems"][0].as_str().expect("a sentence").starts_with(right), "{changes}");
+    assert_eq!(changes["unread"]["valuesAt"], Value::Null);
+}
+
+#[rstest]
+#[case::scale(json!({ "match": { "resources": ["deployments"] }, "effect": forbidden() }))]
+#[case::pods(forbid("pods"))]
+#[tokio::test]
+async fn decision_that_the_user_may_not_read_is_no_failure_of_the_autoscaler(#[case] fault: Value) {
+    let cluster = Cluster::with_faults(&[fault, forbid("events")]).await;
+    let mut detail = cluster.detail("web").await;
+    let view = detail.until(|view| view["problems"] != json!([])).await;
+    let problem = view["problems"][0].as_str().expect("a sentence");
+    assert!(problem.starts_with("You lack a right, so the decision is not computed"), "{problem}");
+    assert!(problem.contains("you may not"), "the API server's message: {problem}");
+    assert_eq!((view.get("report"), &view["row"]["state"]), (None, &json!("steady")));
+    assert_eq!(view["conditions"].as_array().map(Vec::len), Some(2), "they are shown");
+    let missing = view["missing"].to_string();
+    assert!(missing.contains("Events can't be read: "), "{missing}");
+    assert_eq!(view["unread"], Value::Null);
+}

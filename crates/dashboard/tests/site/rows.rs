@@ -1,0 +1,51 @@
+//! What rows of the list have beyond the stored status.
+
+use hpa_tests::harness::{TestbedExt, objects};
+use serde_json::{Value, json};
+
+use crate::{Cluster, hpa, with_status};
+
+/// The sentence of a row, as soon as it has a text.
+async fn sentence(cluster: &Cluster, name: &str, text: &str) -> String {
+    let mut found = String::new();
+    cluster
+        .list()
+        .await
+        .until(|changes| {
+            let mut rows = changes["rows"].as_array().expect("rows").iter();
+            let row = rows.find(|row| row["id"] == name);
+            let sentence = row.and_then(|row| row["sentence"].as_str());
+            found = sentence.unwrap_or(&found).to_owned();
+            found.contains(text)
+        })
+        .await;
+    found
+}
+
+#[tokio::test]
+async fn row_counts_the_pods_that_exist() {
+    let cluster = Cluster::new().await;
+    let mut deployment = objects::running_deployment("web", 4);
+    deployment["status"]["replicas"] = json!(3);
+    let mut web = with_status(hpa("web"), 4, 4);
+    let current = json!({ "averageUtilization": 90, "averageValue": "90m" });
+    web["status"]["currentMetrics"] =
+        json!([{ "type": "Resource", "resource": { "name": "cpu", "current": current } }]);
+    cluster.testbed.apply_all([deployment, web]);
+    let sentence = sentence(&cluster, "core/shop/web", "3 of 4 pods exist").await;
+    assert_eq!(sentence, "cpu is at 90% of requests, target 60%; 3 of 4 pods exist");
+}
+
+#[tokio::test]
+async fn row_and_page_name_another_autoscaler_of_the_target() {
+    let cluster = Cluster::with_custom_api().await;
+    let mut other = hpa("other");
+    other["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    other["spec"]["scaleTargetRef"]["name"] = json!("web");
+    cluster.testbed.apply_all([other]);
+    sentence(&cluster, "core/shop/web", "; rhpa/shop/other scales the same target").await;
+    sentence(&cluster, "custom/shop/other", "; shop/web scales the same target").await;
+    let mut detail = cluster.detail("web").await;
+    let view = detail.until(|view| view["report"] != Value::Null).await;
+    assert_eq!(view["problems"], json!(["rhpa/shop/other scales Deployment/web too."]));
+}

@@ -1,0 +1,133 @@
+//! Advice about metrics of collectors, which the controller reads in its process.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::{Inputs, ReadError, api::MetricSpec};
+use hpa_collectors::{
+    CollectorSource, Compat, Finding, Server, collection::CollectionSettings, source_of,
+};
+
+use crate::args::{CollectorArguments, SourceArguments};
+
+/// In errors of metrics while the autoscalers with annotations are unknown.
+const NOT_LISTED: &str = "the autoscalers have not been read";
+/// The name of the collector of scaling schedules.
+const SCHEDULE: &str = "schedule";
+
+/// The collectors that flags turn on.
+pub(super) struct EnabledCollectors {
+    /// `--collectors`.
+    are_on: bool,
+    /// `--scaling-schedule`.
+    has_schedules: bool,
+    settings: CollectionSettings,
+}
+
+impl EnabledCollectors {
+    pub(super) fn new(sources: &SourceArguments) -> Self {
+        let has_prometheus = sources.rules.prometheus.prometheus_url.is_some();
+        Self {
+            are_on: sources.collectors.collectors,
+            has_schedules: sources.schedules.scaling_schedule,
+            settings: sources.collectors.collection(Compat::Off, has_prometheus),
+        }
+    }
+
+    /// Adds advice for each metric of a collector that fails and has none.
+    pub(super) fn add_advice(&self, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
+        for (index, query) in inputs.plan().queries() {
+            let Some(Err(error)) = inputs.readings.get(index) else { continue };
+            if advice.contains_key(&index) {
+                continue;
+            }
+            let Some(metric) = inputs.hpa.spec.metrics.get(index) else { continue };
+            let text = match source_of(&inputs.hpa, metric, &self.settings.environment) {
+                Some(Ok(source)) if source.collector == SCHEDULE => {
+                    Some(self.about_schedule(inputs, metric))
+                }
+                Some(Ok(source)) => self.about_source(query.metric_name(), &source, error),
+                Some(Err(finding)) if self.are_on => Some(about_settings(inputs, &finding)),
+                Some(Err(_)) | None => None,
+            };
+            advice.extend(text.map(|text| (index, text)));
+        }
+    }
+
+    fn about_schedule(&self, inputs: &Inputs, metric: &MetricSpec) -> String {
+        let (name, object) = (metric.metric_name(), metric.object.as_ref());
+        let object = object.map(|object| &object.described_object);
+        let (kind, schedule) = object.map_or(("", ""), |object| (&*object.kind, &*object.name));
+        if !self.has_schedules {
+            return format!(
+                "{name} is the value of {kind} {schedule}, which no metrics API has. If the \
+                 controller runs with --scaling-schedule, use its flags here."
+            );
+        }
+        let namespace = &inputs.hpa.metadata.namespace;
+        let namespace =
+            if kind.starts_with("Cluster") { String::new() } else { format!(" -n {namespace}") };
+        format!(
+            "{name} is the value of {kind} {schedule} (--scaling-schedule). Check that object: \
+             kubectl get {kind} {schedule}{namespace} -o yaml"
+        )
+    }
+
+    fn about_source(
+        &self,
+        name: &str,
+        source: &CollectorSource,
+        error: &ReadError,
+    ) -> Option<String> {
+        let CollectorSource { collector, subject, is_annotated, servers } = source;
+        if !self.are_on {
+            return is_annotated.then(|| {
+                format!(
+                    "The {subject} are settings of the collector {collector}. If the controller \
+                     runs with --collectors, use its flags here."
+                )
+            });
+        }
+        if !self.settings.collectors.contains(collector) {
+            return Some(format!(
+                "{name} needs the collector {collector} ({subject}), which is off: add {}, as the \
+                 controller needs it too.",
+                CollectorArguments::flags_of(collector)
+            ));
+        }
+        if matches!(error, ReadError::Fetch { message, .. } if message.contains(NOT_LISTED)) {
+            return Some(format!(
+                "{name} is read by the collector {collector} ({subject}), which has to list the \
+                 autoscalers and pods first. The message says why it could not."
+            ));
+        }
+        let (place, check) = match servers.first() {
+            Some(Server::Operator(_)) => (
+                format!("the server of {}", CollectorArguments::flags_of(collector)),
+                "that this server runs and answers".to_owned(),
+            ),
+            Some(Server::Url(_)) => (
+                "a URL of the autoscaler".to_owned(),
+                "that the controller reaches that server".to_owned(),
+            ),
+            Some(Server::Pods) | None => (
+                "the target's pods".to_owned(),
+                "that the pods are ready, and that the controller reaches them".to_owned(),
+            ),
+        };
+        Some(format!(
+            "The collector {collector} reads {name} from {place}. Check {check}, and the settings: \
+             {subject}."
+        ))
+    }
+}
+
+/// Settings that no collector accepts.
+fn about_settings(inputs: &Inputs, Finding { subject, message, .. }: &Finding) -> String {
+    let metadata = &inputs.hpa.metadata;
+    format!(
+        "Correct the {subject}: {message}. No collector reads the metric until then, and the \
+         controller reports it as an event: kubectl get events --namespace {} --field-selector \
+         reason=CreateNewMetricsCollector,involvedObject.name={}",
+        metadata.namespace, metadata.name
+    )
+}

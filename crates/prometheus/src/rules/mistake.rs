@@ -1,0 +1,383 @@
+//! Mistakes in rules in plain words: what is wrong, and what to write. The errors themselves have
+//! the texts of the reference, which are those of Go's packages.
+
+use std::error::Error;
+
+use hpa_calc::similar::most_similar;
+use hpa_go_compat::{
+    regex::RegexError,
+    template::{ExecutionError, MAX_TEMPLATE_LEN, TemplateError},
+};
+use hpa_metrics::with_causes;
+
+use super::{
+    labels::{FormatError, MappingError},
+    name::{FilterError, NameError},
+    query::QueryError,
+    resource_metrics::{ResourceRuleError, ResourceRuleProblem},
+    rule::RuleError,
+    ruleset::{InvalidRule, InvalidRuleProblem},
+};
+
+/// The start of the message about a field that queries don't have.
+pub(super) const UNKNOWN_FIELD: &str = "queries have no <<.";
+/// The maximum length of a quoted part of a template, in characters.
+const MAX_QUOTED: usize = 40;
+/// The type of a template's data in the texts of the reference.
+const STRUCTS: [&str; 2] = ["naming.queryTemplateArgs", "schema.GroupResource"];
+
+/// The kind of a template.
+#[derive(Clone, Copy)]
+enum Kind {
+    Query,
+    Label,
+}
+
+impl Kind {
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Query => {
+                &["Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"]
+            }
+            Self::Label => &["Resource", "Group"],
+        }
+    }
+
+    fn unknown_field(self) -> &'static str {
+        match self {
+            Self::Query => UNKNOWN_FIELD,
+            Self::Label => "labels have no <<.",
+        }
+    }
+
+    /// A field that is always right.
+    fn example(self) -> &'static str {
+        match self {
+            Self::Query => "<<.Series>>",
+            Self::Label => "<<.Resource>>",
+        }
+    }
+}
+
+impl InvalidRule {
+    /// The position, the field, what is wrong, what to write, and the text of the reference.
+    pub fn describe(&self) -> String {
+        format!("{self}: {}", with_original(&self.mistake(), &*self.problem))
+    }
+
+    /// What is wrong, and what to write.
+    pub fn mistake(&self) -> String {
+        match &*self.problem {
+            InvalidRuleProblem::Rule(error) => of_rule(error),
+            InvalidRuleProblem::Resource(error) => of_usage(error),
+        }
+    }
+}
+
+impl RuleError {
+    /// As [`InvalidRule::describe`], without position and field.
+    pub(super) fn describe(&self) -> String {
+        with_original(&of_rule(self), self)
+    }
+}
+
+impl ResourceRuleError {
+    /// As [`InvalidRule::describe`], without position and field.
+    pub(super) fn describe(&self) -> String {
+        with_original(&of_usage(self), self)
+    }
+}
+
+impl QueryError {
+    /// What is wrong in `metricsQuery` and what to write, if its template can't be rendered.
+    pub fn template_mistake(&self) -> Option<String> {
+        match self {
+            Self::Template(error) => Some(of_template("", error, Kind::Query)),
+            _ => None,
+        }
+    }
+
+    /// [`Self::template_mistake`] and the text of the reference, or else the error.
+    pub(super) fn describe(&self) -> String {
+        let mistake = self.template_mistake();
+        mistake.map_or_else(|| self.to_string(), |mistake| with_original(&mistake, self))
+    }
+}
+
+fn with_original(mistake: &str, error: &(dyn Error + 'static)) -> String {
+    format!("{mistake} (prometheus-adapter: {})", with_causes(error))
+}
+
+fn of_rule(error: &RuleError) -> String {
+    match error {
+        RuleError::Mapping(error) => of_mapping(error),
+        RuleError::Query { template, source, .. } => of_template(template, source, Kind::Query),
+        RuleError::Filter { source, .. } | RuleError::NameMatches { source, .. } => {
+            of_filter(source)
+        }
+        RuleError::NameTemplate { source: NameError::Filter(error), .. } => of_filter(error),
+        RuleError::NameTemplate { source: NameError::NoTemplate(_), .. } => {
+            "name.matches has several groups: write the metric's name into name.as, such as \
+             '${1}_per_second'"
+                .to_owned()
+        }
+    }
+}
+
+fn of_usage(ResourceRuleError { source, .. }: &ResourceRuleError) -> String {
+    match source {
+        ResourceRuleProblem::Mapping(error) => of_mapping(error),
+        ResourceRuleProblem::ContainerQuery { template, source }
+        | ResourceRuleProblem::NodeQuery { template, source } => {
+            of_template(template, source, Kind::Query)
+        }
+    }
+}
+
+fn of_mapping(error: &MappingError) -> String {
+    let example = "write, for example, kube_<<.Resource>>";
+    match error {
+        MappingError::Syntax { template, source } => of_template(template, source, Kind::Label),
+        MappingError::Format { source: FormatError::Template(error), template } => {
+            of_template(template, error, Kind::Label)
+        }
+        MappingError::Format { source: FormatError::Empty, .. } => {
+            format!("the label is empty: {example}")
+        }
+        MappingError::Format { source: FormatError::Regex(error), .. } => {
+            format!("the label can't be matched: {}", of_regex(error))
+        }
+        MappingError::Format { source: FormatError::NoResource, .. } => {
+            format!("the label doesn't depend on the resource: {example}")
+        }
+        MappingError::Override { label, source } if source.resource().is_empty() => {
+            format!("the label {label} has no resource: write, for example, {{resource: pod}}")
+        }
+        MappingError::Override { source, .. } => {
+            let of_group = if source.group().is_empty() { "" } else { " of the group " };
+            format!(
+                "the API has no resource `{}`{of_group}{}: write one that kubectl api-resources \
+                 lists, such as {{resource: pod}}",
+                source.resource(),
+                source.group()
+            )
+        }
+    }
+}
+
+fn of_filter(error: &FilterError) -> String {
+    match error {
+        FilterError::Both { .. } => {
+            "a filter has `is` or `isNot`, not both: write two filters".to_owned()
+        }
+        FilterError::Neither => {
+            "the filter has no expression: write, for example, {is: ^http_}".to_owned()
+        }
+        FilterError::Regex { expression, source } => {
+            format!("`{expression}` is no regular expression: {}", of_regex(source))
+        }
+    }
+}
+
+fn of_regex(RegexError { problem, expression }: &RegexError) -> String {
+    format!(
+        "{problem} at `{expression}`. Correct it, or write a backslash in front of a character that \
+         stands for itself"
+    )
+}
+
+/// The mistake in a template. `text` is needed for mistakes in its syntax only.
+fn of_template(text: &str, error: &TemplateError, kind: Kind) -> String {
+    match error {
+        TemplateError::Syntax { line, message, .. } => {
+            let has_lines = text.trim_end().contains('\n');
+            let place = has_lines.then(|| format!("line {line} of the template: "));
+            place.unwrap_or_default() + &of_syntax(text, message, kind)
+        }
+        TemplateError::Execution(error) => of_execution(error, kind),
+        _ => format!("the template is too long: shorten it to {MAX_TEMPLATE_LEN} bytes"),
+    }
+}
+
+fn of_syntax(text: &str, message: &str, kind: Kind) -> String {
+    let example = kind.example();
+    // The text of the reference is about the character behind it, such as a parenthesis.
+    if let Some(open) = text.split("<<").skip(1).find(|action| !action.contains(">>")) {
+        let is_name = |char: &char| char.is_ascii_alphanumeric() || ".$_ ".contains(*char);
+        let name: String = open.chars().take_while(is_name).take(MAX_QUOTED).collect();
+        let name = name.trim_end();
+        return format!("`<<{name}` has no end: write <<{name}>>");
+    }
+    if let Some(name) = between(message, "function \"", "\" not defined") {
+        return unknown_function(name, kind);
+    }
+    if let Some(name) = between(message, "undefined variable \"", "\"") {
+        return format!(
+            "the variable {name} is not set: write, for example, <<range $label, $value := \
+             .LabelValuesByName>>"
+        );
+    }
+    if let Some((_, char)) = message.split_once("haracter ").filter(|_| message.contains("U+")) {
+        let char = char.split_once(' ').map_or(char, |(_, char)| char);
+        return format!("an action can't have {char} here: write only the field, as in {example}");
+    }
+    if message.ends_with("not supported") {
+        return format!("{}: rules can't use it", message.replace("{{", "<<").replace("}}", ">>"));
+    }
+    let words = match message {
+        "unexpected EOF" => {
+            "<<if>>, <<range>>, <<with>> or <<define>> has no end: write <<end>> behind it"
+        }
+        "unexpected {{end}}" => "there is one <<end>> too many: remove it",
+        "unexpected {{else}}" => "<<else>> is not in an <<if>>, <<range>> or <<with>>: remove it",
+        text if text.starts_with("missing value for") || text == "empty command" => {
+            return format!("an action is empty: write a field, as in {example}, or remove it");
+        }
+        text if text.contains(" paren") => "a parenthesis has no counterpart: add or remove one",
+        text if text.contains("quoted string") => "a text has no closing quote: add it",
+        text if text.contains("comment") => "a comment has no end: write */>> behind it",
+        _ => return format!("an action can't be read: write only the field, as in {example}"),
+    };
+    words.to_owned()
+}
+
+fn unknown_function(name: &str, kind: Kind) -> String {
+    let fields = kind.fields();
+    if fields.contains(&name) {
+        return format!("the dot is missing: write <<.{name}>>, not <<{name}>>");
+    }
+    match most_similar(name, fields.iter().copied()) {
+        Some(similar) => format!("there is no function {name}: did you mean <<.{similar}>>?"),
+        None => format!(
+            "there is no function {name}: write a field, as in {}, or a function of Go's templates, \
+             such as index or printf",
+            kind.example()
+        ),
+    }
+}
+
+fn of_execution(error: &ExecutionError, kind: Kind) -> String {
+    let ExecutionError { node, message, .. } = error;
+    let node: String = node.chars().take(MAX_QUOTED).collect();
+    let Some(rest) = message.strip_prefix("can't evaluate field ") else {
+        let problem = message.strip_prefix("error calling ").unwrap_or(message);
+        return format!("`{node}` can't be used so: {problem}");
+    };
+    let (field, owner) = rest.split_once(" in type ").unwrap_or((rest, ""));
+    if !STRUCTS.contains(&owner) {
+        return format!(
+            "`{node}` has no value: only the template's data has fields, not their values"
+        );
+    }
+    let fields = kind.fields();
+    let advice = match most_similar(field, fields.iter().copied()) {
+        Some(similar) => format!("did you mean <<.{similar}>>?"),
+        None => format!("there are <<.{}>>", fields.join(">>, <<.")),
+    };
+    format!("{}{field}>>: {advice}", kind.unknown_field())
+}
+
+fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
+    text.split_once(start)?.1.split_once(end).map(|(inner, _)| inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_calc::Selector;
+    use hpa_metrics::{resource::GroupResource, test_doubles::resources};
+    use rstest::rstest;
+
+    use crate::rules::{Compat, Config, RuleSet, query::Objects};
+
+    /// The description of the first invalid rule.
+    fn described(fields: &str) -> String {
+        let rules = format!("rules:\n- seriesQuery: m\n  {fields}\n");
+        let rules = RuleSet::compile(&Config::parse(&rules).unwrap(), &resources());
+        rules.first_error().expect("a mistake").describe()
+    }
+
+    #[rstest]
+    #[case::unclosed("sum(<<.Series)", "`<<.Series` has no end: write <<.Series>>")]
+    #[case::no_dot("<<Series>>", "the dot is missing: write <<.Series>>, not <<Series>>")]
+    #[case::similar("<<LabelMatcher>>", "there is no function LabelMatcher: did you mean")]
+    #[case::function("<<upper .Series>>", "there is no function upper: write a field, as in")]
+    #[case::brace("<<.Series}>>", "an action can't have '}' here: write only the field")]
+    #[case::no_end("<<if .Series>>a", "<<if>>, <<range>>, <<with>> or <<define>> has no end")]
+    #[case::end("a<<end>>", "there is one <<end>> too many: remove it")]
+    #[case::empty("<< >>", "an action is empty: write a field, as in <<.Series>>, or")]
+    #[case::variable("<<$y>>", "the variable $y is not set: write, for example, <<range")]
+    #[case::paren("<<(.Series>>", "a parenthesis has no counterpart")]
+    #[case::quote("<<\"a>>", "a text has no closing quote: add it")]
+    #[case::unsupported("<<break>>", "<<break>> is not supported: rules can't use it")]
+    fn mistake_in_a_query_is_described_before_the_text_of_the_reference(
+        #[case] query: &str,
+        #[case] expected: &str,
+    ) {
+        let text = described(&format!("metricsQuery: '{query}'"));
+        let expected = format!("line 3, column 17: rules[0].metricsQuery: {expected}");
+        assert!(text.starts_with(&expected), "{text}");
+        let original = "(prometheus-adapter: unable to construct metrics query associated with";
+        assert!(text.contains(original), "{text}");
+    }
+
+    #[rstest]
+    #[case::field(
+        "resources: {template: <<.Resourc>>}",
+        "template: labels have no <<.Resourc>>: did you mean <<.Resource>>?"
+    )]
+    #[case::constant(
+        "resources: {template: x}",
+        "template: the label doesn't depend on the resource: write, for example, kube_"
+    )]
+    #[case::label_regex(
+        "resources: {template: '<<.Resource>>('}",
+        "template: the label can't be matched: missing closing ) at"
+    )]
+    #[case::resource(
+        "resources: {overrides: {a: {resource: as}}}",
+        "overrides.a: the API has no resource `as`: write one that kubectl api-resources"
+    )]
+    #[case::no_resource(
+        "resources: {overrides: {a: {}}}",
+        "overrides.a: the label a has no resource: write, for example, {resource: pod}"
+    )]
+    #[case::filter(
+        "seriesFilters: [{is: '('}]",
+        "seriesFilters[0]: `(` is no regular expression: "
+    )]
+    #[case::no_filter("seriesFilters: [{}]", "seriesFilters[0]: the filter has no expression")]
+    #[case::matches(
+        "name: {matches: '('}",
+        "name.matches: `(` is no regular expression: missing closing ) at `(`. Correct it"
+    )]
+    #[case::groups("name: {matches: (a)(b)}", "name: name.matches has several groups: write")]
+    fn mistake_in_another_field_is_described(#[case] fields: &str, #[case] expected: &str) {
+        let text = described(fields);
+        let (mistake, original) = text.split_once(" (prometheus-adapter: ").expect(&text);
+        assert!(mistake.contains(expected), "{text}");
+        assert!(original.ends_with(')'), "{text}");
+    }
+
+    #[rstest]
+    #[case::field("<<.Serie>>", "queries have no <<.Serie>>: did you mean <<.Series>>?")]
+    #[case::of_text("<<.Series.X>>", "`.Series.X` has no value: only the template's data")]
+    #[case::call(
+        "<<index .GroupBySlice 3>>",
+        "`index .GroupBySlice 3` can't be used so: index: index out of range: 3"
+    )]
+    fn query_that_fails_is_described(#[case] template: &str, #[case] expected: &str) {
+        let rules = format!(
+            "rules:\n- seriesQuery: m\n  resources: {{template: <<.Resource>>}}\n  metricsQuery: \
+             '{template}'\n"
+        );
+        let rules = RuleSet::compile(&Config::parse(&rules).unwrap(), &resources());
+        let rule = rules.custom[0].as_ref().unwrap();
+        let pods = GroupResource::pods();
+        let objects = Objects { resource: &pods, namespace: "a", names: &["b".to_owned()] };
+        let all = Selector::everything();
+        let error = rule.custom_query("m", objects, &all, &resources(), Compat::Off).unwrap_err();
+        let text = error.describe();
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains(" (prometheus-adapter: template: metrics-query:1:"), "{text}");
+    }
+}
