@@ -14,7 +14,7 @@
 //! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for the other subcommands
-//! - `autoscaler_name`, `similar`: the autoscaler that a command names, and misspelled names
+//! - `autoscaler_name`: the autoscaler that a command names
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
 //! - `reference`, `export_tests`: tests that compare the documentation with the program
