@@ -2,7 +2,7 @@
 
 use super::{
     Inputs, MetricReport,
-    advice::{FORBIDDEN, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC},
+    failure::{FORBIDDEN, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC},
     short::root_cause,
 };
 use crate::{
