@@ -218,7 +218,8 @@ fn provider(prometheus: &Prometheus) -> PrometheusProvider {
 fn controller(testbed: &Testbed, provider: Arc<PrometheusProvider>) -> RunningController {
     let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
     let options = Options { settings, sync_period: PERIOD, ..options() };
-    let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+    let clients =
+        Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
     let dependencies =
         Dependencies::with_telemetry(clients, &options, Arc::default(), false, Some(provider));
     let clock = Arc::new(VirtualClock::start());

@@ -84,7 +84,11 @@ impl Cluster {
     }
 
     pub(crate) fn controller(&self, name: &str) -> RunningController {
-        let clients = Clients { api: self.client.clone(), metrics: self.client.clone() };
+        let clients = Clients {
+            api: self.client.clone(),
+            metrics: self.client.clone(),
+            server: String::new(),
+        };
         let options = options();
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),

@@ -695,6 +695,36 @@ async fn forbidden_request_is_not_reported_as_a_decision() {
 }
 
 #[tokio::test]
+async fn similar_names_of_unknown_metrics_are_listed() {
+    let mut cpus = objects::cpu_metric(60);
+    cpus["resource"]["name"] = "cpus".into();
+    for (metric, expected) in [
+        (
+            objects::pods_metric("http_request", "1"),
+            "custom.metrics.k8s.io has no metric http_request (similar: http_requests). Correct the \
+             name in spec.metrics[0]",
+        ),
+        (
+            objects::pods_metric("jobs", "1"),
+            "custom.metrics.k8s.io has no metric jobs (it has http_requests, lag).",
+        ),
+        (
+            objects::pods_metric("lag", "1"),
+            "custom.metrics.k8s.io has lag for services, not for pods. Use a metric of type Object",
+        ),
+        (
+            objects::external_metric("queue_lenght", "1"),
+            "external.metrics.k8s.io has no metric queue_lenght (similar: queue_length).",
+        ),
+        (cpus, "metrics.k8s.io has no resource cpus for the target's pods (similar: cpu)."),
+    ] {
+        let cluster = Cluster::new(web(4, vec![metric])).await;
+        cluster.metrics.set_listed(&["pods/http_requests", "services/lag", "queue_length"]);
+        cluster.expect(&[expected]).await;
+    }
+}
+
+#[tokio::test]
 async fn missing_right_ends_a_comparison_at_once() {
     for (verb, resource, expected) in [
         ("list", "pods", "pods can't be listed: "),

@@ -43,7 +43,11 @@ pub(crate) fn handle(
         ["apis"] => group_list(&state, &metrics_served),
         ["apis", group] => group_versions(&state, &metrics_served, group)?,
         ["api", version] => resource_list(&state, &metrics_served, "", version)?,
-        ["apis", group, version] => resource_list(&state, &metrics_served, group, version)?,
+        ["apis", group, version] => {
+            let mut list = resource_list(&state, &metrics_served, group, version)?;
+            add_metrics(server, group, &mut list);
+            list
+        }
         ["openapi", "v3"] => openapi_index(&state),
         ["openapi", "v3", "api", version] => openapi_document(&state, "", version),
         ["openapi", "v3", "apis", group, version] => openapi_document(&state, group, version),
@@ -256,6 +260,21 @@ fn resource_list(state: &State, served: &Served, group: &str, version: &str) -> 
             "resources": resources,
         })
     })
+}
+
+/// Adds the metrics that the provider lists.
+fn add_metrics(server: &Server, group: &str, list: &mut Value) {
+    let provider =
+        server.config.metrics.as_ref().filter(|_| metrics_provider::is_metrics_group(group));
+    let listed = provider.map(|provider| provider.listed(group)).unwrap_or_default();
+    if let Some(Value::Array(resources)) = list.get_mut("resources") {
+        resources.extend(listed.iter().map(|name| {
+            json!({
+                "name": name, "singularName": "", "namespaced": true, "kind": "MetricValueList",
+                "verbs": ["get"],
+            })
+        }));
+    }
 }
 
 fn entries(resource: &Resource, version: &Version) -> Vec<Value> {

@@ -21,6 +21,13 @@ pub trait MetricsProvider: Send + Sync {
         all.map(|(group, version)| (group.to_owned(), version.to_owned())).to_vec()
     }
 
+    /// The metrics of a group in discovery: `RESOURCE/METRIC` for custom metrics. Most adapters list
+    /// all, KEDA none.
+    fn listed(&self, group: &str) -> Vec<String> {
+        let _ = group;
+        Vec::new()
+    }
+
     /// Resource usage of pods (`metrics.k8s.io`).
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         let _ = query;
@@ -116,7 +123,7 @@ pub(crate) fn is_metrics_group(group: &str) -> bool {
     [RESOURCE, CUSTOM, EXTERNAL].contains(&group)
 }
 
-/// The resources of a metrics API in discovery. Custom and external metrics aren't listed.
+/// The resources of a metrics API in discovery, without custom and external metrics.
 pub(crate) fn resources(group: &str) -> Vec<Value> {
     if group != RESOURCE {
         return Vec::new();

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
 };
 
 use hpa_testbed::{
@@ -21,6 +24,7 @@ pub struct SettableMetrics {
     cpu_percent: AtomicI64,
     value: AtomicI64,
     is_external_down: AtomicBool,
+    listed: OnceLock<Vec<String>>,
 }
 
 impl SettableMetrics {
@@ -30,7 +34,25 @@ impl SettableMetrics {
     /// `cpu_percent` is relative to the pods' request.
     pub const fn new(cpu_percent: i64, value: i64) -> Self {
         let (cpu_percent, value) = (AtomicI64::new(cpu_percent), AtomicI64::new(value));
-        Self { cpu_percent, value, is_external_down: AtomicBool::new(false) }
+        let is_external_down = AtomicBool::new(false);
+        Self { cpu_percent, value, is_external_down, listed: OnceLock::new() }
+    }
+
+    /// Sets the only custom metrics (`RESOURCE/METRIC`) and external metrics, which are listed in
+    /// discovery. Without it, there are metrics of all names, and none is listed. Only the first
+    /// call counts.
+    pub fn set_listed(&self, names: &[&str]) {
+        let _ = self.listed.set(names.iter().map(|name| (*name).to_owned()).collect());
+    }
+
+    fn require(&self, name: &str, metric: &str) -> Result<(), ApiError> {
+        let Some(listed) = self.listed.get() else { return Ok(()) };
+        if listed.iter().any(|listed| listed == name) {
+            return Ok(());
+        }
+        let objects = name.split_once('/').map_or("", |(resource, _)| resource);
+        let message = format!("the server could not find the metric {metric} for {objects}");
+        Err(ApiError::new(404, "NotFound", message))
     }
 
     pub fn set_cpu_percent(&self, percent: i64) {
@@ -60,6 +82,13 @@ impl Default for SettableMetrics {
 }
 
 impl MetricsProvider for SettableMetrics {
+    fn listed(&self, group: &str) -> Vec<String> {
+        let is_custom = group.starts_with("custom.");
+        let mut listed = self.listed.get().cloned().unwrap_or_default();
+        listed.retain(|name| name.contains('/') == is_custom && group != "metrics.k8s.io");
+        listed
+    }
+
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         let milli = self.cpu_percent.load(Ordering::SeqCst) * CPU_REQUEST_MILLI / 100;
         let metrics = |(namespace, name): &(String, String)| {
@@ -69,6 +98,7 @@ impl MetricsProvider for SettableMetrics {
     }
 
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        self.require(&format!("{}/{}", query.resource, query.metric), &query.metric)?;
         let metric = |kind: &str, name: &str| CustomMetric {
             described_object: json!({
                 "apiVersion": "v1", "kind": kind, "namespace": NAMESPACE, "name": name,
@@ -86,6 +116,7 @@ impl MetricsProvider for SettableMetrics {
         if self.is_external_down.load(Ordering::SeqCst) {
             return Err(ApiError::new(503, "ServiceUnavailable", "outage set by a test"));
         }
+        self.require(&query.metric, &query.metric)?;
         if query.metric == Self::MISSING {
             return Ok(Vec::new());
         }

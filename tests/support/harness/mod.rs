@@ -15,7 +15,7 @@
 //!     objects::running_deployment("web", 2),
 //!     objects::hpa("web", 1..=4, [objects::external_metric("load", "1")]),
 //! ]);
-//! let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+//! let clients = Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
 //! let dependencies = Dependencies::new(clients, &options());
 //! let controller = RunningController::start(dependencies, options());
 //! assert_eq!(testbed.replicas("web"), 2);

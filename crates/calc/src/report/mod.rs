@@ -7,6 +7,7 @@
 
 mod advice;
 mod change;
+mod failure;
 mod headline;
 mod inputs;
 mod limits;

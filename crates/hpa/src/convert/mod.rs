@@ -11,10 +11,9 @@ pub(crate) use self::settings::fields_to_annotations;
 
 use serde_json::{Value, json};
 
-use self::document::Document;
 use crate::{
     args::{ConvertArguments, Format, TargetApi},
-    manifests::{combined_error, read_file},
+    manifests::{Document, combined_error, read_file, split},
     terminal,
 };
 
@@ -31,7 +30,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {
     let mut converted = Vec::new();
     let mut errors = Vec::new();
-    for (index, document) in document::split(input).into_iter().enumerate() {
+    for (index, document) in split(input).into_iter().enumerate() {
         match document.parse() {
             Ok(before) => {
                 let mut after = before.clone();

@@ -53,7 +53,7 @@ fn direction_characters_are_escaped_without_changing_values() {
         let text = text.replace("name: web\n", "name: web\n  labels: {a: \"b\u{61c}\"}\n");
         let converted = to_custom(&text).expect("it converts");
         assert!(!crate::terminal::needs_escapes(&converted), "{converted}");
-        let value = |text: &str| crate::manifests::parse_document(text).expect("YAML");
+        let value = |text: &str| crate::manifests::parse_document(text, 1).expect("YAML");
         let expected = text.replace("autoscaling/v2", hpa_crd::API_VERSION);
         assert_eq!(value(&converted), value(&expected));
     }
@@ -194,7 +194,7 @@ fn strings_stay_strings() {
         texts.iter().enumerate().map(|(at, text)| (format!("l{at}"), (*text).into())).collect();
     object["metadata"]["annotations"] = annotations.into();
     let text = to_custom(&object.to_string()).expect("it converts");
-    let parsed = crate::manifests::parse_document(&text).expect("YAML");
+    let parsed = crate::manifests::parse_document(&text, 1).expect("YAML");
     assert_eq!(parsed["metadata"]["annotations"], object["metadata"]["annotations"], "{text}");
 }
 
@@ -219,6 +219,12 @@ fn errors_name_document_object_and_field() {
         "{error}"
     );
     assert!(has_line("document 4: not YAML"), "{error}");
+}
+
+#[test]
+fn line_of_an_error_is_that_of_the_file() {
+    let error = to_custom(&format!("{OTHER_SHORT}---\na: 1\nb: [\n")).expect_err("an error");
+    assert!(error.starts_with("document 2: not YAML: line 5: "), "{error}");
 }
 
 const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";

@@ -2,12 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hpa_calc::{Inputs, MetricsApi, ReadError, similar::is_similar};
+use hpa_calc::{Inputs, MetricQuery, MetricsApi, ReadError, Reading, similar::is_similar};
 use kube::Client;
 use serde_json::Value;
 
-use crate::{kubectl::get, manifests::text, status::named};
+use crate::{
+    kubectl::{escape, get},
+    manifests::text,
+    status::named,
+};
 
+const RESOURCE: &str = "metrics.k8s.io";
 /// Discovery entry of an adapter that doesn't list its metrics, such as KEDA.
 const PLACEHOLDER: &str = "externalmetrics";
 /// A text in the errors of metrics APIs that have no such metric.
@@ -20,7 +25,8 @@ const IN_PROCESS_ERRORS: [&str; 2] = ["the request to Prometheus at ", "are not 
 /// A registered metrics API.
 struct Api {
     group: &'static str,
-    /// The metrics in its discovery. `None` if it doesn't list them, or doesn't answer.
+    /// The metrics in its discovery: RESOURCE/METRIC, or the name of an external metric. `None` if it
+    /// doesn't list them, or doesn't answer.
     listed: Option<BTreeSet<String>>,
     /// Its `APIService`, or null.
     service: Value,
@@ -39,24 +45,75 @@ pub(super) async fn add_advice(
     let only_reported = inputs.metrics_only_reported();
     let mut apis = BTreeMap::<&str, Option<Api>>::new();
     for (index, query) in plan.queries() {
-        let Some(Err(error)) = inputs.readings.get(index) else { continue };
-        let group = match query.api() {
-            MetricsApi::Custom => "custom.metrics.k8s.io",
-            MetricsApi::External => "external.metrics.k8s.io",
-            MetricsApi::Resource => continue,
+        let error = match inputs.readings.get(index) {
+            Some(Err(error)) => error,
+            // Pods without this resource have no sample.
+            Some(Ok(Reading::Pods(samples)))
+                if samples.is_empty() && query.api() == MetricsApi::Resource =>
+            {
+                &ReadError::Empty(MetricsApi::Resource)
+            }
+            _ => continue,
         };
         let is_in_process =
             has_sources && IN_PROCESS_ERRORS.iter().any(|text| error.to_string().contains(text));
         if is_in_process || advice.contains_key(&index) || only_reported.contains(&index) {
             continue;
         }
+        let group = match query.api() {
+            MetricsApi::Custom => "custom.metrics.k8s.io",
+            MetricsApi::External => "external.metrics.k8s.io",
+            MetricsApi::Resource => {
+                let text = about_resource(client, inputs, query.metric_name(), index, error).await;
+                advice.extend(text.map(|text| (index, text)));
+                continue;
+            }
+        };
         if !apis.contains_key(group) {
             apis.insert(group, Api::read(client, group).await);
         }
         let api = apis.get(group).and_then(Option::as_ref);
-        let text = api.and_then(|api| api.advise(query.metric_name(), index, error));
+        let text = api.and_then(|api| api.advise(query, index, error));
         advice.extend(text.map(|text| (index, text)));
     }
+}
+
+/// Advice about a resource that no pod of the target has in `metrics.k8s.io`, unlike others.
+async fn about_resource(
+    client: &Client,
+    inputs: &Inputs,
+    name: &str,
+    index: usize,
+    error: &ReadError,
+) -> Option<String> {
+    if !error.is_empty_response() {
+        return None;
+    }
+    let found: Value = get(client, &format!("/apis/{RESOURCE}")).await.ok()?;
+    let version = text(&found, "/preferredVersion/version");
+    let namespace = escape(&inputs.hpa.metadata.namespace);
+    let selector = escape(&inputs.scale.as_ref().ok()?.selector);
+    let path =
+        format!("/apis/{RESOURCE}/{version}/namespaces/{namespace}/pods?labelSelector={selector}");
+    let pods: Value = get(client, &path).await.ok()?;
+    let names = usage_names(&pods);
+    if names.is_empty() || names.contains(name) {
+        return None;
+    }
+    let hint = hint(name, &names);
+    Some(format!(
+        "{RESOURCE} has no resource {name} for the target's pods{hint}. Correct the name in \
+         spec.metrics[{index}]."
+    ))
+}
+
+/// The resources that any container of a list of pod metrics has.
+fn usage_names(pods: &Value) -> BTreeSet<String> {
+    let array = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned();
+    let items = array(pods, "items").unwrap_or_default();
+    let containers = items.iter().filter_map(|pod| array(pod, "containers")).flatten();
+    let usage = containers.filter_map(|container| container.get("usage")?.as_object().cloned());
+    usage.flat_map(|usage| usage.into_iter().map(|(name, _)| name)).collect()
 }
 
 impl Api {
@@ -70,23 +127,42 @@ impl Api {
         Some(Self { group, listed: resources.ok().as_ref().and_then(listed), service })
     }
 
-    fn advise(&self, name: &str, index: usize, error: &ReadError) -> Option<String> {
+    fn advise(&self, query: &MetricQuery, index: usize, error: &ReadError) -> Option<String> {
         let Self { group, listed, .. } = self;
+        let name = query.metric_name();
         let message = match error {
             ReadError::Fetch { message, .. } if message.contains(FORBIDDEN) => return None,
             ReadError::Fetch { message, .. } => Some(message),
             _ => None,
         };
         match listed {
-            Some(names) if !names.is_empty() && !names.contains(name) => Some(format!(
-                "{group} has no metric {name}{}. Correct the name in spec.metrics[{index}], or \
-                 configure the adapter to serve it.",
-                hint(name, names)
-            )),
+            Some(names) if !names.is_empty() && !has(names, name) => {
+                let names: BTreeSet<_> = names.iter().map(|name| metric(name).to_owned()).collect();
+                Some(format!(
+                    "{group} has no metric {name}{}. Correct the name in spec.metrics[{index}], or \
+                     configure the adapter to serve it.",
+                    hint(name, &names)
+                ))
+            }
             Some(names) if names.is_empty() && message?.contains(UNKNOWN_METRIC) => Some(format!(
                 "{group} lists no metrics, so its adapter may not reach Prometheus. {}",
                 self.next_steps()
             )),
+            Some(names)
+                if matches!(query, MetricQuery::Pods { .. })
+                    && !names.contains(&format!("pods/{name}"))
+                    && has(names, name) =>
+            {
+                let of_name = names.iter().filter(|listed| metric(listed) == name);
+                let resources = of_name.filter_map(|listed| listed.split_once('/'));
+                let resources: Vec<_> =
+                    resources.map(|(resource, _)| resource.to_owned()).collect();
+                Some(format!(
+                    "{group} has {name} for {}, not for pods. Use a metric of type Object in \
+                     spec.metrics[{index}], or configure the adapter to serve it for pods.",
+                    named(&resources)
+                ))
+            }
             _ if !message?.contains(UNKNOWN_METRIC) => Some(format!(
                 "{group} is registered, but the request fails as the message says. {}",
                 self.next_steps()
@@ -115,14 +191,21 @@ impl Api {
     }
 }
 
-/// The names of the metrics in a discovery document. `None` if the adapter doesn't list them.
+/// The metrics in a discovery document, custom metrics as RESOURCE/METRIC. `None` if the adapter
+/// doesn't list them.
 fn listed(resources: &Value) -> Option<BTreeSet<String>> {
     let resources = resources.get("resources").and_then(Value::as_array).into_iter().flatten();
-    let names = resources.map(|resource| text(resource, "/name"));
-    // A custom metric is listed as RESOURCE/METRIC.
-    let names = names.map(|name| name.split_once('/').map_or(name, |(_, metric)| metric));
-    let names: BTreeSet<_> = names.map(str::to_owned).collect();
+    let names: BTreeSet<_> = resources.map(|resource| text(resource, "/name").to_owned()).collect();
     (!names.contains(PLACEHOLDER)).then_some(names)
+}
+
+/// The metric of a listed name.
+fn metric(listed: &str) -> &str {
+    listed.split_once('/').map_or(listed, |(_, metric)| metric)
+}
+
+fn has(listed: &BTreeSet<String>, name: &str) -> bool {
+    listed.iter().any(|listed| metric(listed) == name)
 }
 
 /// Similar names, or else the first names.
@@ -154,12 +237,21 @@ mod tests {
         Api { group: "custom.metrics.k8s.io", listed, service }
     }
 
+    fn pods(metric: &str) -> MetricQuery {
+        let metric_selector = hpa_calc::Selector::everything();
+        MetricQuery::Pods { metric: metric.to_owned(), metric_selector }
+    }
+
     #[rstest]
     #[case::misspelled(
         &["pods/http_requests", "namespaces/lag"], MISSING,
         "has no metric http_request (similar: http_requests). Correct the name in spec.metrics[2]"
     )]
     #[case::unlike_all(&["pods/a", "pods/lag"], MISSING, "http_request (it has a, lag).")]
+    #[case::other_resource(
+        &["services/http_request"], MISSING,
+        "has http_request for services, not for pods. Use a metric of type Object in spec.metrics[2]"
+    )]
     #[case::none_listed(
         &[], MISSING, "lists no metrics, so its adapter may not reach Prometheus. Read the log of \
          its adapter: kubectl logs -n m service/adapter. If"
@@ -176,7 +268,7 @@ mod tests {
         #[case] expected: &str,
     ) {
         let error = ReadError::fetch(MetricsApi::Custom, message);
-        let text = api(names).advise("http_request", 2, &error).expect("advice");
+        let text = api(names).advise(&pods("http_request"), 2, &error).expect("advice");
         assert!(text.starts_with("custom.metrics.k8s.io ") && text.contains(expected), "{text}");
     }
 
@@ -186,12 +278,13 @@ mod tests {
     #[case::forbidden(&[], "pods.custom.metrics.k8s.io is forbidden: User \"ann\"")]
     fn other_errors_have_no_advice(#[case] names: &[&str], #[case] message: &str) {
         let error = ReadError::fetch(MetricsApi::Custom, message);
-        assert_eq!(api(names).advise("http_request", 2, &error), None);
+        assert_eq!(api(names).advise(&pods("http_request"), 2, &error), None);
     }
 
     #[test]
     fn empty_result_has_advice_only_if_the_api_lists_other_names() {
-        let advise = |names| api(names).advise("lag", 0, &ReadError::Empty(MetricsApi::Custom));
+        let empty = ReadError::Empty(MetricsApi::Custom);
+        let advise = |names| api(names).advise(&pods("lag"), 0, &empty);
         assert_eq!(advise(&["pods/lag"]), None);
         assert_eq!(advise(&[]), None);
         assert!(advise(&["pods/lags"]).expect("advice").contains("similar: lags"));

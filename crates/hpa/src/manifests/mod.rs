@@ -1,5 +1,6 @@
 //! Objects in files: YAML streams, JSON, and lists of any kind.
 
+mod stream;
 mod yaml;
 
 use std::{
@@ -12,7 +13,10 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
 use self::yaml::Fields;
-pub(crate) use self::yaml::{Duplicate, Position};
+pub(crate) use self::{
+    stream::{Document, split},
+    yaml::{Duplicate, Position},
+};
 
 /// The extensions of the files that kubectl reads in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -184,8 +188,9 @@ pub(crate) fn combined_error(errors: &[String]) -> anyhow::Error {
     }
 }
 
-pub(crate) fn parse_document(text: &str) -> anyhow::Result<Value> {
-    match yaml::parse(text, 1) {
+/// Parses a document whose first line has this number.
+pub(crate) fn parse_document(text: &str, line: usize) -> anyhow::Result<Value> {
+    match yaml::parse(text, line) {
         Ok((value, _)) => Ok(value),
         Err(_) if is_template(text) => bail!("{}", template_message(None)),
         Err(error) => bail!("not YAML: line {}: {}", error.position.line, error.message),
@@ -207,7 +212,8 @@ impl Input {
     fn add_stream(&mut self, path: &Path, stream: &str) {
         let file = path.display().to_string();
         let mut templates = 0;
-        for (line, document) in split(stream) {
+        for document in split(stream) {
+            let (line, document) = document.text();
             let parsed = yaml::parse(&document, line);
             let is_template = match &parsed {
                 Ok((object, _)) => is_unrendered(object),
@@ -274,23 +280,6 @@ pub(crate) fn directory_with(file: &Path, names: &[&str]) -> Option<String> {
         directories.find(|directory| names.iter().any(|name| directory.join(name).is_file()))?;
     let is_current = directory == Path::new("");
     Some(if is_current { ".".to_owned() } else { directory.display().to_string() })
-}
-
-/// Splits a stream into documents with the numbers of their first lines. Text after `---` belongs
-/// to the document that follows.
-fn split(stream: &str) -> Vec<(usize, String)> {
-    let mut documents = vec![(1, String::new())];
-    for (index, line) in stream.split_inclusive('\n').enumerate() {
-        let rest = line.strip_prefix("---");
-        match rest.filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace)) {
-            Some(rest) if rest.trim().is_empty() || rest.trim().starts_with('#') => {
-                documents.push((index + 2, String::new()));
-            }
-            Some(rest) => documents.push((index + 1, rest.to_owned())),
-            None => documents.last_mut().into_iter().for_each(|(_, text)| text.push_str(line)),
-        }
-    }
-    documents
 }
 
 /// Adds an object, or the items of a list.

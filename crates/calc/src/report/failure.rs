@@ -1,0 +1,211 @@
+//! Advice about metrics that fail, or whose samples are old.
+
+use jiff::SignedDuration;
+
+use super::{
+    inputs::Inputs,
+    metrics::MetricReport,
+    phrases::{age, names},
+    reported::{FORBIDDEN, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC},
+};
+use crate::{
+    api::MetricSourceType, explain::MetricFailure, pods::PodClass, settings::UtilizationOf,
+};
+
+/// The age, in addition to the measurement window, from which a sample is stale.
+const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
+
+/// In errors of the API server for a metrics API that answered with status 500.
+const ERRORS_OF_ADAPTERS: [&str; 2] =
+    ["has prevented the request from succeeding", "Internal error occurred"];
+
+/// Advice about a metric that has a value in the controller's status, but could not be read here.
+pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
+    let name = &metric.name;
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    if error.contains(FORBIDDEN) {
+        return format!(
+            "You may not read {name}, as the message says. The controller has rights of its own, \
+             and its last status has a value."
+        );
+    }
+    let or_debug_api =
+        if inputs.history.is_some() { "" } else { ", or its debug API (hpa run --debug-port)" };
+    format!(
+        "The controller had a value of {name} in its last status. If it reads a source of its own, \
+         use its flags here (--metrics-config, --prometheus-url, --collectors, \
+         --scaling-schedule){or_debug_api}. If it reads the API of the message, that has failed \
+         since."
+    )
+}
+
+pub(super) fn about_failure(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    failure: MetricFailure,
+) -> String {
+    let namespace = &inputs.hpa.metadata.namespace;
+    let name = &metric.name;
+    let selector = inputs.scale.as_ref().map_or("", |scale| &scale.selector);
+    let is_by_pod =
+        !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External);
+    let failure = match failure {
+        // Metrics of no pods are empty.
+        MetricFailure::Empty if is_by_pod && inputs.selected.pods.is_empty() => {
+            MetricFailure::NoPods
+        }
+        // Pods that have no such container have no sample of it.
+        MetricFailure::NoSamples if no_pod_has_container(inputs, index) => {
+            MetricFailure::NoContainer
+        }
+        failure => failure,
+    };
+    match failure {
+        MetricFailure::InvalidSpec => format!("Correct spec.metrics[{index}]: {name}."),
+        MetricFailure::Fetch => about_failed_request(index, metric),
+        MetricFailure::Empty if is_resource(&metric.source_type) => {
+            let (api, server) = api(&metric.source_type);
+            format!(
+                "{api} works but has no value of {name} for the target's pods. kubectl get \
+                 apiservices | grep {api} names the service behind it, such as {server}: see its \
+                 log. With --metrics-config, see the rules file and Prometheus."
+            )
+        }
+        MetricFailure::Empty => {
+            let (api, server) = api(&metric.source_type);
+            format!(
+                "{api} works but has no value of {name}. Check the names and selectors in \
+                 spec.metrics[{index}], and that {} has the metric{}.",
+                server.replacen("An adapter", "an adapter", 1),
+                if is_by_pod { " for the target's pods" } else { "" },
+            )
+        }
+        MetricFailure::NotRead => format!("No value of {name} was given."),
+        MetricFailure::TooOld => {
+            let (_, server) = api(&metric.source_type);
+            format!(
+                "Check why the samples of {name} are old: {} may have stopped measuring. Or raise \
+                 max-sample-age.",
+                server.replacen("An adapter", "the adapter", 1)
+            )
+        }
+        MetricFailure::NoPods => format!(
+            "No pod matches the target's selector. Check that the target's pods exist and carry \
+             its labels: kubectl get pods --selector '{selector}' --namespace {namespace}"
+        ),
+        MetricFailure::NoSamples => {
+            let out = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
+            let out: Vec<_> = out.map(|pod| pod.name.as_str()).collect();
+            let step = if out.iter().all(|pod| is_starting(inputs, pod)) {
+                "They have started recently. Wait until they are ready and measured."
+            } else {
+                "Check why the pods are not ready, or wait until they have been measured."
+            };
+            let out = names(out.into_iter());
+            format!("No pod has a sample of {name} that counts: {out}. {step}")
+        }
+        MetricFailure::MissingRequest => {
+            let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
+            let of = inputs.settings.metric(index).utilization_of;
+            let (all, one) = match of {
+                UtilizationOf::Requests => ("requests", "request"),
+                UtilizationOf::Limits => ("limits", "limit"),
+            };
+            format!(
+                "A utilization is a percentage of {all}. Set the {one} in every container of \
+                 every pod that the selector matches (missing in {}), or use a target of type \
+                 AverageValue, or a ContainerResource metric.",
+                names(without.map(|pod| pod.name.as_str()))
+            )
+        }
+        MetricFailure::NoContainer => format!(
+            "Correct the name of the container in spec.metrics[{index}], or select only pods that \
+             have it: kubectl get pods --selector '{selector}' --namespace {namespace}"
+        ),
+    }
+}
+
+/// What to check if the request for a metric failed, by the text of the error.
+fn about_failed_request(index: usize, metric: &MetricReport) -> String {
+    let (api, server) = api(&metric.source_type);
+    let name = &metric.name;
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    if error.contains(UNKNOWN_METRIC) {
+        return format!(
+            "{api} has no metric {name}. Check the names and selectors in spec.metrics[{index}]. \
+             {server} serves metrics by its configuration: check that this one is in it."
+        );
+    }
+    if error.contains(PROMETHEUS) {
+        return "Check that Prometheus runs, and that the URL in the message is right \
+                (--prometheus-url, or servers in the rules file)."
+            .to_owned();
+    }
+    if error.contains(NOT_DISCOVERED) {
+        return "The series of the rules (--metrics-config) could not be read. Check that Prometheus \
+                runs, and that its URL is right (--prometheus-url): hpa rules check FILE \
+                --prometheus-url URL"
+            .to_owned();
+    }
+    if ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text)) {
+        return format!(
+            "{api} answers with an error: see the log of the service behind it, which kubectl get \
+             apiservices | grep {api} names. If the controller reads {name} from another source, \
+             see that."
+        );
+    }
+    format!(
+        "Check that {api} works: kubectl get apiservices | grep {api} names the service behind it."
+    )
+}
+
+/// All samples of a metric are old, as if the metrics server had stopped measuring.
+pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
+    let (newest, _) = metric.sample_times()?;
+    let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
+    let limit = SignedDuration::from_secs(window).saturating_add(STALE_AFTER);
+    let is_old = inputs.now.duration_since(newest) > limit;
+    let (_, server) = api(&metric.source_type);
+    is_old.then(|| {
+        format!(
+            "The newest sample of {} is {} old, so the decision follows an old load. Check {}.",
+            metric.name,
+            age(newest, inputs.now),
+            server.replacen("An adapter", "the adapter", 1)
+        )
+    })
+}
+
+/// Whether a pod is within its CPU initialization period, so that being unready or not measured yet
+/// is normal.
+pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
+    let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
+    pod.and_then(|pod| pod.start_time).is_some_and(|start| {
+        inputs.now.duration_since(start) < inputs.settings.cpu_initialization_period
+    })
+}
+
+fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
+    let metric = inputs.hpa.spec.metrics.get(index);
+    let Some(source) = metric.and_then(|metric| metric.container_resource.as_ref()) else {
+        return false;
+    };
+    let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.resources.spec.containers);
+    !containers.any(|container| *container.name == source.container)
+}
+
+fn is_resource(source_type: &MetricSourceType) -> bool {
+    matches!(source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
+}
+
+/// The API that a metric is read from, and what usually serves it.
+fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
+    match source_type {
+        source_type if is_resource(source_type) => ("metrics.k8s.io", "metrics-server"),
+        MetricSourceType::External => {
+            ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
+        }
+        _ => ("custom.metrics.k8s.io", "An adapter such as hpa adapter"),
+    }
+}
