@@ -9,6 +9,9 @@ import { openStream } from "./stream.js";
 /** The classes of pods, in the order of a summary. In the table, the last one is first. */
 const CLASSES = ["ready", "unready", "missing", "ignored"];
 
+/** Longer names of pods may be broken. */
+const MAX_WHOLE = 20;
+
 const NOT_COMPUTED = "Not known: the decision is not computed here.";
 
 /** How long a recommendation holds without another one: some sync periods. */
@@ -108,7 +111,7 @@ function showFacts(view) {
   const facts = [
     ["Target", row.target],
     ["Replicas", report?.currentReplicas ?? row.current ?? "unknown"],
-    ["Desired", desired ?? "none"],
+    ["Desired", desired === row.desired ? desired ?? "none" : `${desired} (status: ${row.desired ?? "none"})`],
     ["Recommended by metrics", report?.proposedReplicas ?? "none"],
     ["Bounds", row.min === null ? "unknown" : `${row.min} to ${row.max}`],
     ["Settings of its own", row.settings ?? "none"],
@@ -304,7 +307,7 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
   const rank = Object.fromEntries(CLASSES.map((key, index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
   body.replaceChildren(...sorted.map((pod) => element("tr", {},
-    element("th", { scope: "row", textContent: pod.name }),
+    element("th", { scope: "row", textContent: pod.name, className: pod.name.length > MAX_WHOLE ? "" : "whole" }),
     element("td", { textContent: pod.label }),
     element("td", { textContent: pod.why }),
     element("td", { textContent: shown(pod.usageMilli) }),

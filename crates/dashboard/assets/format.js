@@ -16,6 +16,7 @@ export function quantity(milli, unit) {
   switch (unit) {
     case "percent": return `${number(value)}%`;
     case "bytes": return bytes(value);
+    case "quantity": return Number.isInteger(value) ? String(value) : `${number(milli)}m`;
     default: return number(value);
   }
 }

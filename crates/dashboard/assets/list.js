@@ -240,7 +240,7 @@ function addLine(entry) {
     const header = key === "name" ? { scope: "row", role: "rowheader" } : { role: "cell" };
     return [key, element(key === "name" ? "th" : "td", { className: key, ...header })];
   }));
-  const link = element("a", { href: `/?autoscaler=${encodeURIComponent(id)}`, textContent: name });
+  const link = element("a", { href: `/?autoscaler=${encodeURIComponent(id)}` }, ...breakable(name));
   const api = id.startsWith("custom/") ? [" ", element("span", { className: "tag", textContent: "custom API" })] : [];
   cells.name.append(link, ...api);
   cells.namespace.textContent = namespace;
@@ -263,7 +263,10 @@ function fill(entry) {
   const isChanging = row.desired !== null && row.current !== null && row.current !== row.desired;
   const current = row.current ?? "unknown";
   const replicas = isChanging ? `${current} → ${row.desired}` : current;
-  setText(cells.replicas, row.min === null ? replicas : `${replicas} (${row.min} to ${row.max})`);
+  const bounds = row.min === null ? "" : `(${row.min} to ${row.max})`;
+  if (cells.replicas.textContent !== `${replicas} ${bounds}`) {
+    cells.replicas.replaceChildren(`${replicas} `, element("span", { className: "bounds", textContent: bounds }));
+  }
   showAge(entry);
 }
 

@@ -36,7 +36,7 @@ impl Reporter {
 
     /// Waits for the beginning or the end of an outage. The sentence is that of the page, without a
     /// full stop.
-    pub async fn next(&mut self) -> String {
+    pub async fn next_sentence(&mut self) -> String {
         loop {
             if let Some(sentence) = self.pending.pop_front() {
                 return sentence;

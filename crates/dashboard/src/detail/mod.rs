@@ -25,7 +25,7 @@ use tokio::{
 
 use self::{
     events::{EventLine, field_selector},
-    view::View,
+    view::{Reads, View},
 };
 use crate::{
     cluster::{Cluster, usable_selector},
@@ -74,7 +74,8 @@ impl Detail {
             let version = self.board.version_of(&self.id);
             let was_down = self.board.is_down();
             let view = self.current_view().await;
-            if was_down != view.is_down {
+            let is_down = view.reads == Reads::BeforeOutage;
+            if was_down != is_down {
                 // Their watches would resume after a backoff only.
                 (self.events, self.pods) = (None, None);
             }
@@ -93,7 +94,7 @@ impl Detail {
                             return;
                         }
                         let has_changed = self.board.version_of(&self.id) != version;
-                        if has_changed || self.board.is_down() != view.is_down {
+                        if has_changed || self.board.is_down() != is_down {
                             break;
                         }
                     }
@@ -107,7 +108,7 @@ impl Detail {
     async fn current_view(&mut self) -> View {
         if !self.board.is_down() {
             let view = self.view().await;
-            if view.has_failed {
+            if view.reads == Reads::Failed {
                 // The API server may be the cause.
                 self.cluster.probe.check().await;
             }
@@ -169,7 +170,7 @@ impl Detail {
             .with_forecasts(forecasts)
             .with_problems(problems, missing)
             .with_unread(self.board.unread())
-            .with_failure(has_failed)
+            .with_reads(if has_failed { Reads::Failed } else { Reads::Complete })
     }
 
     /// Reads the past from the controller, whose samples become part of the chart. Also returns

@@ -61,12 +61,18 @@ pub(super) struct View {
     missing: Vec<String>,
     /// What can't be read of the cluster, if anything.
     unread: Option<Unread>,
-    /// Whether it is of the time before an outage of the API server.
     #[serde(skip)]
-    pub(super) is_down: bool,
-    /// Whether a request failed.
-    #[serde(skip)]
-    pub(super) has_failed: bool,
+    pub(super) reads: Reads,
+}
+
+/// How the requests for a view ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    Complete,
+    /// Some failed, or the decision has an error.
+    Failed,
+    /// The view is of the time before an outage of the API server.
+    BeforeOutage,
 }
 
 impl View {
@@ -97,8 +103,7 @@ impl View {
             problems,
             missing: Vec::new(),
             unread: None,
-            is_down: false,
-            has_failed: false,
+            reads: Reads::Complete,
         }
     }
 
@@ -160,8 +165,8 @@ impl View {
         Self { unread, ..self }
     }
 
-    pub(super) fn with_failure(self, has_failed: bool) -> Self {
-        Self { has_failed, ..self }
+    pub(super) fn with_reads(self, reads: Reads) -> Self {
+        Self { reads, ..self }
     }
 
     /// The view of the time before an outage.
@@ -171,7 +176,7 @@ impl View {
         unread: Option<Unread>,
         now: Timestamp,
     ) -> Self {
-        Self { problems, unread, now, is_down: true, ..self }
+        Self { problems, unread, now, reads: Reads::BeforeOutage, ..self }
     }
 
     pub(super) fn to_json(&self) -> String {

@@ -21,6 +21,8 @@ pub(crate) enum Unit {
     /// Percent of the pods' requests.
     Percent,
     Bytes,
+    /// An amount of another resource, as Kubernetes prints it: `540m`.
+    Quantity,
     Number,
 }
 
@@ -36,7 +38,12 @@ impl Unit {
 
     /// The unit of a pod's sample, which is an amount even if the target is a utilization.
     fn of_samples(spec: &MetricSpec) -> Self {
-        if is_memory(spec) { Self::Bytes } else { Self::Number }
+        let is_resource = spec.resource.is_some() || spec.container_resource.is_some();
+        match (is_memory(spec), is_resource) {
+            (true, _) => Self::Bytes,
+            (false, true) => Self::Quantity,
+            (false, false) => Self::Number,
+        }
     }
 }
 
@@ -100,7 +107,7 @@ impl Sample {
         let is_same = values.len() == metrics.len();
         let values = metrics.iter().zip(values).map(|(metric, value)| match metric.unit {
             Unit::Percent => value.map(MilliValue::from_units),
-            Unit::Bytes | Unit::Number => value.map(MilliValue::from_milli),
+            Unit::Bytes | Unit::Quantity | Unit::Number => value.map(MilliValue::from_milli),
         });
         Self {
             at,

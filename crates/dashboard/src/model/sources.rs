@@ -118,7 +118,7 @@ impl Sources {
         let mut sources = self.states.iter();
         let rest = sources.find(|(_, source)| **source == SourceState::Synced);
         if let (Some((api, _)), Some(last)) = (rest, failed.last_mut()) {
-            last.text.push_str(&format!(". The autoscalers of {api} are shown"));
+            last.text = format!("{}. The autoscalers of {api} are shown", last.text);
         }
         failed
     }

@@ -418,7 +418,7 @@ fn container_name_does_not_make_cpu_memory() {
         let line = &series["metrics"][metric];
         (line["unit"].clone(), line["sampleUnit"].clone())
     };
-    assert_eq!(units(0), (json!("number"), json!("number")));
+    assert_eq!(units(0), (json!("quantity"), json!("quantity")));
     assert_eq!(units(1), (json!("percent"), json!("bytes")));
 }
 

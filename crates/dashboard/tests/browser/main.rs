@@ -310,6 +310,8 @@ async fn pages_are_accessible_in_both_themes_and_at_all_widths() {
         [("web", EXPLAINED), ("failing", DECIDED), ("paused", DECIDED), ("new", DECIDED)]
     {
         tab.open(&format!("{origin}/?autoscaler=core/{NAMESPACE}/{name}"), ready).await;
+        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+            .await;
         look(&mut tab, name, axe).await;
     }
     assert_no_errors(&tab);

@@ -37,11 +37,11 @@ async fn values_before_an_outage_stay_and_their_age_is_known(
     let unread = &changes["unread"];
     assert!(unread["valuesAt"].as_str() <= unread["since"].as_str(), "{unread}");
     assert!(unread["valuesAt"].is_string() && unread["isPartial"] == false, "{unread}");
-    assert_eq!(format!("{}.", reporter.next().await), sentence);
+    assert_eq!(format!("{}.", reporter.next_sentence().await), sentence);
     cluster.faults.clear();
     list.until(|changes| changes["unread"] == Value::Null && changes["synced"] == true).await;
     detail.until(|view| view["unread"] == Value::Null && view["problems"] == json!([])).await;
-    let end = reporter.next().await;
+    let end = reporter.next_sentence().await;
     assert!(end.starts_with("The API server can be read again since "), "{end}");
     // The autoscaler is watched again.
     cluster.metrics.set_cpu_percent(90);

@@ -65,7 +65,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         tokio::select! {
             () = signals.any() => return Ok(()),
             ended = dashboard.ended() => return ended.context("the dashboard ended"),
-            sentence = reporter.next() => terminal::warn(sentence),
+            sentence = reporter.next_sentence() => terminal::warn(sentence),
         }
     }
 }
