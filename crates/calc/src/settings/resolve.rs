@@ -194,7 +194,7 @@ impl Settings {
     pub fn for_built_in(self, hpa: &HorizontalPodAutoscaler, policy: &SettingPolicy) -> Self {
         let own = self.for_autoscaler(hpa, policy).settings;
         let ignored = IgnoredSettings { pause: own.pause != self.pause, dry_run: own.dry_run };
-        let problems = own.own.map(|own| own.problems.clone()).unwrap_or_default();
+        let problems = own.autoscaler_settings.map(|own| own.problems.clone()).unwrap_or_default();
         let is_reported = ignored.is_any() || !problems.is_empty();
         let own = AutoscalerSettings {
             problems,
@@ -202,20 +202,20 @@ impl Settings {
             is_for_built_in: true,
             ..AutoscalerSettings::default()
         };
-        Self { own: is_reported.then(|| Arc::new(own)), ..self }
+        Self { autoscaler_settings: is_reported.then(|| Arc::new(own)), ..self }
     }
 
     /// Whether a pause or a dry run is ignored: see [`AutoscalerSettings::ignored`].
     #[must_use]
     pub fn has_ignored(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.ignored.is_any())
+        self.autoscaler_settings.as_ref().is_some_and(|own| own.ignored.is_any())
     }
 
     /// Adds what else is known of kube-controller-manager to the warnings about settings that it
     /// ignores: for example, the holder of its lease.
     #[must_use]
     pub fn with_built_in_state(mut self, state: String) -> Self {
-        if let Some(own) = &mut self.own {
+        if let Some(own) = &mut self.autoscaler_settings {
             Arc::make_mut(own).built_in_state = state;
         }
         self
