@@ -80,7 +80,7 @@ impl Probe {
                     server => format!("The API server at {server}"),
                 };
                 let text = failure.describe(&subject, &seconds(since));
-                Outage { subject, since, text }
+                Outage { subject, kind: failure.kind(), since, text }
             }),
         }
     }
@@ -138,17 +138,23 @@ impl Failure {
         Self::Unanswered(format!("no response within {timeout:?}"))
     }
 
-    fn describe(&self, subject: &str, since: &str) -> String {
+    fn kind(&self) -> &'static str {
         match self {
-            Self::Rejected(cause) => format!(
-                "{subject} has rejected your credentials since {since}: {cause}. Log in again; if \
-                 that changes the kubeconfig, restart the dashboard"
-            ),
-            Self::Error(cause) => format!("{subject} has failed since {since}: {cause}"),
-            Self::Unanswered(cause) => {
-                format!("{subject} has been unreachable since {since}: {cause}")
-            }
+            Self::Rejected(_) => "has rejected your credentials",
+            Self::Error(_) => "has failed",
+            Self::Unanswered(_) => "has been unreachable",
         }
+    }
+
+    fn describe(&self, subject: &str, since: &str) -> String {
+        let (Self::Rejected(cause) | Self::Error(cause) | Self::Unanswered(cause)) = self;
+        let advice = match self {
+            Self::Rejected(_) => {
+                ". Log in again; if that changes the kubeconfig, restart the dashboard"
+            }
+            _ => "",
+        };
+        format!("{subject} {} since {since}: {cause}{advice}", self.kind())
     }
 }
 

@@ -63,9 +63,16 @@ impl Reporter {
             self.reported.retain(|_, outage| !is_over(outage));
         }
         for outage in outages {
-            if !self.reported.contains_key(&outage.subject) {
-                self.pending.push_back(outage.text.clone());
-                self.reported.insert(outage.subject.clone(), outage);
+            match self.reported.get_mut(&outage.subject) {
+                Some(reported) if reported.kind == outage.kind => {}
+                Some(reported) => {
+                    reported.kind = outage.kind;
+                    self.pending.push_back(outage.text);
+                }
+                None => {
+                    self.pending.push_back(outage.text.clone());
+                    self.reported.insert(outage.subject.clone(), outage);
+                }
             }
         }
         for note in notes {
@@ -73,5 +80,43 @@ impl Reporter {
                 self.pending.push_back(note.trim_end_matches('.').to_owned());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_calc::{Settings, settings::SettingPolicy};
+    use hpa_controller::{AutoscalerApi, SystemClock};
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::model::Update;
+
+    #[tokio::test]
+    async fn outage_is_reported_when_it_begins_changes_and_ends() {
+        let api = AutoscalerApi::Core;
+        let board = Arc::new(Board::new(&[api], Settings::default(), SettingPolicy::default()));
+        let mut reporter = Reporter::new(board.clone(), Arc::new(SystemClock::default()));
+        let now = Timestamp::now();
+        let down = |kind: &'static str, cause: &str| {
+            let text = format!("S {kind}: {cause}");
+            board.set_down(now, |since| Outage {
+                subject: "S".to_owned(),
+                kind,
+                since,
+                text: text.clone(),
+            });
+        };
+        board.set_note(api, "Only one namespace is shown.".to_owned());
+        down("is unreachable", "refused");
+        assert_eq!(reporter.next_sentence().await, "S is unreachable: refused");
+        down("is unreachable", "reset");
+        down("rejects", "expired");
+        assert_eq!(reporter.next_sentence().await, "S rejects: expired");
+        board.set_up(now);
+        board.update(Update::Replace(api, Vec::new()), now);
+        let end = reporter.next_sentence().await;
+        assert!(end.starts_with("S can be read again since "), "{end}");
+        assert_eq!(reporter.next_sentence().await, "Only one namespace is shown");
     }
 }

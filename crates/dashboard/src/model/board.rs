@@ -165,8 +165,8 @@ impl Board {
         }
     }
 
-    /// The API server can't be read. `outage` gets the time of the first failure.
-    pub(crate) fn set_down(&self, now: Timestamp, outage: impl FnOnce(Timestamp) -> Outage) {
+    /// The API server can't be read. `outage` gets the time of the first failure of its kind.
+    pub(crate) fn set_down(&self, now: Timestamp, outage: impl Fn(Timestamp) -> Outage) {
         let connection = self.state.read().sources.down(now, outage);
         if self.state.read().sources.connection != connection {
             self.change(|state| state.sources.connection = connection);

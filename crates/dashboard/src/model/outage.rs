@@ -8,6 +8,9 @@ use serde::Serialize;
 pub(crate) struct Outage {
     /// What can't be read: the API server, or the autoscalers of an API.
     pub(crate) subject: String,
+    /// What happens, such as "has been unreachable". A change of it is another sentence.
+    pub(crate) kind: &'static str,
+    /// Since when it happens.
     pub(crate) since: Timestamp,
     /// A sentence about it, with the cause, without a full stop.
     pub(crate) text: String,
@@ -28,7 +31,11 @@ pub(crate) enum Connection {
     #[default]
     Unknown,
     Up,
-    Down(Outage),
+    Down {
+        /// The first failure, of any kind.
+        since: Timestamp,
+        outage: Outage,
+    },
 }
 
 /// What can't be read of the cluster, for the page.
@@ -66,6 +73,7 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let outage = |since| Outage {
             subject: "The API server at api:443".to_owned(),
+            kind: "",
             since: at(since),
             text: String::new(),
         };

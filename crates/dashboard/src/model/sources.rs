@@ -51,7 +51,7 @@ impl Sources {
     }
 
     pub(super) fn is_down(&self) -> bool {
-        matches!(self.connection, Connection::Down(_))
+        matches!(self.connection, Connection::Down { .. })
     }
 
     /// A list or watch that fails. `text` gets the time of the first failure.
@@ -67,20 +67,21 @@ impl Sources {
             _ => now,
         };
         let subject = format!("The list of the autoscalers of {api}");
-        SourceState::Failed { outage: Outage { subject, since, text: text(since) }, is_unanswered }
+        let outage = Outage { subject, kind: "", since, text: text(since) };
+        SourceState::Failed { outage, is_unanswered }
     }
 
-    /// A connection that is down. `outage` gets the time of the first failure.
-    pub(super) fn down(
-        &self,
-        now: Timestamp,
-        outage: impl FnOnce(Timestamp) -> Outage,
-    ) -> Connection {
-        let since = match &self.connection {
-            Connection::Down(outage) => outage.since,
-            _ => now,
-        };
-        Connection::Down(outage(since))
+    /// A connection that is down. `outage` gets the time of the first failure of its kind.
+    pub(super) fn down(&self, now: Timestamp, outage: impl Fn(Timestamp) -> Outage) -> Connection {
+        let current = outage(now);
+        match &self.connection {
+            Connection::Down { since, outage: last } => {
+                let is_same = last.kind == current.kind;
+                let outage = if is_same { outage(last.since) } else { current };
+                Connection::Down { since: *since, outage }
+            }
+            _ => Connection::Down { since: now, outage: current },
+        }
     }
 
     /// Whether the list of an API has all autoscalers of a namespace.
@@ -107,7 +108,7 @@ impl Sources {
 
     /// What can't be read.
     pub(super) fn outages(&self) -> Vec<Outage> {
-        if let Connection::Down(outage) = &self.connection {
+        if let Connection::Down { outage, .. } = &self.connection {
             return vec![outage.clone()];
         }
         let failed = self.states.values().filter_map(|source| match source {
@@ -125,7 +126,11 @@ impl Sources {
 
     /// What can't be read, for the page. `has_values` is whether it shows autoscalers.
     pub(super) fn unread(&self, has_values: bool) -> Option<Unread> {
-        let since = self.outages().iter().map(|outage| outage.since).min()?;
+        let first = self.outages().iter().map(|outage| outage.since).min()?;
+        let since = match self.connection {
+            Connection::Down { since, .. } => since,
+            _ => first,
+        };
         let is_down = self.is_down();
         let has_rest = self.states.values().any(|source| *source == SourceState::Synced);
         let read_at = if is_down { self.read_at } else { Some(since) };
