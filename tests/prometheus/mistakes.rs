@@ -87,8 +87,8 @@ rules:
 ",
         metric: "pods/http_requests_total",
         flags: IN_NAMESPACE,
-        advice: "rules[1] has the metric, too, and the last rule counts. Rename the metric in one of \
-                 them, or change their order. Not used: sum(rate(http_requests_total{",
+        advice: "rules[1] has the metric, too, and the last rule counts. Rename the metric in one \
+                 of them, or change their order. Not used: sum(rate(http_requests_total{",
     },
     Mistake {
         name: "namespace_missing",
@@ -198,8 +198,8 @@ rules:
 ",
         metric: "pods/load",
         flags: IN_NAMESPACE,
-        advice: "rules[1] has the metric, too, and the last rule counts. Rename the metric in one of \
-                 them",
+        advice: "rules[1] has the metric, too, and the last rule counts. Rename the metric in one \
+                 of them",
     },
     Mistake {
         name: "unit",

@@ -45,8 +45,8 @@ impl RuleOutcome {
     pub fn describe(&self, rule_name: impl Fn(usize) -> String) -> String {
         let Self::Shadowed { by, query } = self else { return self.to_string() };
         format!(
-            "{} has the metric, too, and the last rule counts. Rename the metric in one of them, or \
-             change their order. Not used: {query}",
+            "{} has the metric, too, and the last rule counts. Rename the metric in one of them, \
+             or change their order. Not used: {query}",
             rule_name(*by)
         )
     }
