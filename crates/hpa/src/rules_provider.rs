@@ -18,7 +18,8 @@ use crate::{
     terminal,
 };
 
-/// Reads a rules file, or rules in a `ConfigMap` or in Helm values. Warns of other rules in the file.
+/// Reads a rules file, or rules in a `ConfigMap` or in Helm values. Warns of other rules in the
+/// file.
 pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
     let all = read_configs(path)?;
     let places: Vec<String> = all.iter().map(|one| one.place.clone()).collect();

@@ -295,8 +295,9 @@ async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease()
         Cluster::new(all.into_iter().chain(leases))
     };
     let held = |renewed| vec![lease("kube-system", "kube-controller-manager", renewed)];
-    let advice = "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle the \
-                  autoscaler: kube-controller-manager, which stored the status last, ignores the pause; ";
+    let advice = "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle \
+                  the autoscaler: kube-controller-manager, which stored the status last, ignores the \
+                  pause; ";
     for (leases, state) in [
         (held(old), "no controller has renewed the lease kube-system/kube-controller-manager for "),
         (held(now), "its lease is held by a_1, renewed "),
@@ -701,8 +702,8 @@ async fn similar_names_of_unknown_metrics_are_listed() {
     for (metric, expected) in [
         (
             objects::pods_metric("http_request", "1"),
-            "custom.metrics.k8s.io has no metric http_request (similar: http_requests). Correct the \
-             name in spec.metrics[0]",
+            "custom.metrics.k8s.io has no metric http_request (similar: http_requests). Correct \
+             the name in spec.metrics[0]",
         ),
         (
             objects::pods_metric("jobs", "1"),

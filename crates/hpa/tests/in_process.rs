@@ -277,8 +277,8 @@ async fn rules_explain_starts_with_the_answer() {
             &custom("<<.Serie>>"),
             "custom",
             "pods/m",
-            "m has no value: rules[0] (line 2, column 3) has it, but metricsQuery is wrong: queries \
-             have no <<.Serie>>: did you mean <<.Series>>?",
+            "m has no value: rules[0] (line 2, column 3) has it, but metricsQuery is wrong: \
+             queries have no <<.Serie>>: did you mean <<.Series>>?",
         ),
         (
             &custom("<<Series>>"),

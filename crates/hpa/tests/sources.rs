@@ -186,8 +186,8 @@ async fn explain_reports_why_a_source_cannot_be_read() {
         "this can't be read here: unable to fetch metrics: the request to http://127.0.0.1:";
     assert!(output.contains(expected), "{output}");
     assert!(output.contains("127.0.0.1 is a loopback address"), "{output}");
-    let expected = "The controller had a value of mails in its last status. The collector http reads \
-                    mails from a URL of the autoscaler.";
+    let expected = "The controller had a value of mails in its last status. The collector http \
+                    reads mails from a URL of the autoscaler.";
     assert!(output.contains(expected), "{output}");
 }
 

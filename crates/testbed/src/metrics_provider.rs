@@ -21,8 +21,8 @@ pub trait MetricsProvider: Send + Sync {
         all.map(|(group, version)| (group.to_owned(), version.to_owned())).to_vec()
     }
 
-    /// The metrics of a group in discovery: `RESOURCE/METRIC` for custom metrics. Most adapters list
-    /// all, KEDA none.
+    /// The metrics of a group in discovery: `RESOURCE/METRIC` for custom metrics. Most adapters
+    /// list all, KEDA none.
     fn listed(&self, group: &str) -> Vec<String> {
         let _ = group;
         Vec::new()

@@ -70,8 +70,8 @@ pub(super) fn advise(
         Warning::InvalidSettings => format!("Correct the {text}."),
         Warning::PauseIgnored => {
             format!(
-                "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle the \
-                 autoscaler: {text}."
+                "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle \
+                 the autoscaler: {text}."
             )
         }
         Warning::DryRunIgnored => format!(

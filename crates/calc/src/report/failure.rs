@@ -143,9 +143,9 @@ fn about_failed_request(index: usize, metric: &MetricReport) -> String {
             .to_owned();
     }
     if error.contains(NOT_DISCOVERED) {
-        return "The series of the rules (--metrics-config) could not be read. Check that Prometheus \
-                runs, and that its URL is right (--prometheus-url): hpa rules check FILE \
-                --prometheus-url URL"
+        return "The series of the rules (--metrics-config) could not be read. Check that \
+                Prometheus runs, and that its URL is right (--prometheus-url): hpa rules check \
+                FILE --prometheus-url URL"
             .to_owned();
     }
     if ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text)) {

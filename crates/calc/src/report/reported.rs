@@ -103,9 +103,9 @@ pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> 
         )
     } else if has_collectors && !cause.contains(METRICS_API) {
         Some(format!(
-            "If the metric is that of annotations {COLLECTORS}*, check the server in the message and \
-             these annotations. Events name those that no collector accepts: kubectl get events \
-             --namespace {} --field-selector \
+            "If the metric is that of annotations {COLLECTORS}*, check the server in the message \
+             and these annotations. Events name those that no collector accepts: kubectl get \
+             events --namespace {} --field-selector \
              reason=CreateNewMetricsCollector,involvedObject.name={}",
             metadata.namespace, metadata.name
         ))

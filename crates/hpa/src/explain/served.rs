@@ -25,8 +25,8 @@ const IN_PROCESS_ERRORS: [&str; 2] = ["the request to Prometheus at ", "are not 
 /// A registered metrics API.
 struct Api {
     group: &'static str,
-    /// The metrics in its discovery: RESOURCE/METRIC, or the name of an external metric. `None` if it
-    /// doesn't list them, or doesn't answer.
+    /// The metrics in its discovery: RESOURCE/METRIC, or the name of an external metric. `None` if
+    /// it doesn't list them, or doesn't answer.
     listed: Option<BTreeSet<String>>,
     /// Its `APIService`, or null.
     service: Value,

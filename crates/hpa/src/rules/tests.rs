@@ -106,8 +106,8 @@ async fn check_without_a_server_finds_mistakes_in_helm_values() {
 async fn check_numbers_the_rules_of_helm_values_as_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("values.yaml");
-    let values = "rules:\n  default: true\n  custom:\n  - seriesQuery: m\n    resources: {template: \
-                  <<.Resource>>}\n    metricsQuery: sum(\n";
+    let values = "rules:\n  default: true\n  custom:\n  - seriesQuery: m\n    resources: \
+                  {template: <<.Resource>>}\n    metricsQuery: sum(\n";
     std::fs::write(&path, values).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
@@ -126,8 +126,8 @@ async fn check_names_each_config_map_of_a_file() {
     let path = dir.path().join("maps.yaml");
     let map = |name: &str, query: &str| {
         format!(
-            "kind: ConfigMap\nmetadata: {{name: {name}, namespace: m}}\ndata:\n  rules.yaml: |\n    \
-             rules:\n    - seriesQuery: m\n      resources: {{template: <<.Resource>>}}\n      \
+            "kind: ConfigMap\nmetadata: {{name: {name}, namespace: m}}\ndata:\n  rules.yaml: \
+             |\n    rules:\n    - seriesQuery: m\n      resources: {{template: <<.Resource>>}}\n      \
              metricsQuery: {query}\n---\n"
         )
     };
@@ -137,8 +137,8 @@ async fn check_names_each_config_map_of_a_file() {
     std::fs::write(&path, maps.concat()).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
-    let start = "rules in 3 places: 2 with problems: ConfigMap m/b, key rules.yaml; ConfigMap m/c, key \
-         rules.yaml\n\nConfigMap m/a, key rules.yaml\nvalid: 1 rule\n";
+    let start = "rules in 3 places: 2 with problems: ConfigMap m/b, key rules.yaml; ConfigMap m/c, \
+         key rules.yaml\n\nConfigMap m/a, key rules.yaml\nvalid: 1 rule\n";
     assert!(report.starts_with(start), "{report}");
     let second =
         "\n\nConfigMap m/b, key rules.yaml\nline 17, column 21: rules[0].metricsQuery: not";

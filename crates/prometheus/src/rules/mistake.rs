@@ -181,8 +181,8 @@ fn of_filter(error: &FilterError) -> String {
 
 fn of_regex(RegexError { problem, expression }: &RegexError) -> String {
     format!(
-        "{problem} at `{expression}`. Correct it, or write a backslash in front of a character that \
-         stands for itself"
+        "{problem} at `{expression}`. Correct it, or write a backslash in front of a character \
+         that stands for itself"
     )
 }
 
@@ -249,8 +249,8 @@ fn unknown_function(name: &str, kind: Kind) -> String {
     match most_similar(name, fields.iter().copied()) {
         Some(similar) => format!("there is no function {name}: did you mean <<.{similar}>>?"),
         None => format!(
-            "there is no function {name}: write a field, as in {}, or a function of Go's templates, \
-             such as index or printf",
+            "there is no function {name}: write a field, as in {}, or a function of Go's \
+             templates, such as index or printf",
             kind.example()
         ),
     }

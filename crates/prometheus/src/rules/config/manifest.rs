@@ -156,7 +156,7 @@ mod tests {
     fn all_config_maps_are_read_with_their_places_and_positions() {
         let map = |name: &str, query: &str| {
             format!(
-                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: m}}\ndata:\n  \
+                "kind: ConfigMap\nmetadata: {{name: {name}, namespace: m}}\ndata:\n  \
                  README: none\n  a.yaml: |\n    rules:\n    - {query}\n  b.yaml: |\n    \
                  externalRules:\n    - seriesQuery: up\n---\n"
             )
@@ -168,12 +168,12 @@ mod tests {
             .map(|name| ["a", "b"].map(|key| format!("ConfigMap m/{name}, key {key}.yaml")));
         assert_eq!(places, [one, two].concat());
         let error = all[2].config.as_ref().unwrap_err().to_string();
-        assert!(error.starts_with("line 20, column 7: rules[0]: unknown field"), "{error}");
+        assert!(error.starts_with("line 18, column 7: rules[0]: unknown field"), "{error}");
         let position = |index: usize| {
             let config = all[index].config.as_ref().unwrap();
             config.positions.get("externalRules[0]").unwrap().line
         };
-        assert_eq!([position(1), position(3)], [11, 23]);
+        assert_eq!([position(1), position(3)], [10, 21]);
         let list = "kind: List\nitems:\n- kind: ConfigMap\n  data: {a: 'rules: []'}\n- kind: \
                     ConfigMap\n  data: {b: 'rules: []'}\n";
         assert_eq!(parse_all(list).unwrap().len(), 2);
