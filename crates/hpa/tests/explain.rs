@@ -632,6 +632,15 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     let first = "No controller acts on 1 autoscaler (shop/web): no controller has renewed the lease \
                  shop/hpa for ";
     assert!(all.starts_with(first), "{all}");
+    let mut released = own(old);
+    released["spec"]["holderIdentity"] = json!("");
+    let cluster = held("hpa-controller:shop/hpa", &[released]).await;
+    let first =
+        "No controller acts on 1 autoscaler (shop/web): no instance holds the lease shop/hpa. ";
+    let end = "target 30%; no instance holds the lease shop/hpa\n";
+    cluster.expect(&[end, &first.replace("1 autoscaler (shop/web)", "this autoscaler")]).await;
+    let all = cluster.explain(&["-A"]).await;
+    assert!(all.starts_with(first), "{all}");
     let cluster = held("kube-controller-manager", &[built_in(old)]).await;
     cluster.expect(&[&format!("{dead}kube-system/kube-controller-manager for ")]).await;
 
@@ -663,9 +672,16 @@ async fn autoscaler_of_another_controller_is_named() {
     let expected = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/web), \
                     kube-controller-manager (shop/other). hpa status says more.\n";
     assert!(all.starts_with(expected), "{all}");
+    let past = "2026-01-01T00:00:00Z".parse().expect("a time");
+    cluster.testbed.apply_all([lease("kube-system", "kube-controller-manager", past)]);
+    let all = cluster.explain(&["-A"]).await;
+    assert!(!all.contains("Several controllers"), "it no longer writes: {all}");
     let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
     let line = status.lines().find(|line| line.contains("kube-controller-manager stored"));
-    assert!(line.is_some_and(|line| line.ends_with("shop/other")), "{status}");
+    assert!(
+        line.is_some_and(|line| line.ends_with("it holds no lease, so it no longer writes")),
+        "{status}"
+    );
 }
 
 #[tokio::test]

@@ -156,7 +156,8 @@ impl Cluster {
             (Err(_), Some(manager)) => {
                 let others = self.managers_of_namespace(manager).await;
                 let others = others.iter().map(String::as_str);
-                idle::reason(&self.client, &self.location, manager, others).await
+                let api = self.autoscaler.api.into();
+                idle::reason(&self.client, &self.location, api, manager, others).await
             }
             _ => None,
         };

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::past;
 use crate::{
     debug_client::{BUILT_IN, Unavailable},
+    liveness::Idle,
     manifests::text,
     terminal::escape_line,
 };
@@ -23,8 +24,8 @@ pub(super) struct Subject {
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
     /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
-    /// The reason why no controller is running, if a lease says so.
-    pub(super) idle: Option<String>,
+    /// The reason why no controller is running, if the leases say so.
+    pub(super) idle: Option<Idle>,
     /// Advice for metrics that fail, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
 }
@@ -40,11 +41,11 @@ pub(crate) struct StatusController {
 
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let mut report = self.inputs.report_with_advice(self.idle.clone(), &self.metric_advice);
+        let doubt = self.idle.as_ref().map(|idle| idle.reason.clone());
+        let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
         if let Some(idle) = &self.idle {
-            let advice =
-                format!("No controller acts on this autoscaler: {idle}. hpa status says more.");
-            report.advice.insert(0, advice);
+            let advice = idle.sentence("this autoscaler");
+            report.advice.insert(0, format!("{advice}. hpa status says more."));
         }
         report
     }
@@ -53,7 +54,7 @@ impl Subject {
     pub(super) fn lasting_sentence(&self) -> String {
         let sentence = self.report().sentence;
         match &self.idle {
-            Some(idle) => sentence.replace(idle, "no controller runs"),
+            Some(idle) => sentence.replace(&idle.reason, "no controller runs"),
             None => sentence,
         }
     }
