@@ -785,6 +785,42 @@ async fn autoscaler_of_the_custom_api_is_named_with_the_flag() {
 }
 
 #[tokio::test]
+async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
+    let definition = hpa_crd::definition().expect("a definition");
+    let mut all = web(4, vec![objects::cpu_metric(60)]);
+    let mut custom = all[1].clone();
+    custom["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    all.extend([serde_json::to_value(definition).expect("JSON"), custom]);
+    let cluster = Cluster::new(all.clone()).await;
+    for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
+        let output = cluster.explain(&[own]).await;
+        let start = format!("{own} shares its target with {other} and stays at 4: ");
+        assert!(output.starts_with(&start), "{output}");
+        let advice =
+            format!("Delete all but one of the autoscalers of the target: this one and {other}.");
+        assert!(output.contains(&advice), "{output}");
+    }
+    // A controller of both APIs has reported it.
+    for index in [1, all.len() - 1] {
+        all[index]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 4,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+                "message": "pods by selector app=web are controlled by multiple HPAs",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    }
+    let cluster = Cluster::new(all).await;
+    for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
+        let output = cluster.explain(&[own]).await;
+        let start = format!("{own} isn't scaled: {other} selects the same pods\n");
+        assert!(output.starts_with(&start), "{output}");
+        assert!(output.contains(&format!("Delete {other}, or give")), "{output}");
+    }
+}
+
+#[tokio::test]
 async fn autoscalers_with_problems_get_one_line_each() {
     let failing = |all: &mut Vec<Value>| {
         all[1]["status"] = json!({

@@ -13,12 +13,17 @@ use crate::{
     debug_client::{BUILT_IN, Unavailable},
     liveness::Idle,
     manifests::text,
+    status::named,
     terminal::escape_line,
 };
 
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
     pub(super) inputs: Inputs,
+    /// The name of the autoscaler, with the prefix of its API. `None` for `namespace/name`.
+    pub(super) name: Option<String>,
+    /// The other autoscalers of the target.
+    pub(super) of_same_target: Vec<String>,
     pub(super) controller: StatusController,
     /// The record of the controller's debug API.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
@@ -46,6 +51,22 @@ impl Subject {
         if let Some(idle) = &self.idle {
             let advice = idle.sentence("this autoscaler");
             report.advice.insert(0, format!("{advice}. hpa status says more."));
+        }
+        let sentence = &report.sentence;
+        // The decision names those that one controller handles.
+        if !self.of_same_target.iter().all(|other| sentence.contains(other)) {
+            let others = escape_line(&named(&self.of_same_target));
+            report.sentence = format!("shares its target with {others} and {sentence}");
+            report.advice.insert(
+                0,
+                format!(
+                    "Delete all but one of the autoscalers of the target: this one and {others}. If \
+                     two controllers handle them, the replicas change back and forth."
+                ),
+            );
+        }
+        if let Some(name) = &self.name {
+            report.autoscaler = escape_line(name);
         }
         report
     }
@@ -107,7 +128,7 @@ impl StatusController {
     }
 
     /// Whether it is kube-controller-manager, which doesn't support pause annotations.
-    pub(super) fn is_reference(&self) -> bool {
+    pub(crate) fn is_reference(&self) -> bool {
         self.name.as_deref() == Some(BUILT_IN)
     }
 }

@@ -47,6 +47,7 @@ pub(super) struct Observed {
     pub(super) metrics_apis: Result<Option<Vec<MetricsApiService>>, String>,
 }
 
+#[derive(Clone)]
 pub(crate) struct ObservedAutoscaler {
     pub(crate) api: AutoscalerApi,
     pub(crate) name: String,

@@ -601,6 +601,12 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let mut all = [web, other, custom];
     name_shared_targets(&mut all);
     let (settings, policy) = (Settings::default(), SettingPolicy::default());
+    let mut observed = healthy();
+    observed.autoscalers = all.to_vec();
+    observed.autoscalers[0].manager = Some("kube-controller-manager".into());
+    let contested = "2 autoscalers of a target that another controller scales for another \
+                     autoscaler, so the replicas may change back and forth: shop/web, rhpa/shop/web";
+    assert!(problems(&observed).contains(&(Level::Error, contested.to_owned())));
     let sentences = all.map(|one| one.short_report(&settings, &policy).sentence);
     let with = |other: &str| format!("no metric is reported; {other} scales the same target");
     assert_eq!(
