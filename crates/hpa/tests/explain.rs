@@ -821,6 +821,20 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
 }
 
 #[tokio::test]
+async fn settings_that_kube_controller_manager_ignores_are_named() {
+    let mut all = controlled_by("kube-controller-manager");
+    all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/sync-period": "30s" });
+    let cluster = Cluster::new(all).await;
+    let text = "the setting sync-period has no effect: kube-controller-manager, which stored the \
+                status last, ignores it";
+    cluster
+        .expect(&[&format!("unless hpa run is to handle the autoscaler: {text}; it has no lease.")])
+        .await;
+    let output = cluster.explain(&["-A"]).await;
+    assert!(output.contains(&format!("; {text}\n")), "{output}");
+}
+
+#[tokio::test]
 async fn autoscalers_with_problems_get_one_line_each() {
     let failing = |all: &mut Vec<Value>| {
         all[1]["status"] = json!({

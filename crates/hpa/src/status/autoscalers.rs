@@ -103,6 +103,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         (Warning::InvalidSettings, "with settings that are not used as written (InvalidSettings)"),
         (Warning::PauseIgnored, "with a pause that kube-controller-manager ignores"),
         (Warning::DryRunIgnored, "with a dry run that kube-controller-manager ignores"),
+        (Warning::SettingsIgnored, "with settings that kube-controller-manager ignores"),
         (Warning::SharedTarget, "of a target that another autoscaler scales too"),
     ] {
         add(Level::Warning, by_warning.get(&warning), what);
