@@ -49,6 +49,9 @@ pub struct SelectedPods {
     /// `namespace/name` and sorted; this one included, if the caller already knows its selector.
     /// If there are several, the decision fails with `AmbiguousSelector`.
     pub autoscalers: Vec<String>,
+    /// The name of this autoscaler in `autoscalers`, for reports. If absent, it is
+    /// `namespace/name`, with or without a prefix.
+    pub own_name: Option<String>,
     /// The error if only owned pods count
     /// ([`PodSelection::Owned`](crate::settings::PodSelection::Owned)), but the owners of the pods
     /// can't be determined. The decision fails with this error.
@@ -214,7 +217,7 @@ fn plan_kind(
         Ok(selector) => selector,
         Err(error) => return PlanKind::SelectorRejected(SelectorRejection::Invalid(error)),
     };
-    let SelectedPods { pods, autoscalers, ownership_error } = select(&selector);
+    let SelectedPods { pods, autoscalers, ownership_error, .. } = select(&selector);
     if let Some(error) = ownership_error {
         return PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(error));
     }

@@ -6,6 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey, settings::SettingSource};
 
+/// The default sync period of kube-controller-manager. A peer may have it, if this controller's
+/// period is shorter.
+const PEER_PERIOD: SignedDuration = SignedDuration::from_secs(15);
+
 /// A peer that wrote the status of an autoscaler shortly before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActivePeer {
@@ -17,7 +21,7 @@ pub struct ActivePeer {
     /// The number of other autoscalers with such a write.
     pub others: usize,
     /// The maximum age of a status write that counts: two sync periods, or twice the longest own
-    /// period of these autoscalers.
+    /// period of these autoscalers. At least twice [`PEER_PERIOD`].
     pub window: SignedDuration,
 }
 
@@ -49,6 +53,7 @@ pub(crate) fn active_peer(
     now: Timestamp,
 ) -> Option<ActivePeer> {
     let period = SignedDuration::try_from(sync_period).unwrap_or(SignedDuration::MAX);
+    let period = period.max(PEER_PERIOD);
     let mut window = period.saturating_mul(2);
     let mut recent = Vec::new();
     for (key, autoscaler) in autoscalers.all() {
@@ -75,6 +80,7 @@ pub(crate) fn active_peer(
 #[cfg(test)]
 mod tests {
     use hpa_calc::api::HorizontalPodAutoscaler;
+    use rstest::rstest;
 
     use super::*;
     use crate::cache::Origin;
@@ -109,6 +115,17 @@ mod tests {
         assert_eq!(found(&[("web", 100)], 130).as_deref(), Some(text));
         assert_eq!(found(&[("web", 100)], 131), None);
         assert_eq!(found(&[], 131), None);
+    }
+
+    #[rstest]
+    #[case::shorter_than_that_of_the_peer(5, 30)]
+    #[case::longer_than_that_of_the_peer(20, 40)]
+    fn window_includes_two_periods_of_both_controllers(#[case] period: u64, #[case] window: i64) {
+        let (all, settings) = (autoscalers(&[("web", 100)]), SettingSource::default());
+        let find = |age| active_peer(&all, &settings, Duration::from_secs(period), at(100 + age));
+        let peer = find(window).expect("a peer");
+        assert_eq!(peer.window, SignedDuration::from_secs(window));
+        assert_eq!(find(window + 1), None);
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod forecast;
 mod in_process;
 mod kubectl;
 mod lint;
+mod liveness;
 mod logging;
 mod man;
 mod manifests;

@@ -10,13 +10,13 @@ use hpa_controller::{
 use hpa_lease::{Election, ElectionConfig};
 use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusProvider};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     api_client::{client_config, separate_client},
     args::{ForecastingArguments, RunArguments, to_std},
     controller_options::options,
-    debug_api, in_process, logging,
+    debug_api, in_process, kubectl, logging,
     replay::PrometheusPast,
     scaling_schedules, serve,
     signals::cancel_on_signal,
@@ -47,6 +47,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let clients =
         Clients::with_observer(&client_config(&arguments.cluster), telemetry.clone()).await?;
     let options = options(&arguments);
+    tokio::spawn(warn_of_missing_namespaces(clients.api.clone(), options.namespaces.clone()));
     let election = election(&arguments).await?;
     let keep_history = arguments.election.keep_history;
     let namespaces =
@@ -74,6 +75,15 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     })
 }
 
+/// Logs the namespaces that don't exist. They may be created later.
+async fn warn_of_missing_namespaces(client: kube::Client, namespaces: Vec<String>) {
+    for namespace in namespaces {
+        if let Some(missing) = kubectl::missing_namespace(&client, &namespace).await {
+            warn!("{missing}; its autoscalers are handled once it exists");
+        }
+    }
+}
+
 /// The source of past loads for forecasts.
 fn forecast_source(
     arguments: &RunArguments,
@@ -95,8 +105,8 @@ fn refusal(peer: &ActivePeer) -> String {
     format!(
         "not started, because another controller is active and both would overwrite each other's \
          decisions: {peer}. Compare decisions with it: hpa shadow-report. Or switch it off; if \
-         it is off already, start again after {window:#} (two sync periods). To start anyway: \
-         --allow-other-controller"
+         it is off already, start again after {window:#} (two sync periods, at least 30s). To \
+         start anyway: --allow-other-controller"
     )
 }
 

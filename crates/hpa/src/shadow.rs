@@ -179,6 +179,11 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
             autoscalers.extend(list.pointer("/items/0").cloned());
         }
     }
+    if autoscalers.is_empty() {
+        for namespace in &cluster.namespaces {
+            kubectl::require_namespace(client, Some(namespace)).await?;
+        }
+    }
     for scope in &scopes {
         list("api/v1", scope, "pods").await?;
         // Other errors than a missing right concern the metrics, which may not be of this API.

@@ -633,6 +633,15 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     let first = "No controller acts on 1 autoscaler (shop/web): no controller has renewed the lease \
                  shop/hpa for ";
     assert!(all.starts_with(first), "{all}");
+    let mut released = own(old);
+    released["spec"]["holderIdentity"] = json!("");
+    let cluster = held("hpa-controller:shop/hpa", &[released]).await;
+    let first =
+        "No controller acts on 1 autoscaler (shop/web): no instance holds the lease shop/hpa. ";
+    let end = "target 30%; no instance holds the lease shop/hpa\n";
+    cluster.expect(&[end, &first.replace("1 autoscaler (shop/web)", "this autoscaler")]).await;
+    let all = cluster.explain(&["-A"]).await;
+    assert!(all.starts_with(first), "{all}");
     let cluster = held("kube-controller-manager", &[built_in(old)]).await;
     cluster.expect(&[&format!("{dead}kube-system/kube-controller-manager for ")]).await;
 
@@ -664,9 +673,16 @@ async fn autoscaler_of_another_controller_is_named() {
     let expected = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/web), \
                     kube-controller-manager (shop/other). hpa status says more.\n";
     assert!(all.starts_with(expected), "{all}");
+    let past = "2026-01-01T00:00:00Z".parse().expect("a time");
+    cluster.testbed.apply_all([lease("kube-system", "kube-controller-manager", past)]);
+    let all = cluster.explain(&["-A"]).await;
+    assert!(!all.contains("Several controllers"), "it no longer writes: {all}");
     let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
     let line = status.lines().find(|line| line.contains("kube-controller-manager stored"));
-    assert!(line.is_some_and(|line| line.ends_with("shop/other")), "{status}");
+    assert!(
+        line.is_some_and(|line| line.ends_with("it holds no lease, so it no longer writes")),
+        "{status}"
+    );
 }
 
 #[tokio::test]
@@ -767,6 +783,56 @@ async fn autoscaler_of_the_custom_api_is_named_with_the_flag() {
     let expected = "shop/moved is an autoscaler of autoscaling.hpa-rs.dev/v2, not of \
                     autoscaling/v2: add --autoscaler-api=custom";
     assert!(!is_success && error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
+    let definition = hpa_crd::definition().expect("a definition");
+    let mut all = web(4, vec![objects::cpu_metric(60)]);
+    let mut custom = all[1].clone();
+    custom["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    all.extend([serde_json::to_value(definition).expect("JSON"), custom]);
+    let cluster = Cluster::new(all.clone()).await;
+    for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
+        let output = cluster.explain(&[own]).await;
+        let start = format!("{own} shares its target with {other} and stays at 4: ");
+        assert!(output.starts_with(&start), "{output}");
+        let advice =
+            format!("Delete all but one of the autoscalers of the target: this one and {other}.");
+        assert!(output.contains(&advice), "{output}");
+    }
+    // A controller of both APIs has reported it.
+    for index in [1, all.len() - 1] {
+        all[index]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 4,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+                "message": "pods by selector app=web are controlled by multiple HPAs",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    }
+    let cluster = Cluster::new(all).await;
+    for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
+        let output = cluster.explain(&[own]).await;
+        let start = format!("{own} isn't scaled: {other} selects the same pods\n");
+        assert!(output.starts_with(&start), "{output}");
+        assert!(output.contains(&format!("Delete {other}, or give")), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn settings_that_kube_controller_manager_ignores_are_named() {
+    let mut all = controlled_by("kube-controller-manager");
+    all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/sync-period": "30s" });
+    let cluster = Cluster::new(all).await;
+    let text = "the setting sync-period has no effect: kube-controller-manager, which stored the \
+                status last, ignores it";
+    cluster
+        .expect(&[&format!("unless hpa run is to handle the autoscaler: {text}; it has no lease.")])
+        .await;
+    let output = cluster.explain(&["-A"]).await;
+    assert!(output.contains(&format!("; {text}\n")), "{output}");
 }
 
 #[tokio::test]

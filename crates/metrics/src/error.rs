@@ -7,6 +7,7 @@ use hpa_calc::{
     go_text::Quoted,
     readings::{MetricsApi, ReadError},
 };
+use kube::runtime::watcher;
 
 use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 
@@ -262,11 +263,20 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The message of an error. kube adds the debug form of the `Status` to an error of the API server,
+/// The message of an error without its cause. kube adds the debug form of the `Status` to an error of the API server,
 /// and a prefix to every error of a connection.
 fn message(error: &(dyn Error + 'static)) -> String {
     if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
         return message(&**shared);
+    }
+    if let Some(error) = error.downcast_ref::<watcher::Error>() {
+        // Its text includes that of its cause.
+        return match error {
+            watcher::Error::InitialListFailed(_) => "unable to list the objects".to_owned(),
+            watcher::Error::WatchStartFailed(_) => "unable to start the watch".to_owned(),
+            watcher::Error::WatchFailed(_) => "the watch has failed".to_owned(),
+            error => error.to_string(),
+        };
     }
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => status.to_string(),
@@ -336,6 +346,19 @@ mod tests {
         let failed =
             Outer(kube::Error::Service(std::io::Error::other("connection refused").into()));
         assert_eq!(with_causes(&failed), "unable to read: connection refused");
+    }
+
+    #[test]
+    fn error_of_a_watcher_has_no_debug_text() {
+        let status = kube::core::Status::failure("nodes is forbidden", "Forbidden");
+        let forbidden = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+        assert_eq!(
+            describe(&forbidden),
+            "unable to list the objects: nodes is forbidden: Forbidden"
+        );
+        let refused = kube::Error::Service(std::io::Error::other("connection refused").into());
+        let refused = watcher::Error::WatchStartFailed(refused);
+        assert_eq!(describe(&refused), "unable to start the watch: connection refused");
     }
 
     #[test]

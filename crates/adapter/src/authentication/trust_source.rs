@@ -61,9 +61,9 @@ pub enum TrustSourceError {
     #[error("unable to use {}", path.display())]
     Authority { path: PathBuf, source: AuthorityError },
     #[error(
-        "unable to read the ConfigMap {NAMESPACE}/{NAME} (the role \
-         extension-apiserver-authentication-reader permits it; \
-         --authentication-tolerate-lookup-failure starts without it)"
+        "unable to read the ConfigMap {NAMESPACE}/{NAME} ({}\
+         --authentication-tolerate-lookup-failure starts without it)",
+        permission(.0)
     )]
     Lookup(#[source] kube::Error),
     #[error(
@@ -73,6 +73,16 @@ pub enum TrustSourceError {
     Timeout,
     #[error("unable to use the ConfigMap {NAMESPACE}/{NAME}")]
     Trust(#[from] TrustError),
+}
+
+/// The role that permits the lookup, if that is forbidden.
+fn permission(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.is_forbidden() => {
+            "the role extension-apiserver-authentication-reader permits it; "
+        }
+        _ => "",
+    }
 }
 
 /// Loads CAs and keeps them up to date.

@@ -19,6 +19,12 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 const ERRORS_OF_ADAPTERS: [&str; 2] =
     ["has prevented the request from succeeding", "Internal error occurred"];
 
+/// In errors for a metrics API that no server is registered for.
+const NOT_REGISTERED: [&str; 2] = [
+    "no custom metrics API (custom.metrics.k8s.io) registered",
+    "the server could not find the requested resource (",
+];
+
 /// Advice about a metric that has a value in the controller's status, but could not be read here.
 pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     let name = &metric.name;
@@ -153,6 +159,16 @@ fn about_failed_request(index: usize, metric: &MetricReport) -> String {
             "{api} answers with an error: see the log of the service behind it, which kubectl get \
              apiservices | grep {api} names. If the controller reads {name} from another source, \
              see that."
+        );
+    }
+    if NOT_REGISTERED.iter().any(|text| error.contains(text)) {
+        let install = match is_resource(&metric.source_type) {
+            true => "metrics-server, or hpa adapter with resource rules",
+            false => "hpa adapter (docs/adapter.md) or another adapter",
+        };
+        return format!(
+            "No server is registered for {api}: install {install}. If the controller is to read \
+             {name} from another source, such as Prometheus, check its flags."
         );
     }
     format!(

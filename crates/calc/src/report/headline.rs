@@ -106,6 +106,9 @@ pub(super) fn selecting(inputs: &Inputs) -> Option<Vec<String>> {
     else {
         return None;
     };
+    if let Some(own) = &inputs.selected.own_name {
+        return Some(autoscalers.iter().filter(|name| *name != own).cloned().collect());
+    }
     let own = format!("{}/{}", inputs.hpa.metadata.namespace, inputs.hpa.metadata.name);
     // An autoscaler of the other API may have the same name, after a prefix.
     let of_custom_api = format!("/{own}");

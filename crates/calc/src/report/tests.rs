@@ -198,6 +198,10 @@ fn other_autoscaler_of_the_same_pods_is_named_first() {
     inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/web".to_owned()];
     let sentence = inputs.report().sentence;
     assert_eq!(sentence, "isn't scaled: rhpa/shop/web, shop/web select the same pods");
+    inputs.selected.own_name = Some("shop/web".to_owned());
+    let report = inputs.report();
+    assert_eq!(report.sentence, "isn't scaled: rhpa/shop/web selects the same pods");
+    contains(&report, "Delete rhpa/shop/web, or give");
 }
 
 #[test]

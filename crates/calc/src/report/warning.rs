@@ -18,6 +18,8 @@ pub enum Warning {
     PauseIgnored,
     /// kube-controller-manager stored the status last, and ignores the dry run.
     DryRunIgnored,
+    /// kube-controller-manager stored the status last, and ignores other settings.
+    SettingsIgnored,
     /// Another autoscaler has the same target.
     SharedTarget,
 }
@@ -42,6 +44,18 @@ pub(super) fn warnings(
     }
     if own.ignored.dry_run {
         warnings.push((Warning::DryRunIgnored, format!("{writer} dry run{state}")));
+    }
+    if !own.ignored_names.is_empty() {
+        let (names, is_single) = (own.ignored_names.join(", "), own.ignored_names.len() == 1);
+        let (setting, have, them) = match is_single {
+            true => ("setting", "has", "it"),
+            false => ("settings", "have", "them"),
+        };
+        let text = format!(
+            "the {setting} {names} {have} no effect: kube-controller-manager, which stored the \
+             status last, ignores {them}{state}"
+        );
+        warnings.push((Warning::SettingsIgnored, text));
     }
     warnings
 }

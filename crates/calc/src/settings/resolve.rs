@@ -60,6 +60,10 @@ pub struct AutoscalerSettings {
     pub problems: String,
     /// The settings without effect, because kube-controller-manager handles the autoscaler.
     pub ignored: IgnoredSettings,
+    /// The names of the settings in `applied`.
+    pub(crate) applied_names: Vec<&'static str>,
+    /// The names of other settings that kube-controller-manager ignores.
+    pub(crate) ignored_names: Vec<&'static str>,
     /// Whether kube-controller-manager handles the autoscaler.
     pub(crate) is_for_built_in: bool,
     /// What else is known of kube-controller-manager.
@@ -194,21 +198,25 @@ impl Settings {
     pub fn for_built_in(self, hpa: &HorizontalPodAutoscaler, policy: &SettingPolicy) -> Self {
         let own = self.for_autoscaler(hpa, policy).settings;
         let ignored = IgnoredSettings { pause: own.pause != self.pause, dry_run: own.dry_run };
-        let problems = own.autoscaler_settings.map(|own| own.problems.clone()).unwrap_or_default();
-        let is_reported = ignored.is_any() || !problems.is_empty();
+        let own = own.autoscaler_settings.as_deref();
+        let problems = own.map(|own| own.problems.clone()).unwrap_or_default();
+        let ignored_names = own.map(|own| own.applied_names.clone()).unwrap_or_default();
+        let is_reported = ignored.is_any() || !problems.is_empty() || !ignored_names.is_empty();
         let own = AutoscalerSettings {
             problems,
             ignored,
+            ignored_names,
             is_for_built_in: true,
             ..AutoscalerSettings::default()
         };
         Self { autoscaler_settings: is_reported.then(|| Arc::new(own)), ..self }
     }
 
-    /// Whether a pause or a dry run is ignored: see [`AutoscalerSettings::ignored`].
+    /// Whether kube-controller-manager ignores settings: see [`AutoscalerSettings::ignored`].
     #[must_use]
     pub fn has_ignored(&self) -> bool {
-        self.autoscaler_settings.as_ref().is_some_and(|own| own.ignored.is_any())
+        let own = self.autoscaler_settings.as_ref();
+        own.is_some_and(|own| own.ignored.is_any() || !own.ignored_names.is_empty())
     }
 
     /// Adds what else is known of kube-controller-manager to the warnings about settings that it
@@ -409,9 +417,12 @@ impl<'a> Resolver<'a> {
 
     /// Reports the value of a setting; `metric` is empty if it holds for the autoscaler or for all
     /// metrics.
-    fn add_applied(&mut self, setting: &Setting, metric: &str, value: &Value) {
+    fn add_applied(&mut self, setting: &'static Setting, metric: &str, value: &Value) {
         if matches!(setting.name, "pause" | "dry-run") {
             return;
+        }
+        if !self.own.applied_names.contains(&setting.name) {
+            self.own.applied_names.push(setting.name);
         }
         let of_metric = if metric.is_empty() { "" } else { " for " };
         let text = format!("{}={value}{of_metric}{metric}", setting.name);

@@ -87,7 +87,7 @@ impl Reconciler {
         let pods = listed.unwrap_or_else(|| self.pods.select(&key.namespace, selector));
         let autoscalers = self.selectors.controlling(&key.namespace, &pods);
         let autoscalers = autoscalers.iter().map(ToString::to_string).collect();
-        SelectedPods { pods, autoscalers, ownership_error: None }
+        SelectedPods { pods, autoscalers, ..SelectedPods::default() }
     }
 
     /// Lists the pods that a selector matches from the API server.

@@ -244,7 +244,11 @@ impl Detail {
             hpa: (**hpa).clone(),
             scale,
             settings,
-            selected: SelectedPods { autoscalers, ..selected },
+            selected: SelectedPods {
+                autoscalers,
+                own_name: Some(HpaKey::from(&self.id).to_string()),
+                ..selected
+            },
             readings: Readings::new(),
             history: past.history,
             now: self.cluster.clock.now(),

@@ -34,8 +34,8 @@ Examples:
 You can run several instances: the lease holder reconciles, the others stand
 by. Don't run a different controller on the same autoscalers: the two overwrite
 each other's decisions. hpa run doesn't start if a different controller wrote a
-status within the last two sync periods. Durations are written as in
-Kubernetes: 15s, 5m0s, 1h30m.";
+status within the last two sync periods (at least 30s). Durations are written
+as in Kubernetes: 15s, 5m0s, 1h30m.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES, mut_args(accept_boolean))]
@@ -46,7 +46,7 @@ pub(crate) struct RunArguments {
     #[arg(long, env = "HPA_DRY_RUN", value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
     /// Start although another controller wrote the status of an autoscaler within the last two sync
-    /// periods. Two controllers overwrite each other's decisions
+    /// periods (at least 30s). Two controllers overwrite each other's decisions
     #[arg(long, env = "HPA_ALLOW_OTHER_CONTROLLER", value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
     /// Minimum interval between status writes of an autoscaler if only metric values changed, by no

@@ -16,6 +16,8 @@ use crate::{
     args::ControllerArguments,
     dashboard::silence,
     debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
+    liveness::Leases,
+    status::KubeControllerManager,
 };
 
 /// The time for which the result of a search for the leader is used.
@@ -121,18 +123,14 @@ impl PastSource for ControllerPast {
     }
 
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
-        let managers = || managers.iter().map(String::as_str);
-        let lease = LeaseName::choose(&self.location, managers());
-        // A lease that no status names may be left from a controller that was removed.
-        let statuses = silence::statuses_of(&lease, managers());
-        if self.location.controller_url.is_none() && statuses > 0 {
+        let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
+        if self.location.controller_url.is_none() {
             let holder = LeaseHolder::read(&self.client, &lease).await;
+            let built_in = KubeControllerManager::read(&self.client).await;
             let now = Timestamp::now();
             let since = self.released_since(&holder, now).await;
-            let sentence = match &holder {
-                Ok(holder) => silence::of_lease(holder, statuses, now, limit),
-                Err(_) => silence::of_released(&lease, statuses, since?, now, limit),
-            };
+            let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
+            let sentence = silence::of_leases(&leases, managers, since);
             if sentence.is_some() || holder.is_err() {
                 return sentence;
             }

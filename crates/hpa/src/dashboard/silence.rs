@@ -1,34 +1,63 @@
 //! Sentences about a controller that makes no decisions.
 
+use std::collections::BTreeMap;
+
 use hpa_calc::explain::counted;
 use hpa_controller::{
-    HpaKey,
+    AutoscalerApi, HpaKey,
     debug::{AutoscalerItem, ControllerStatus},
-    k8s::FieldManager,
 };
 use hpa_dashboard::Overdue;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
+use crate::{
+    debug_client::{BUILT_IN, LeaseHolder, LeaseName, Unavailable},
+    liveness::{Idle, Leases},
+};
 
 /// The consequence for the rest of the page.
 const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
+/// A lease without a holder is reported after this time, because a rollout releases it too.
+const LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// The number of statuses whose field manager names this lease.
-pub(super) fn statuses_of<'a>(lease: &LeaseName, managers: impl Iterator<Item = &'a str>) -> usize {
-    let name = (lease.namespace.as_str(), lease.name.as_str());
-    managers.filter_map(FieldManager::parse_lease).filter(|named| *named == name).count()
+/// A sentence about autoscalers on which no controller acts: about each lease that is not held, with
+/// the number of statuses that its holder stored. `released` is the time since when the lease of
+/// hpa-rs has had no holder.
+pub(super) fn of_leases(
+    leases: &Leases<'_>,
+    managers: &[String],
+    released: Option<Timestamp>,
+) -> Option<String> {
+    // The APIs of the statuses are not known here. The sentences are about leases only.
+    let idle = managers.iter().filter_map(|manager| {
+        let idle = leases.idle(AutoscalerApi::Core, manager)?;
+        Some((manager.as_str(), idle))
+    });
+    let mut by_manager = BTreeMap::<&str, (Idle, usize)>::new();
+    for (manager, idle) in idle {
+        by_manager.entry(manager).or_insert((idle, 0)).1 += 1;
+    }
+    let now = leases.now;
+    let sentences = by_manager.into_iter().filter_map(|(manager, (idle, statuses))| {
+        let built_in = LeaseName::built_in();
+        let (name, holder) = match manager {
+            BUILT_IN => (&built_in, &leases.built_in.holder),
+            _ => (leases.name, leases.holder),
+        };
+        match holder {
+            Ok(holder) if holder.is_expired(now) => of_lease(holder, statuses, now),
+            Err(_) if manager != BUILT_IN => of_released(name, statuses, released?, now),
+            Ok(_) | Err(_) => Some(of_cause(name, statuses, &idle.reason)),
+        }
+    });
+    let sentences: Vec<_> = sentences.collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// A sentence about a lease that its holder has not renewed for longer than `limit`.
-pub(super) fn of_lease(
-    holder: &LeaseHolder,
-    statuses: usize,
-    now: Timestamp,
-    limit: SignedDuration,
-) -> Option<String> {
+/// A sentence about a lease that has expired.
+fn of_lease(holder: &LeaseHolder, statuses: usize, now: Timestamp) -> Option<String> {
     let age = holder.renewed.map(|renewed| now.duration_since(renewed));
-    if !holder.is_expired(now) || age.is_some_and(|age| age <= limit) {
+    if !holder.is_expired(now) {
         return None;
     }
     let pod = holder.pod_name();
@@ -39,17 +68,19 @@ pub(super) fn of_lease(
     Some(of_cause(&holder.lease, statuses, &format!("{pod} {renewed}")))
 }
 
-/// A sentence about a lease that has had no holder for longer than `limit`.
-pub(super) fn of_released(
+/// A sentence about a lease that has had no holder for longer than a change of leaders takes.
+fn of_released(
     lease: &LeaseName,
     statuses: usize,
     since: Timestamp,
     now: Timestamp,
-    limit: SignedDuration,
 ) -> Option<String> {
     let age = now.duration_since(since);
-    let cause = || format!("no instance has held it for at least {}", in_minutes(age));
-    (age > limit).then(|| of_cause(lease, statuses, &cause()))
+    let cause = match age.as_mins() {
+        0 => "no instance holds it".to_owned(),
+        _ => format!("no instance has held it for at least {}", in_minutes(age)),
+    };
+    (age > LEADER_CHANGE).then(|| of_cause(lease, statuses, &cause))
 }
 
 fn of_cause(LeaseName { namespace, name }: &LeaseName, statuses: usize, cause: &str) -> String {
@@ -95,8 +126,9 @@ pub(super) fn of_url(url: &str, error: &Unavailable) -> String {
 /// pages.
 fn in_minutes(age: SignedDuration) -> String {
     let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
-    match hours {
-        0 => format!("{minutes}m"),
+    match (hours, minutes) {
+        (0, 0) => "less than a minute".to_owned(),
+        (0, _) => format!("{minutes}m"),
         _ => format!("{hours}h {minutes}m"),
     }
 }
@@ -107,12 +139,13 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::status::KubeControllerManager;
 
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
     #[rstest]
     #[case::renewed(Some(5), None)]
-    #[case::just_expired(Some(40), None)]
+    #[case::just_expired(Some(40), Some("hpa-1 has not renewed it for less than a minute."))]
     #[case::dead(Some(200), Some("hpa-1 has not renewed it for 3m."))]
     #[case::dead_for_hours(Some(7500), Some("hpa-1 has not renewed it for 2h 5m."))]
     #[case::never_renewed(None, Some("hpa-1 has never renewed it."))]
@@ -128,7 +161,7 @@ mod tests {
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         };
-        let sentence = of_lease(&holder, 3, now, LIMIT);
+        let sentence = of_lease(&holder, 3, now);
         assert_eq!(sentence.is_some(), expected.is_some(), "{sentence:?}");
         if let (Some(sentence), Some(expected)) = (sentence, expected) {
             let lease = "No controller makes decisions with the lease scaling/hpa, ";
@@ -142,9 +175,9 @@ mod tests {
     fn lease_without_a_holder_is_reported_after_the_limit() {
         let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let sentence =
-            |age| of_released(&lease, 1, now - SignedDuration::from_secs(age), now, LIMIT);
-        assert_eq!(sentence(100), None);
+        let sentence = |age| of_released(&lease, 1, now - SignedDuration::from_secs(age), now);
+        assert_eq!(sentence(10), None, "a rollout");
+        assert!(sentence(15).is_some_and(|text| text.contains("no instance holds it. ")));
         let sentence = sentence(200).unwrap();
         assert!(sentence.contains("no instance has held it for at least 3m. "), "{sentence}");
     }
@@ -176,10 +209,37 @@ mod tests {
     }
 
     #[test]
-    fn statuses_with_other_leases_are_not_counted() {
-        let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
-        let managers =
-            ["hpa-controller:scaling/hpa", "hpa-controller:a/hpa", "kube-controller-manager"];
-        assert_eq!(statuses_of(&lease, managers.into_iter()), 1);
+    fn statuses_of_each_lease_that_is_not_held_are_counted() {
+        let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let dead = Ok(LeaseHolder {
+            lease: LeaseName::built_in(),
+            identity: "cp-1_x".to_owned(),
+            renewed: Some(now - SignedDuration::from_secs(45)),
+            duration: SignedDuration::from_secs(15),
+            transitions: 0,
+        });
+        let built_in = KubeControllerManager { holder: dead, flags: None };
+        let managers = [
+            "hpa-controller:scaling/hpa",
+            "hpa-controller:a/hpa",
+            "kube-controller-manager",
+            "kube-controller-manager",
+        ]
+        .map(str::to_owned);
+        let holder = Err(Unavailable::NotHeld(name.clone()));
+        let leases = Leases { name: &name, holder: &holder, built_in: &built_in, now };
+        let released = Some(now - SignedDuration::from_secs(15));
+        assert_eq!(
+            of_leases(&leases, &managers, released).as_deref(),
+            Some(
+                "No controller makes decisions with the lease scaling/hpa, whose holder stored the \
+                 status of 1 autoscaler: no instance holds it. The rest of the page may be old. No \
+                 controller makes decisions with the lease kube-system/kube-controller-manager, \
+                 whose holder stored the status of 2 autoscalers: cp-1 has not renewed it for less \
+                 than a minute. The rest of the page may be old."
+            )
+        );
+        assert_eq!(of_leases(&leases, &[], released), None);
     }
 }

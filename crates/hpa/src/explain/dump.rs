@@ -75,6 +75,7 @@ impl Dump {
                 autoscalers: self.selecting(&hpa, &pods),
                 pods,
                 ownership_error: are_owned.then(|| FILES_LACK_OWNERS.to_owned()),
+                own_name: None,
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
@@ -94,6 +95,8 @@ impl Dump {
             past,
             read_by_controller: Vec::new(),
             idle: None,
+            name: None,
+            of_same_target: Vec::new(),
             metric_advice: BTreeMap::new(),
         })
     }

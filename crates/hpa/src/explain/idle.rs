@@ -3,53 +3,52 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
-use hpa_controller::k8s::FieldManager;
+use hpa_controller::{AutoscalerApi, k8s::FieldManager};
 use jiff::Timestamp;
 use kube::Client;
 
 use crate::{
     args::ControllerArguments,
     debug_client::{BUILT_IN, DebugClient, LeaseHolder, LeaseName, Unavailable},
-    status::{ObservedAutoscaler, named},
+    liveness::{Idle, Leases},
+    status::{KubeControllerManager, ObservedAutoscaler, named},
 };
 
 /// The maximum number of field managers whose leases are read.
 const MAX_MANAGERS: usize = 4;
 
-/// A clause about the expired lease of the controller that stored a status, with the field manager
-/// `manager`. `None` if a controller is running, or if no lease has expired. If `manager` is
+/// The reason why no controller acts on an autoscaler whose status the field manager `manager`
+/// stored. `None` if a controller is running, or if that is unknown. If `manager` is
 /// kube-controller-manager, hpa-rs may have replaced it: `others`, the field managers of other
 /// statuses, name the lease of hpa-rs.
 pub(super) async fn reason<'a>(
     client: &Client,
     location: &ControllerArguments,
+    api: AutoscalerApi,
     manager: &str,
     others: impl Iterator<Item = &'a str>,
-) -> Option<String> {
-    let hpa_rs_lease = match FieldManager::parse_lease(manager) {
+) -> Option<Idle> {
+    if manager != BUILT_IN && FieldManager::parse_lease(manager).is_none() {
+        return None;
+    }
+    let name = lease_of(location, manager, others);
+    let holder = LeaseHolder::read(client, &name).await;
+    let built_in = KubeControllerManager::read(client).await;
+    let leases =
+        Leases { name: &name, holder: &holder, built_in: &built_in, now: Timestamp::now() };
+    leases.idle(api, manager)
+}
+
+/// The lease of hpa-rs that tells whether it acts beside or instead of this manager.
+fn lease_of<'a>(
+    location: &ControllerArguments,
+    manager: &str,
+    others: impl Iterator<Item = &'a str>,
+) -> LeaseName {
+    match FieldManager::parse_lease(manager) {
         Some(_) => LeaseName::choose(location, [manager]),
         None => LeaseName::choose(location, others),
-    };
-    let leases = if FieldManager::parse_lease(manager).is_some() {
-        vec![hpa_rs_lease]
-    } else if manager == BUILT_IN {
-        // hpa-rs may have replaced it since.
-        vec![LeaseName::built_in(), hpa_rs_lease]
-    } else {
-        return None;
-    };
-    let mut expired = None;
-    for lease in leases {
-        let now = Timestamp::now();
-        match LeaseHolder::read(client, &lease).await {
-            Ok(holder) if holder.is_expired(now) => {
-                expired.get_or_insert_with(|| holder.describe_expiry(now));
-            }
-            Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_)) => {}
-            Ok(_) | Err(_) => return None,
-        }
     }
-    expired
 }
 
 /// The holder of the lease of kube-controller-manager and its age. Empty if it can't be read.
@@ -69,50 +68,67 @@ pub(super) async fn built_in_state(client: &Client) -> String {
 }
 
 /// Sentences about the autoscalers whose controller isn't running, and about those of each
-/// controller if there are several.
+/// controller if several may write.
 pub(super) async fn of_all(
     client: &Client,
     location: &ControllerArguments,
     autoscalers: &[ObservedAutoscaler],
 ) -> Vec<String> {
-    let mut by_manager = BTreeMap::<&str, Vec<String>>::new();
-    for ObservedAutoscaler { manager, name, .. } in autoscalers {
-        if let Some(manager) = manager {
-            by_manager.entry(manager).or_default().push(name.clone());
+    let mut by_manager = BTreeMap::<&str, Vec<&ObservedAutoscaler>>::new();
+    for autoscaler in autoscalers {
+        if let Some(manager) = &autoscaler.manager {
+            by_manager.entry(manager).or_default().push(autoscaler);
         }
     }
-    let mut sentences = several(&by_manager);
     let mut by_manager: Vec<_> = by_manager.into_iter().collect();
-    by_manager.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
-    let mut by_reason = BTreeMap::<String, Vec<String>>::new();
-    for (manager, names) in by_manager.iter().take(MAX_MANAGERS) {
+    by_manager.sort_by_key(|(_, of_manager)| std::cmp::Reverse(of_manager.len()));
+    let built_in = KubeControllerManager::read(client).await;
+    let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
+    let mut writing = BTreeMap::<&str, Vec<String>>::new();
+    for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
+        let names = of_manager.iter().map(|one| one.name.clone());
+        let has_lease = *manager == BUILT_IN || FieldManager::parse_lease(manager).is_some();
+        if index >= MAX_MANAGERS || !has_lease {
+            writing.insert(manager, names.collect());
+            continue;
+        }
         let others = by_manager.iter().map(|(other, _)| *other);
-        if let Some(reason) = reason(client, location, manager, others).await {
-            by_reason.entry(reason).or_default().extend(names.iter().cloned());
+        let name = lease_of(location, manager, others);
+        let holder = LeaseHolder::read(client, &name).await;
+        let leases =
+            Leases { name: &name, holder: &holder, built_in: &built_in, now: Timestamp::now() };
+        for one in of_manager {
+            if let Some(idle) = leases.idle(one.api, manager) {
+                by_reason.entry(idle).or_default().push(one.name.clone());
+            }
+        }
+        let newest = of_manager.iter().filter_map(|one| one.stored).max();
+        if !leases.no_longer_writes(manager, newest) {
+            writing.insert(manager, names.collect());
         }
     }
-    if by_reason.is_empty() || is_working(client, location).await {
-        return sentences;
+    let mut sentences = Vec::new();
+    if !by_reason.is_empty() && !is_working(client, location).await {
+        sentences.extend(by_reason.into_iter().rev().map(|(idle, names)| {
+            let autoscalers = format!("{} ({})", counted(names.len(), "autoscaler"), named(&names));
+            format!("{}. hpa status says more.", idle.sentence(&autoscalers))
+        }));
     }
-    sentences.extend(by_reason.into_iter().map(|(reason, names)| {
-        let autoscalers = counted(names.len(), "autoscaler");
-        let names = named(&names);
-        format!("No controller acts on {autoscalers} ({names}): {reason}. hpa status says more.")
-    }));
+    sentences.extend(several(&writing));
     sentences
 }
 
-/// A sentence if several controllers stored statuses.
-fn several(by_manager: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
+/// A sentence if several controllers may write statuses.
+fn several(by_manager: &BTreeMap<&str, Vec<String>>) -> Option<String> {
     if by_manager.len() < 2 {
-        return Vec::new();
+        return None;
     }
     let each = by_manager.iter().map(|(manager, names)| format!("{manager} ({})", named(names)));
     let each: Vec<_> = each.collect();
-    vec![format!(
+    Some(format!(
         "Several controllers stored the statuses: {}. hpa status says more.",
         each.join(", ")
-    )]
+    ))
 }
 
 /// Whether the debug API of `--controller-url` reports a working controller, which may not use a

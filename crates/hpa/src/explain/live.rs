@@ -12,12 +12,12 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
     api::{ConditionReason, ConditionType, CrossVersionObjectReference},
     defaults::apply_defaults,
-    report::ShortReport,
+    report::{ShortReport, TargetKey},
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
-    HpaKey,
+    AutoscalerApi, HpaKey,
     debug::{
         AutoscalerDetail, effective_settings, fill_forecasts, fill_readings, settings_of_controller,
     },
@@ -156,7 +156,8 @@ impl Cluster {
             (Err(_), Some(manager)) => {
                 let others = self.managers_of_namespace(manager).await;
                 let others = others.iter().map(String::as_str);
-                idle::reason(&self.client, &self.location, manager, others).await
+                let api = self.autoscaler.api.into();
+                idle::reason(&self.client, &self.location, api, manager, others).await
             }
             _ => None,
         };
@@ -167,7 +168,7 @@ impl Cluster {
             (Some(selector), Ok(target)) => {
                 let are_owned = settings.pods == PodSelection::Owned;
                 let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
-                self.select(selector, owner, &hpa, &controller).await?
+                self.select(selector, owner, &hpa).await?
             }
             _ => SelectedPods::default(),
         };
@@ -197,7 +198,36 @@ impl Cluster {
             rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
         served::add_advice(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
-        Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
+        let name = Some(self.full_name());
+        let of_same_target = self.of_same_target(&inputs.hpa).await;
+        Ok(Subject {
+            inputs,
+            name,
+            of_same_target,
+            controller,
+            past,
+            read_by_controller,
+            idle,
+            metric_advice,
+        })
+    }
+
+    /// The name as in conditions, which tells the APIs apart.
+    fn full_name(&self) -> String {
+        let AutoscalerName { api, namespace, name } = &self.autoscaler;
+        HpaKey::for_api((*api).into(), namespace.as_str(), name.as_str()).to_string()
+    }
+
+    /// The other autoscalers of the target, of both APIs. An API that can't be listed has none.
+    async fn of_same_target(&self, hpa: &HorizontalPodAutoscaler) -> Vec<String> {
+        let (target, own) = (TargetKey::new(hpa), self.full_name());
+        let namespace = Some(self.autoscaler.namespace.as_str());
+        let mut all = Vec::new();
+        for api in AutoscalerApi::ALL {
+            all.extend(status::list(&self.client, api, namespace).await.unwrap_or_default());
+        }
+        let others = all.into_iter().filter(|one| TargetKey::new(&one.hpa) == target);
+        others.map(|one| one.name).filter(|name| *name != own).collect()
     }
 
     /// The field managers of the namespace's statuses, if `manager` is kube-controller-manager,
@@ -287,7 +317,6 @@ impl Cluster {
         selector: &Selector,
         owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
         hpa: &HorizontalPodAutoscaler,
-        controller: &StatusController,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.pods(selector).await?;
         let selected = match owner {
@@ -304,7 +333,7 @@ impl Cluster {
             return Ok(SelectedPods::default());
         }
         let selected = &pods;
-        let others = self.handled_autoscalers(hpa, controller).await?;
+        let others = self.handled_autoscalers(hpa).await?;
         let others = others.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
@@ -313,14 +342,14 @@ impl Cluster {
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
         let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
         autoscalers.sort();
-        Ok(SelectedPods { pods, autoscalers, ..SelectedPods::default() })
+        let own_name = Some(self.full_name());
+        Ok(SelectedPods { pods, autoscalers, own_name, ..SelectedPods::default() })
     }
 
     /// The autoscalers of the namespace that the controller handles, named as in its conditions.
     async fn handled_autoscalers(
         &self,
         hpa: &HorizontalPodAutoscaler,
-        controller: &StatusController,
     ) -> anyhow::Result<Vec<(String, HorizontalPodAutoscaler)>> {
         let active = hpa.status.condition(&ConditionType::ScalingActive);
         let is_ambiguous =
@@ -328,6 +357,11 @@ impl Cluster {
         let mut all = Vec::new();
         for api in [TargetApi::Core, TargetApi::Custom] {
             let is_same_api = api == self.autoscaler.api;
+            // A controller of one API doesn't watch the objects of the other API. One of both reports
+            // that their selectors are ambiguous.
+            if !is_same_api && !is_ambiguous {
+                continue;
+            }
             let list = get::<Value>(&self.client, &self.autoscaler.list_path(api)).await;
             let list = match list {
                 Ok(list) => list,
@@ -338,12 +372,7 @@ impl Cluster {
                 Err(_) => continue,
             };
             let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-            // A controller of one API doesn't watch the objects of the other API.
-            let is_handled = |item: &&Value| {
-                let other = StatusController::from_managed_fields(item);
-                is_same_api || is_ambiguous || other.name.is_some() && other.name == controller.name
-            };
-            all.extend(items.filter(is_handled).filter_map(|item| {
+            all.extend(items.filter_map(|item| {
                 let hpa: HorizontalPodAutoscaler = serde_json::from_value(item.clone()).ok()?;
                 let namespace = self.autoscaler.namespace.as_str();
                 let key = HpaKey::for_api(api.into(), namespace, hpa.metadata.name.as_str());

@@ -11,20 +11,26 @@ use serde_json::Value;
 use super::past;
 use crate::{
     debug_client::{BUILT_IN, Unavailable},
+    liveness::Idle,
     manifests::text,
+    status::named,
     terminal::escape_line,
 };
 
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
     pub(super) inputs: Inputs,
+    /// The name of the autoscaler, with the prefix of its API. `None` for `namespace/name`.
+    pub(super) name: Option<String>,
+    /// The other autoscalers of the target.
+    pub(super) of_same_target: Vec<String>,
     pub(super) controller: StatusController,
     /// The record of the controller's debug API.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
     /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
-    /// The reason why no controller is running, if a lease says so.
-    pub(super) idle: Option<String>,
+    /// The reason why no controller is running, if the leases say so.
+    pub(super) idle: Option<Idle>,
     /// Advice for metrics that fail, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
 }
@@ -40,11 +46,27 @@ pub(crate) struct StatusController {
 
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let mut report = self.inputs.report_with_advice(self.idle.clone(), &self.metric_advice);
+        let doubt = self.idle.as_ref().map(|idle| idle.reason.clone());
+        let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
         if let Some(idle) = &self.idle {
-            let advice =
-                format!("No controller acts on this autoscaler: {idle}. hpa status says more.");
-            report.advice.insert(0, advice);
+            let advice = idle.sentence("this autoscaler");
+            report.advice.insert(0, format!("{advice}. hpa status says more."));
+        }
+        let sentence = &report.sentence;
+        // The decision names those that one controller handles.
+        if !self.of_same_target.iter().all(|other| sentence.contains(other)) {
+            let others = escape_line(&named(&self.of_same_target));
+            report.sentence = format!("shares its target with {others} and {sentence}");
+            report.advice.insert(
+                0,
+                format!(
+                    "Delete all but one of the autoscalers of the target: this one and {others}. If \
+                     two controllers handle them, the replicas change back and forth."
+                ),
+            );
+        }
+        if let Some(name) = &self.name {
+            report.autoscaler = escape_line(name);
         }
         report
     }
@@ -53,7 +75,7 @@ impl Subject {
     pub(super) fn lasting_sentence(&self) -> String {
         let sentence = self.report().sentence;
         match &self.idle {
-            Some(idle) => sentence.replace(idle, "no controller runs"),
+            Some(idle) => sentence.replace(&idle.reason, "no controller runs"),
             None => sentence,
         }
     }
@@ -106,7 +128,7 @@ impl StatusController {
     }
 
     /// Whether it is kube-controller-manager, which doesn't support pause annotations.
-    pub(super) fn is_reference(&self) -> bool {
+    pub(crate) fn is_reference(&self) -> bool {
         self.name.as_deref() == Some(BUILT_IN)
     }
 }

@@ -147,6 +147,15 @@ const DOWN: &str = "/spec/behavior/scaleDown";
 #[case::dry_run(&[(0, "/metadata/annotations", own("dry-run", "on"))], "invalid-annotation")]
 #[case::annotation(&[(0, "/metadata/annotations", own("paused", "true"))], "invalid-annotation")]
 #[case::value(&[(0, "/metadata/annotations", own("sync-period", "1s"))], "invalid-annotation")]
+#[case::of_the_built_in_controller(
+    &[
+        (0, "/metadata/annotations", own("sync-period", "30s")),
+        (0, "/metadata/managedFields", json!([
+            { "manager": "kube-controller-manager", "subresource": "status" },
+        ])),
+    ],
+    "invalid-annotation"
+)]
 #[case::metric(
     &[(0, "/metadata/annotations", own("fallback", r#"{"queue": {"replicas": 1}}"#))],
     "invalid-annotation"

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::preview::local;
 use crate::{
-    autoscaler_name::describe, convert::versions, lint::is_autoscaler, manifests::Manifest,
+    autoscaler_name::describe, convert::versions, debug_client::BUILT_IN,
+    explain::StatusController, lint::is_autoscaler, manifests::Manifest,
 };
 
 /// The name of the setting.
@@ -30,6 +31,8 @@ pub(super) struct BoundsPreview {
     first: Bounds,
     changes: Vec<BoundsChange>,
     problems: Vec<String>,
+    /// Whether kube-controller-manager stored the status last.
+    is_for_built_in: bool,
 }
 
 /// The previews of the autoscalers that have scheduled bounds.
@@ -75,6 +78,7 @@ fn read_one(
         first: settings.bounds_at(&hpa.spec, from),
         changes: settings.bounds_changes(&hpa.spec, from, to),
         problems,
+        is_for_built_in: StatusController::from_managed_fields(&manifest.object).is_reference(),
     }))
 }
 
@@ -106,6 +110,13 @@ impl BoundsPreview {
         }
         if !self.is_valid() {
             return text;
+        }
+        if self.is_for_built_in {
+            let _ = writeln!(
+                text,
+                "warning: the bounds have no effect: {BUILT_IN}, which stored the status last, \
+                 ignores them"
+            );
         }
         text.push('\n');
         let local = |at| local(at, &self.zone);

@@ -187,6 +187,16 @@ fn invalid_bounds_are_an_error_of_the_preview() {
 }
 
 #[test]
+fn bounds_that_the_built_in_controller_ignores_are_reported() {
+    let managed = "metadata:\n  managedFields:\n  - manager: kube-controller-manager\n    \
+                   subresource: status\n";
+    let text = bounds_text(&BOUNDS.replacen("metadata:\n", managed, 1));
+    let warning = "\nwarning: the bounds have no effect: kube-controller-manager, which stored the \
+                   status last, ignores them\n";
+    assert!(text.contains(warning), "{text}");
+}
+
+#[test]
 fn autoscalers_without_bounds_are_left_out() {
     let without = BOUNDS.replace("/bounds:", "/other:");
     let error =

@@ -32,13 +32,19 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     let mut by_warning = BTreeMap::<Warning, Vec<String>>::new();
     let mut by_pause = BTreeMap::<String, Vec<String>>::new();
     let mut waiting = Vec::new();
+    // Their targets are scaled by several controllers.
+    let mut contested = Vec::new();
     let (mut unhandled, mut unknown) = (Vec::new(), 0);
     for autoscaler in all {
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(observed.now);
         let ShortReport { state, sentence, warnings, .. } = report;
         for warning in warnings {
-            by_warning.entry(warning).or_default().push(autoscaler.name.clone());
+            if warning == Warning::SharedTarget && has_other_controller(observed, autoscaler) {
+                contested.push(autoscaler.name.clone());
+            } else {
+                by_warning.entry(warning).or_default().push(autoscaler.name.clone());
+            }
         }
         match state {
             State::Failing => {
@@ -75,6 +81,12 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         }
     };
     add(Level::Error, Some(&unhandled), "without a status: no controller handles them");
+    add(
+        Level::Error,
+        Some(&contested),
+        "of a target that another controller scales for another autoscaler, so the replicas may \
+         change back and forth",
+    );
     for (state, what) in [
         (State::Fallback, "at the replicas of a fallback, because metrics fail (FallbackActive)"),
         (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
@@ -91,6 +103,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         (Warning::InvalidSettings, "with settings that are not used as written (InvalidSettings)"),
         (Warning::PauseIgnored, "with a pause that kube-controller-manager ignores"),
         (Warning::DryRunIgnored, "with a dry run that kube-controller-manager ignores"),
+        (Warning::SettingsIgnored, "with settings that kube-controller-manager ignores"),
         (Warning::SharedTarget, "of a target that another autoscaler scales too"),
     ] {
         add(Level::Warning, by_warning.get(&warning), what);
@@ -118,6 +131,14 @@ fn total(count: usize, failing: usize, inactive: usize, unknown: usize) -> Check
     let check = Check::new(level, text);
     // Each problem has its own check.
     if failing > 0 { check.summary() } else { check }
+}
+
+/// Whether a different controller stored the status of another autoscaler of the target.
+fn has_other_controller(observed: &Observed, autoscaler: &ObservedAutoscaler) -> bool {
+    let others = observed.autoscalers.iter();
+    let mut others = others.filter(|other| autoscaler.of_same_target.contains(&other.name));
+    autoscaler.manager.is_some()
+        && others.any(|other| other.manager.is_some() && other.manager != autoscaler.manager)
 }
 
 fn is_old(observed: &Observed, autoscaler: &ObservedAutoscaler) -> bool {

@@ -18,20 +18,20 @@ const HPA_CONTROLLER: [&str; 2] =
     ["horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"];
 
 /// The lease and the flags, as far as they can be read.
-pub(super) struct KubeControllerManager {
-    pub(super) holder: Result<LeaseHolder, Unavailable>,
+pub(crate) struct KubeControllerManager {
+    pub(crate) holder: Result<LeaseHolder, Unavailable>,
     /// `None` if the holder has no static pod, as on managed clusters, or it can't be read.
-    pub(super) flags: Option<Flags>,
+    pub(crate) flags: Option<Flags>,
 }
 
 /// The flags of the holder's pod.
-pub(super) struct Flags {
-    pub(super) pod: String,
-    pub(super) has_hpa_controller: bool,
+pub(crate) struct Flags {
+    pub(crate) pod: String,
+    pub(crate) has_hpa_controller: bool,
 }
 
 impl KubeControllerManager {
-    pub(super) async fn read(client: &Client) -> Self {
+    pub(crate) async fn read(client: &Client) -> Self {
         let lease = LeaseName::built_in();
         let holder = LeaseHolder::read(client, &lease).await;
         let flags = match &holder {
@@ -39,6 +39,11 @@ impl KubeControllerManager {
             Err(_) => None,
         };
         Self { holder, flags }
+    }
+
+    /// Whether the HPA controller is on. `None` if the flags can't be read.
+    pub(crate) fn has_hpa_controller(&self) -> Option<bool> {
+        self.flags.as_ref().map(|flags| flags.has_hpa_controller)
     }
 }
 
@@ -76,10 +81,15 @@ fn has_hpa_controller(words: &[String]) -> bool {
 /// Reports the lease holder, and whether its HPA controller is on.
 pub(super) fn check(observed: &Observed) -> Check {
     let KubeControllerManager { holder, flags } = &observed.built_in;
+    let is_needed = observed
+        .autoscalers
+        .iter()
+        .any(|one| one.manager.as_deref() == Some(NAME) && observed.idle(one).is_some());
+    let without = if is_needed { Level::Warning } else { Level::Ok };
     let holder = match holder {
         Ok(holder) => holder,
         Err(Unavailable::NotHeld(_)) => {
-            return Check::new(Level::Ok, format!("no {NAME} holds its lease"));
+            return Check::new(without, format!("no {NAME} holds its lease"));
         }
         Err(error) => return unknown(error),
     };
@@ -88,7 +98,7 @@ pub(super) fn check(observed: &Observed) -> Check {
     let age = age.map_or("never renewed".to_owned(), |age| format!("renewed {age} ago"));
     if holder.is_expired(observed.now) {
         let text = format!("no {NAME} holds its lease: that of {host} has expired, {age}");
-        return Check::new(Level::Ok, text);
+        return Check::new(without, text);
     }
     let text = format!("{NAME} holds its lease ({host}, {age})");
     match flags {

@@ -23,6 +23,7 @@ use crate::{
     debug_client::{BUILT_IN, DebugClient, Leader, LeaseHolder, LeaseName, Unavailable},
     explain::StatusController,
     kubectl::{self, escape, get, get_if_served},
+    liveness::{Idle, Leases},
     manifests::text,
     terminal,
 };
@@ -46,15 +47,16 @@ pub(super) struct Observed {
     pub(super) metrics_apis: Result<Option<Vec<MetricsApiService>>, String>,
 }
 
+#[derive(Clone)]
 pub(crate) struct ObservedAutoscaler {
-    pub(super) api: AutoscalerApi,
+    pub(crate) api: AutoscalerApi,
     pub(crate) name: String,
     pub(crate) hpa: HorizontalPodAutoscaler,
     pub(super) created: Option<Timestamp>,
     /// The field manager that stored the status last.
     pub(crate) manager: Option<String>,
     /// The time of that manager's last write of the status.
-    pub(super) stored: Option<Timestamp>,
+    pub(crate) stored: Option<Timestamp>,
     /// The target's scale, if it was read.
     pub(super) scale: Option<Scale>,
     /// The names of the other autoscalers of the target.
@@ -70,6 +72,19 @@ pub(super) struct MetricsApiService {
 }
 
 impl Observed {
+    pub(super) fn leases(&self) -> Leases<'_> {
+        let Self { lease: name, holder, built_in, now, .. } = self;
+        Leases { name, holder, built_in, now: *now }
+    }
+
+    /// The reason why no controller acts on an autoscaler. `None` if one does, or if it is unknown.
+    pub(super) fn idle(&self, autoscaler: &ObservedAutoscaler) -> Option<Idle> {
+        // A debug API that a flag names may be that of a controller without a lease.
+        let is_working = self.status.as_ref().is_ok_and(|status| status.is_working);
+        let manager = autoscaler.manager.as_ref().filter(|_| self.url.is_none() || !is_working)?;
+        self.leases().idle(autoscaler.api, manager)
+    }
+
     pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {
         let client = kubectl::clients(&arguments.cluster).await?.api;
         let namespace = arguments.cluster.namespace.as_deref();

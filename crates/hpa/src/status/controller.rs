@@ -11,7 +11,10 @@ use super::{
     check::{Check, Level, named},
     cluster::{Observed, ObservedAutoscaler},
 };
-use crate::debug_client::{BUILT_IN, LeaseHolder, LeaseName, Unavailable};
+use crate::{
+    debug_client::{LeaseHolder, LeaseName, Unavailable},
+    liveness::Idle,
+};
 
 /// Reconciles that started more than this many sync periods ago are a warning.
 const LATE_PERIODS: f64 = 2.0;
@@ -25,13 +28,11 @@ const VERY_OLD_CACHE_PERIODS: f64 = 10.0;
 /// The minimum sync period in these checks. Watches are not renewed more often, and a
 /// request may take this long.
 const MIN_PERIOD_SECONDS: f64 = 5.0;
-/// A controller that stored a status within this time counts as running.
-const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 /// If histories have not been stored for this time, they may be lost with the leader.
 const UNSAVED_SECONDS: f64 = 60.0;
 
 pub(super) fn check_lease(observed: &Observed) -> Vec<Check> {
-    let mut checks = Vec::new();
+    let mut checks = idle(observed);
     if observed.url.is_none() {
         checks.push(lease(observed));
         if let Ok(holder) = &observed.holder {
@@ -47,6 +48,30 @@ pub(super) fn check_lease(observed: &Observed) -> Vec<Check> {
     checks.push(built_in::check(observed));
     checks.extend(other_controllers(observed));
     checks
+}
+
+/// Reports the autoscalers on which no controller acts.
+fn idle(observed: &Observed) -> Vec<Check> {
+    let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
+    for autoscaler in &observed.autoscalers {
+        if let Some(idle) = observed.idle(autoscaler) {
+            by_reason.entry(idle).or_default().push(autoscaler.name.clone());
+        }
+    }
+    let check = |(idle, names): (Idle, Vec<String>)| {
+        let level = if idle.is_certain { Level::Error } else { Level::Warning };
+        let autoscalers = format!("{} ({})", counted(names.len(), "autoscaler"), named(&names));
+        Check::new(level, lowercase(&idle.sentence(&autoscalers)))
+    };
+    // The certain ones first.
+    by_reason.into_iter().rev().map(check).collect()
+}
+
+/// The text with a lowercase first letter.
+fn lowercase(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
 }
 
 fn lease(observed: &Observed) -> Check {
@@ -129,12 +154,15 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
         if is_without_election {
             return Check::new(Level::Ok, text);
         }
-        let is_recent =
-            newest.is_some_and(|newest| observed.now.duration_since(newest) <= RECENT_WRITE);
-        match is_running(observed, manager) {
-            Some(false) if !is_recent => {
+        let leases = observed.leases();
+        let is_running = leases.is_running(manager);
+        match is_running {
+            Some(false) if leases.no_longer_writes(manager, newest) => {
                 let text = format!("{text}; it holds no lease, so it no longer writes");
                 return Check::new(Level::Ok, text);
+            }
+            Some(false) if is_single => {
+                return Check::new(Level::Warning, format!("{text}; it holds no lease"));
             }
             Some(true) if is_single => {
                 return Check::new(Level::Warning, format!("{text}; it holds its lease"));
@@ -148,7 +176,7 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
                  --controller-url reads its debug API",
             ),
             (true, _) => check.hint("whether it still runs is unknown"),
-            (false, _) if !is_recent && is_running(observed, manager).is_none() => check.hint(
+            (false, _) if !leases.is_recent(newest) && is_running.is_none() => check.hint(
                 "whether it still runs is unknown: a status that doesn't change keeps its writer",
             ),
             (false, _) => check.hint(
@@ -158,18 +186,6 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
         }
     };
     by_manager.into_iter().map(check).collect()
-}
-
-/// Whether another controller runs, by its lease. `None` if unknown.
-fn is_running(observed: &Observed, manager: &str) -> Option<bool> {
-    if manager != BUILT_IN {
-        return None;
-    }
-    match &observed.built_in.holder {
-        Ok(holder) => Some(!holder.is_expired(observed.now)),
-        Err(Unavailable::NotHeld(_)) => Some(false),
-        Err(_) => None,
-    }
 }
 
 pub(super) fn check_work(observed: &Observed) -> Vec<Check> {

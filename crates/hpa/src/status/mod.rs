@@ -12,7 +12,10 @@ mod tests;
 
 use std::process::ExitCode;
 
+#[cfg(test)]
+pub(crate) use self::built_in::Flags;
 pub(crate) use self::{
+    built_in::KubeControllerManager,
     check::named,
     cluster::{ObservedAutoscaler, list, list_all},
     scales::read_scales,

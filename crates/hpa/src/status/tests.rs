@@ -204,10 +204,6 @@ fn built_in_controller_is_described_by_what_was_read(
 }
 
 #[rstest]
-#[case::expired_lease(
-    |it: &mut Observed| it.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
-    Level::Error, "it has expired after 15s"
-)]
 #[case::pod_not_ready(
     |it: &mut Observed| it.leader.as_mut().expect("a leader").is_ready = false, Level::Error, "is not ready"
 )]
@@ -327,6 +323,45 @@ fn each_problem_is_found(
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].0, level);
     assert!(problems[0].1.contains(text), "{problems:?}");
+}
+
+#[rstest]
+#[case::crashed(
+    |it: &mut Observed| it.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
+    "no controller has renewed the lease scaling/hpa for 16s",
+    (Level::Error, "it has expired after 15s, so no instance reconciles"),
+)]
+#[case::stopped(
+    |it: &mut Observed| it.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    "no instance holds the lease scaling/hpa",
+    (Level::Error, "no instance holds the lease scaling/hpa"),
+)]
+#[case::built_in_crashed(
+    |it: &mut Observed| {
+        it.autoscalers[0].manager = Some("kube-controller-manager".into());
+        it.autoscalers[0].stored = "2026-01-31T11:59:40Z".parse().ok();
+        it.holder = Err(Unavailable::NoLease(it.lease.clone()));
+        let built_in = it.built_in.holder.as_mut().expect("a holder");
+        built_in.renewed = EXPIRED.parse().ok();
+    },
+    "no controller has renewed the lease kube-system/k for 16s",
+    (Level::Warning, "no kube-controller-manager holds its lease: that of cp-1 has expired, renewed 16s ago"),
+)]
+fn autoscalers_without_a_controller_are_the_first_problem(
+    #[case] change: fn(&mut Observed),
+    #[case] reason: &str,
+    #[case] (level, end): (Level, &str),
+) {
+    let mut observed = healthy();
+    change(&mut observed);
+    let found = problems(&observed);
+    let first = format!("no controller acts on 1 autoscaler (shop/web): {reason}");
+    assert_eq!(found[0], (Level::Error, first.clone()));
+    assert!(found.iter().any(|one| one.0 == level && one.1.ends_with(end)), "{found:?}");
+    assert!(found.iter().all(|one| !one.1.contains("whether it still runs")), "{found:?}");
+    let text = check(&observed).text(false);
+    let headline = text.lines().next().unwrap_or_default();
+    assert!(headline.starts_with("× ") && headline.ends_with(&first), "{headline}");
 }
 
 #[test]
@@ -566,6 +601,12 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let mut all = [web, other, custom];
     name_shared_targets(&mut all);
     let (settings, policy) = (Settings::default(), SettingPolicy::default());
+    let mut observed = healthy();
+    observed.autoscalers = all.to_vec();
+    observed.autoscalers[0].manager = Some("kube-controller-manager".into());
+    let contested = "2 autoscalers of a target that another controller scales for another \
+                     autoscaler, so the replicas may change back and forth: shop/web, rhpa/shop/web";
+    assert!(problems(&observed).contains(&(Level::Error, contested.to_owned())));
     let sentences = all.map(|one| one.short_report(&settings, &policy).sentence);
     let with = |other: &str| format!("no metric is reported; {other} scales the same target");
     assert_eq!(

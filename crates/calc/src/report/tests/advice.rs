@@ -33,6 +33,14 @@ fn only_pods_that_start_slowly_have_advice(#[case] seconds_ago: i64, #[case] is_
 
 #[rstest]
 #[case::fetch(ReadError::fetch(MetricsApi::Resource, "no such server"), "kubectl get apiservices")]
+#[case::not_registered(
+    ReadError::fetch(
+        MetricsApi::Resource,
+        "the server could not find the requested resource (get pods.metrics.k8s.io)"
+    ),
+    "No server is registered for metrics.k8s.io: install metrics-server, or hpa adapter with \
+     resource rules. If"
+)]
 #[case::answered(
     ReadError::fetch(
         MetricsApi::Resource,

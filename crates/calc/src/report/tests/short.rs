@@ -200,6 +200,31 @@ fn pause_has_no_effect_with_the_built_in_controller() {
     assert_eq!((report.state, report.warnings.len()), (State::WaitingForPods, 0));
 }
 
+#[test]
+fn settings_have_no_effect_with_the_built_in_controller() {
+    let mut hpa = hpa(4, 4, &[]);
+    let mut report = |name: &str, value: &str| {
+        let annotation = format!("autoscaling.hpa-rs.dev/{name}");
+        hpa.metadata.annotations.insert(annotation, value.to_owned());
+        let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+        assert!(settings.has_ignored());
+        ShortReport::new(&hpa, &settings)
+    };
+    let one = report("sync-period", "30s");
+    let end = "; the setting sync-period has no effect: kube-controller-manager, which stored the \
+               status last, ignores it";
+    assert!(one.sentence.ends_with(end), "{}", one.sentence);
+    assert_eq!(one.warnings, [Warning::SettingsIgnored]);
+    let two = report("tolerance", "0.2");
+    let end = "status last, ignores them";
+    assert!(
+        two.sentence.contains("; the settings ") && two.sentence.ends_with(end),
+        "{}",
+        two.sentence
+    );
+    assert_eq!(two.warnings, [Warning::SettingsIgnored]);
+}
+
 #[rstest]
 #[case::active("True", State::Fallback, "a fallback is active: FallbackActive!")]
 #[case::ended("False", State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]

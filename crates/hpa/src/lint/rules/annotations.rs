@@ -26,6 +26,11 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
         let Some(value) = value.as_str() else { continue };
         let is_of_project =
             name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
+        if decoded.is_for_built_in && Setting::of_annotation(name).is_some() {
+            let message = "has no effect: kube-controller-manager, which stored the status last, \
+                           ignores it";
+            report.add(member_path(ANNOTATIONS, name), message);
+        }
         if is_of_project && Setting::of_annotation(name).is_none() {
             let hint = annotation_hint(name);
             let message = format!("there is no such annotation; ignored, is {value:?}. {hint}");

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     convert::versions,
+    explain::StatusController,
     lint::{
         finding::Report,
         kustomize_command,
@@ -30,6 +31,8 @@ const PATCH_DIRECTIVE: &str = "$patch";
 /// An autoscaler as the API server decodes it.
 pub(super) struct DecodedAutoscaler {
     api_version: String,
+    /// Whether kube-controller-manager stored the status last.
+    pub(super) is_for_built_in: bool,
     file: String,
     pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
@@ -49,6 +52,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
     let mut decoded = DecodedAutoscaler {
         api_version: text(&object, "/apiVersion").to_owned(),
+        is_for_built_in: StatusController::from_managed_fields(&object).is_reference(),
         file: manifest.file.clone(),
         annotations: annotations.cloned().unwrap_or_default(),
         unknown: versions::to_v2(&mut object),

@@ -1,0 +1,257 @@
+//! Whether a controller acts on autoscalers, by the leases and the field managers of statuses.
+
+use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    debug_client::{BUILT_IN, LeaseHolder, LeaseName, Unavailable},
+    status::KubeControllerManager,
+};
+
+/// A controller that stored a status within this time counts as running.
+const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
+
+/// What was read about the controllers.
+pub(crate) struct Leases<'a> {
+    /// The lease of hpa-rs.
+    pub(crate) name: &'a LeaseName,
+    pub(crate) holder: &'a Result<LeaseHolder, Unavailable>,
+    pub(crate) built_in: &'a KubeControllerManager,
+    pub(crate) now: Timestamp,
+}
+
+/// No controller acts on autoscalers, as far as the leases show it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Idle {
+    pub(crate) is_certain: bool,
+    pub(crate) reason: String,
+}
+
+impl Idle {
+    /// A sentence without a full stop. `autoscalers` names them.
+    pub(crate) fn sentence(&self, autoscalers: &str) -> String {
+        let start = if self.is_certain { "No controller acts" } else { "Maybe no controller acts" };
+        format!("{start} on {autoscalers}: {}", self.reason)
+    }
+}
+
+impl Leases<'_> {
+    /// `None` if a controller holds a lease, if the leases can't be read, or if the manager has none.
+    /// `manager` is the field manager that stored the status last.
+    pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
+        let own = match gone(self.holder, self.now) {
+            Some(own) => Some(own),
+            // It may never have run.
+            None if matches!(self.holder, Err(Unavailable::NoLease(_))) => None,
+            None => return None,
+        };
+        if manager == BUILT_IN {
+            let reason = self.built_in_gone()?;
+            return Some(Idle { is_certain: true, reason });
+        }
+        let is_own = self.is_own(manager);
+        let reason = own.filter(|_| is_own)?;
+        let unknown = || {
+            format!(
+                "{reason}, and whether {BUILT_IN} handles autoscalers is unknown: \
+                 its flags or its lease can't be read"
+            )
+        };
+        // It handles no others.
+        if !matches!(api, AutoscalerApi::Core) {
+            return Some(Idle { is_certain: true, reason });
+        }
+        match (&self.built_in.holder, self.built_in.has_hpa_controller()) {
+            _ if self.built_in_gone().is_some() => Some(Idle { is_certain: true, reason }),
+            (Err(Unavailable::NoLease(_)), _) => Some(Idle { is_certain: true, reason }),
+            (Ok(_), Some(true)) => None,
+            (Ok(_), _) | (Err(_), _) => Some(Idle { is_certain: false, reason: unknown() }),
+        }
+    }
+
+    /// Whether a controller that stored a status at `newest` no longer writes, because it has lost
+    /// or released its lease.
+    pub(crate) fn no_longer_writes(&self, manager: &str, newest: Option<Timestamp>) -> bool {
+        !self.is_recent(newest) && self.is_running(manager) == Some(false)
+    }
+
+    /// Whether a status that was stored at `newest` shows that its writer runs.
+    pub(crate) fn is_recent(&self, newest: Option<Timestamp>) -> bool {
+        newest.is_some_and(|newest| self.now.duration_since(newest) <= RECENT_WRITE)
+    }
+
+    /// Whether a controller runs, by its lease. `None` if unknown.
+    pub(crate) fn is_running(&self, manager: &str) -> Option<bool> {
+        let holder = match manager {
+            BUILT_IN => &self.built_in.holder,
+            _ if self.is_own(manager) => self.holder,
+            _ => return None,
+        };
+        match holder {
+            Ok(holder) => Some(!holder.is_expired(self.now)),
+            Err(Unavailable::NotHeld(_)) => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    fn is_own(&self, manager: &str) -> bool {
+        let name = (self.name.namespace.as_str(), self.name.name.as_str());
+        FieldManager::parse_lease(manager) == Some(name)
+    }
+
+    /// The reason why kube-controller-manager handles no autoscaler, if it is known.
+    fn built_in_gone(&self) -> Option<String> {
+        gone(&self.built_in.holder, self.now).or_else(|| {
+            let is_off = self.built_in.has_hpa_controller() == Some(false);
+            is_off.then(|| format!("the HPA controller of {BUILT_IN} is off"))
+        })
+    }
+}
+
+/// A clause about a lease that is not held, or has expired.
+fn gone(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Option<String> {
+    match holder {
+        Ok(holder) if holder.is_expired(now) => Some(holder.describe_expiry(now)),
+        Err(error @ Unavailable::NotHeld(_)) => Some(error.to_string()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::status::Flags;
+
+    type Holder = Result<LeaseHolder, Unavailable>;
+
+    const OWN: &str = "hpa-controller:a/hpa";
+    const CORE: AutoscalerApi = AutoscalerApi::Core;
+    const UNKNOWN: &str = "no instance holds the lease a/hpa, and whether kube-controller-manager \
+                           handles autoscalers is unknown: its flags or its lease can't be read";
+
+    fn name() -> LeaseName {
+        LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
+    }
+
+    fn renewed(second: i64) -> Holder {
+        Ok(LeaseHolder {
+            lease: name(),
+            identity: "x_1".to_owned(),
+            renewed: Timestamp::from_second(second).ok(),
+            duration: SignedDuration::from_secs(15),
+            transitions: 0,
+        })
+    }
+
+    fn held() -> Holder {
+        renewed(995)
+    }
+
+    fn expired() -> Holder {
+        renewed(955)
+    }
+
+    fn released() -> Holder {
+        Err(Unavailable::NotHeld(name()))
+    }
+
+    fn none() -> Holder {
+        Err(Unavailable::NoLease(name()))
+    }
+
+    fn unread() -> Holder {
+        Err(Unavailable::Unreachable("refused".to_owned()))
+    }
+
+    fn leases<'a>(
+        name: &'a LeaseName,
+        holder: &'a Holder,
+        built_in: &'a KubeControllerManager,
+    ) -> Leases<'a> {
+        Leases { name, holder, built_in, now: Timestamp::from_second(1000).expect("a time") }
+    }
+
+    #[rstest]
+    #[case::crashed(
+        OWN,
+        expired(),
+        none(),
+        None,
+        "no controller has renewed the lease a/hpa for 45s"
+    )]
+    #[case::stopped(OWN, released(), none(), None, "no instance holds the lease a/hpa")]
+    #[case::both_stopped(OWN, released(), expired(), None, "no instance holds the lease a/hpa")]
+    #[case::built_in_is_off(
+        OWN,
+        released(),
+        held(),
+        Some(false),
+        "no instance holds the lease a/hpa"
+    )]
+    #[case::built_in_is_unknown(OWN, released(), held(), None, UNKNOWN)]
+    #[case::built_in_is_unread(OWN, released(), unread(), None, UNKNOWN)]
+    #[case::built_in_is_on(OWN, released(), held(), Some(true), "")]
+    #[case::runs(OWN, held(), expired(), None, "")]
+    #[case::unread(OWN, unread(), expired(), None, "")]
+    #[case::lease_deleted(OWN, none(), none(), None, "")]
+    #[case::other_lease("hpa-controller:b/hpa", released(), none(), None, "")]
+    #[case::without_election("hpa-controller", released(), none(), None, "")]
+    #[case::built_in_crashed(
+        BUILT_IN,
+        none(),
+        expired(),
+        None,
+        "no controller has renewed the lease a/hpa for 45s"
+    )]
+    #[case::built_in_replaced(BUILT_IN, held(), expired(), None, "")]
+    #[case::built_in_runs(BUILT_IN, released(), held(), None, "")]
+    #[case::built_in_switched_off(
+        BUILT_IN,
+        released(),
+        held(),
+        Some(false),
+        "the HPA controller of kube-controller-manager is off"
+    )]
+    fn controller_acts_unless_the_leases_show_that_it_is_gone(
+        #[case] manager: &str,
+        #[case] holder: Holder,
+        #[case] built_in: Holder,
+        #[case] has_hpa_controller: Option<bool>,
+        #[case] expected: &str,
+    ) {
+        let flags = has_hpa_controller
+            .map(|has_hpa_controller| Flags { pod: String::new(), has_hpa_controller });
+        let (name, built_in) = (name(), KubeControllerManager { holder: built_in, flags });
+        let idle = leases(&name, &holder, &built_in).idle(CORE, manager);
+        let (is_certain, reason) =
+            idle.map(|idle| (idle.is_certain, idle.reason)).unwrap_or_default();
+        assert_eq!(reason, expected);
+        assert_eq!(is_certain, !matches!(expected, "" | UNKNOWN));
+    }
+
+    #[test]
+    fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
+        let flags = Some(Flags { pod: String::new(), has_hpa_controller: true });
+        let (name, built_in) = (name(), KubeControllerManager { holder: held(), flags });
+        let idle = leases(&name, &released(), &built_in).idle(AutoscalerApi::Custom, OWN);
+        assert!(idle.is_some_and(|idle| idle.is_certain));
+    }
+
+    #[rstest]
+    #[case::own_stopped(OWN, Some(900), true)]
+    #[case::own_wrote_just_now(OWN, Some(960), false)]
+    #[case::built_in_runs(BUILT_IN, Some(900), false)]
+    #[case::unknown("k3s", Some(900), false)]
+    fn controller_without_a_lease_no_longer_writes(
+        #[case] manager: &str,
+        #[case] newest: Option<i64>,
+        #[case] expected: bool,
+    ) {
+        let (name, built_in) = (name(), KubeControllerManager { holder: held(), flags: None });
+        let holder = released();
+        let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
+        assert_eq!(leases(&name, &holder, &built_in).no_longer_writes(manager, newest), expected);
+    }
+}
