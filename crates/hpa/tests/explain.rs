@@ -529,7 +529,8 @@ async fn absent_autoscaler_is_an_error_that_names_it() {
     for (name, others) in [
         ("shop/none", ". The namespace shop has web"),
         ("shop/web-", ". Similar: web"),
-        ("default/web", ": the namespace default has none"),
+        ("default/web", ": the namespace default has none. web is in shop"),
+        ("default/none", ": the namespace default has none"),
         ("mail/web", ": the namespace mail doesn't exist"),
         ("shopp/web", ": the namespace shopp doesn't exist. Similar: shop"),
     ] {
