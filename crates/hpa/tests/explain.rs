@@ -751,7 +751,7 @@ async fn missing_right_ends_a_comparison_at_once() {
         let error = String::from_utf8_lossy(&output.stderr);
         let expected = format!("nothing was compared: {expected}{message}");
         assert!(error.contains(&expected), "{error}");
-        assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
+        assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
     }
 }
 
@@ -840,5 +840,5 @@ async fn unreachable_api_server_is_named_once() {
     let expected = "nothing was compared: horizontalpodautoscalers can't be listed: unable to \
                     connect to the API server at ";
     assert!(error.contains(expected), "{error}");
-    assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
+    assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
 }
