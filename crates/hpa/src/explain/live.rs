@@ -197,7 +197,8 @@ impl Cluster {
             rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
         served::add_advice(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
-        Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
+        let lacking = Vec::new();
+        Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice, lacking })
     }
 
     /// The field managers of the namespace's statuses, if `manager` is kube-controller-manager,

@@ -27,6 +27,8 @@ pub(super) struct Subject {
     pub(super) idle: Option<String>,
     /// Advice for metrics that fail, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
+    /// The objects that the files of `--filename` lack, with the commands that get them.
+    pub(super) lacking: Vec<String>,
 }
 
 /// The controller that stored the status last, as its field manager says.
@@ -41,6 +43,11 @@ pub(crate) struct StatusController {
 impl Subject {
     pub(super) fn report(&self) -> Report {
         let mut report = self.inputs.report_with_advice(self.idle.clone(), &self.metric_advice);
+        if !self.lacking.is_empty() {
+            // Other advice is about a cluster in which something is missing.
+            let about_files = report.advice.into_iter().filter(|one| one.contains("--filename"));
+            report.advice = self.lacking.iter().cloned().chain(about_files).collect();
+        }
         if let Some(idle) = &self.idle {
             let advice =
                 format!("No controller acts on this autoscaler: {idle}. hpa status says more.");
