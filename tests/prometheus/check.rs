@@ -59,6 +59,27 @@ rules:
         unexpected: "not registered",
     },
     Case {
+        name: "verdict_is_first_and_findings_are_in_the_order_of_lines",
+        rules: "
+rules:
+- seriesQuery: sessions_total
+  name: {matches: '^(x?)', as: '$1'}
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: sessions_total
+  resources: {overrides: {pod: {resource: podd}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        is_good: false,
+        expected: &[
+            ": 2 problems\nrules[0] (line 3, column 3): sessions_total\n",
+            "  problem: the name of the metric of sessions_total is empty: check name.matches",
+            "\nrules[1] (line 7, column 3): sessions_total\n  problem: line 8, column 33: ",
+            "the API has no resource `podd`: did you mean `pods`?",
+        ],
+        unexpected: "/ <- ",
+    },
+    Case {
         name: "external_rule_uses_its_namespace_label",
         rules: "
 externalRules:

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     args::TargetApi,
-    kubectl::{escape, get, missing_namespace},
+    kubectl::{escape, get, list, missing_namespace},
     manifests::text,
 };
 
@@ -91,8 +91,8 @@ impl AutoscalerName {
     /// Names other autoscalers, if those of the namespace can be listed and this one is not among
     /// them.
     async fn suggestions(&self, client: &Client) -> Option<String> {
-        let list: Value = get(client, &self.list_path(self.api)).await.ok()?;
-        let items = list.get("items")?.as_array()?;
+        let page: Value = get(client, &self.list_path(self.api)).await.ok()?;
+        let items = page.get("items")?.as_array()?;
         let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
         if names.contains(&self.name.as_str()) {
             return None;
@@ -103,7 +103,10 @@ impl AutoscalerName {
         Some(match (names.as_slice(), similar.as_slice()) {
             ([], _) => match missing_namespace(client, namespace).await {
                 Some(missing) => format!(": {missing}"),
-                None => format!(": the namespace {namespace} has none"),
+                None => {
+                    let elsewhere = self.elsewhere(client).await;
+                    format!(": the namespace {namespace} has none{elsewhere}")
+                }
             },
             (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
             (names, []) if names.len() <= MAX_NAMES => {
@@ -111,6 +114,21 @@ impl AutoscalerName {
             }
             (names, []) => format!(". The namespace {namespace} has {} others", names.len()),
         })
+    }
+
+    /// Names other namespaces that have an autoscaler of this name. Empty if there are none, or if
+    /// the autoscalers of all namespaces can't be listed.
+    async fn elsewhere(&self, client: &Client) -> String {
+        let path = format!("/apis/{}/{}", self.api.api_version(), hpa_crd::PLURAL);
+        let all = list(client, &path).await.unwrap_or_default();
+        let same = all.iter().filter(|item| text(item, "/metadata/name") == self.name);
+        let namespaces: Vec<_> = same.map(|item| text(item, "/metadata/namespace")).collect();
+        let name = &self.name;
+        match namespaces.as_slice() {
+            [] => String::new(),
+            names if names.len() <= MAX_NAMES => format!(". {name} is in {}", names.join(", ")),
+            names => format!(". {name} is in {} other namespaces", names.len()),
+        }
     }
 }
 

@@ -68,7 +68,7 @@ use std::process::ExitCode;
 
 use tracing::{Level, error};
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, RulesCommand};
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -82,7 +82,12 @@ fn main() -> ExitCode {
     let failure = match &command {
         #[cfg(feature = "demo")]
         Command::Demo(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
-        Command::Forecast(_) | Command::Lint(_) | Command::Recommend(_) | Command::Status(_) => {
+        Command::Forecast(_)
+        | Command::Lint(_)
+        | Command::Recommend(_)
+        | Command::ShadowReport(_)
+        | Command::Status(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
+        Command::Rules(rules) if matches!(rules.command, RulesCommand::Compare(_)) => {
             ExitCode::from(lint::EXIT_CANNOT_RUN)
         }
         _ => ExitCode::FAILURE,

@@ -116,10 +116,8 @@ fn text(base: &Variant, found: &Recommendation) -> String {
     let mut text = String::new();
     match &found.suggested {
         Some(suggested) => {
-            let _ = writeln!(text, "Suggestion: {}\n", found.reason);
-            for setting in &suggested.settings {
-                let _ = writeln!(text, "  {setting}");
-            }
+            let settings = suggested.settings.join("; ");
+            let _ = writeln!(text, "Suggestion: {settings}\n\nIt is {}.", found.reason);
             let name = escape_line(&base.autoscaler.metadata.name);
             // If the scenario has none, kubectl uses that of the current context.
             let namespace = base.manifest.pointer("/metadata/namespace").and_then(Value::as_str);

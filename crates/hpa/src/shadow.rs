@@ -28,8 +28,8 @@ const EXIT_INCONCLUSIVE: u8 = 2;
 /// In errors of the API server about the rights of the user.
 const FORBIDDEN: &str = " is forbidden: User ";
 
-/// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report.
-/// Differences are an error.
+/// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report. The
+/// status is 1 with differences, and 2 if the comparison failed.
 pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCode> {
     logging::start(&arguments.log)?;
     if let Some(warning) = short_comparison(arguments) {
@@ -47,10 +47,11 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
     match summary.different {
-        0 => Ok(ExitCode::SUCCESS),
-        1 => bail!("1 decision differs"),
-        different => bail!("{different} decisions differ"),
+        0 => return Ok(ExitCode::SUCCESS),
+        1 => terminal::warn("1 decision differs"),
+        different => terminal::warn(format!("{different} decisions differ")),
     }
+    Ok(ExitCode::FAILURE)
 }
 
 /// Warns of a comparison that ends before a difference can count.

@@ -530,7 +530,8 @@ async fn absent_autoscaler_is_an_error_that_names_it() {
     for (name, others) in [
         ("shop/none", ". The namespace shop has web"),
         ("shop/web-", ". Similar: web"),
-        ("default/web", ": the namespace default has none"),
+        ("default/web", ": the namespace default has none. web is in shop"),
+        ("default/none", ": the namespace default has none"),
         ("mail/web", ": the namespace mail doesn't exist"),
         ("shopp/web", ": the namespace shopp doesn't exist. Similar: shop"),
     ] {
@@ -767,7 +768,7 @@ async fn missing_right_ends_a_comparison_at_once() {
         let error = String::from_utf8_lossy(&output.stderr);
         let expected = format!("nothing was compared: {expected}{message}");
         assert!(error.contains(&expected), "{error}");
-        assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
+        assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
     }
 }
 
@@ -906,5 +907,5 @@ async fn unreachable_api_server_is_named_once() {
     let expected = "nothing was compared: horizontalpodautoscalers can't be listed: unable to \
                     connect to the API server at ";
     assert!(error.contains(expected), "{error}");
-    assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
+    assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
 }

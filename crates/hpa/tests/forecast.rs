@@ -57,7 +57,7 @@ fn steep_mornings_are_forecastable() {
     assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
     for part in [
         "Forecasts would have helped: ",
-        "at the same pod-hours, simulated pods were overloaded for ",
+        "pod-hours, simulated pods were overloaded for ",
         "Forecasts are for 4m ahead (the horizon): pods are ready after 2m",
         "from 2026-01-05 00:01 to 2026-02-01 23:56 (America/New_York)",
         "   LOAD BEYOND CAPACITY\n",

@@ -263,7 +263,30 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The message of an error without its cause. kube adds the debug form of the `Status` to an error of the API server,
+/// The last cause of a connection that failed, in plain words. `ca_setting` names the setting with
+/// the CA of the server; it can be empty.
+pub fn connection_cause(error: &(dyn Error + 'static), ca_setting: &str) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let cause = last.to_string();
+    if cause.contains("InvalidContentType") {
+        return "the server doesn't speak TLS: use http://".to_owned();
+    }
+    if cause.contains("UnknownIssuer") {
+        let hint = if ca_setting.is_empty() { "" } else { ": name its CA with " };
+        return format!("the certificate of the server is of an unknown CA{hint}{ca_setting}");
+    }
+    // The number adds nothing to the text.
+    match cause.split_once(" (os error ") {
+        Some((text, _)) => text.to_owned(),
+        None => cause,
+    }
+}
+
+/// The message of an error without its cause. kube adds the debug form of the `Status` to an error
+/// of the API server,
 /// and a prefix to every error of a connection.
 fn message(error: &(dyn Error + 'static)) -> String {
     if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
@@ -359,6 +382,20 @@ mod tests {
         let refused = kube::Error::Service(std::io::Error::other("connection refused").into());
         let refused = watcher::Error::WatchStartFailed(refused);
         assert_eq!(describe(&refused), "unable to start the watch: connection refused");
+    }
+
+    #[test]
+    fn cause_of_a_connection_error_is_plain() {
+        let flag = "--ca-file";
+        let tls = "received corrupt message of type InvalidContentType";
+        let cause = |text: &str, flag| connection_cause(&std::io::Error::other(text), flag);
+        assert_eq!(cause(tls, flag), "the server doesn't speak TLS: use http://");
+        let unknown = "invalid peer certificate: UnknownIssuer";
+        let expected = "the certificate of the server is of an unknown CA";
+        assert_eq!(cause(unknown, flag), format!("{expected}: name its CA with --ca-file"));
+        assert_eq!(cause(unknown, ""), expected);
+        assert_eq!(cause("Connection refused (os error 111)", flag), "Connection refused");
+        assert_eq!(cause("certificate expired", flag), "certificate expired");
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub mod test_doubles;
 
 pub use client::{MetricsClient, read_all};
 pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
-pub use error::{MetricError, NotFound, describe, with_causes};
+pub use error::{MetricError, NotFound, connection_cause, describe, with_causes};
 pub use isolate::{Isolating, IsolationSettings, KeyedSemaphores};
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;

@@ -150,6 +150,11 @@ impl ApiResources {
         })
     }
 
+    /// The plural names of all resources.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.resources.iter().map(|resource| &*resource.group_resource.resource)
+    }
+
     /// The resource with exactly this group and plural name.
     pub fn get(&self, resource: &GroupResource) -> Option<&ApiResource> {
         let positions = self.by_name.get(&resource.resource)?;

@@ -77,8 +77,14 @@ impl Testbed {
         Ok((address, ServerHandle { task }))
     }
 
-    /// A kubeconfig for the server at this address, without TLS and authentication.
+    /// A kubeconfig for the server at this address, without TLS and authentication. Its namespace
+    /// is `default`.
     pub fn kubeconfig(address: SocketAddr) -> String {
+        Self::kubeconfig_with_namespace(address, "default")
+    }
+
+    /// Like [`Testbed::kubeconfig`], for another namespace.
+    pub fn kubeconfig_with_namespace(address: SocketAddr, namespace: &str) -> String {
         format!(
             "apiVersion: v1
 kind: Config
@@ -92,7 +98,7 @@ contexts:
   context:
     cluster: testbed
     user: testbed
-    namespace: default
+    namespace: {namespace:?}
 users:
 - name: testbed
   user: {{}}

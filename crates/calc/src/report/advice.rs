@@ -78,9 +78,9 @@ pub(super) fn advise(
             "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \
              decisions: {text}."
         ),
-        Warning::SettingsIgnored => format!(
-            "Remove the settings, unless hpa run is to handle the autoscaler: {text}."
-        ),
+        Warning::SettingsIgnored => {
+            format!("Remove the settings, unless hpa run is to handle the autoscaler: {text}.")
+        }
         Warning::SharedTarget => format!("Delete one of the autoscalers: {text}."),
     }));
     if inputs.settings.pause != Pause::NONE {

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     ControllerArguments, KubectlArguments, SourceArguments,
     run::{AutoscalerApiArgument, AutoscalingArguments},
-    values::{accept_boolean, positive_duration},
+    values::{accept_boolean, positive_duration, time},
 };
 
 const EXAMPLES: &str = "\
@@ -76,7 +76,7 @@ pub(crate) struct ExplainHpaArguments {
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     /// The time of the decision, for --filename [default: the time of the newest sample]
-    #[arg(long, value_name = "TIME", requires = "filename")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "filename")]
     pub(crate) at: Option<Timestamp>,
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]

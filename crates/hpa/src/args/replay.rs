@@ -9,7 +9,7 @@ use super::{
     convert::TargetApi,
     run::AutoscalingArguments,
     simulate::SimulationFormat,
-    values::{accept_boolean, duration, positive_duration, rate},
+    values::{accept_boolean, duration, positive_duration, rate, time},
 };
 
 const EXAMPLES: &str = "\
@@ -83,7 +83,7 @@ pub(crate) struct PastArguments {
     #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = prometheus_duration)]
     pub(crate) since: Duration,
     /// The end of the replayed time [default: now]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) until: Option<Timestamp>,
     /// The time between two samples [default: 15s for up to 8 days, then longer]
     #[arg(long, value_name = "DURATION", value_parser = at_least_one_second)]

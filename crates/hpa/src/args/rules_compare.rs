@@ -23,8 +23,8 @@ The command compares the lists of metrics of both servers, and the values of
 each metric that an autoscaler uses, for all pods of its namespace. A value that
 differs is read again, because the servers don't read at the same instant.
 
-Exit status: 0 without differences, 1 with differences or after an error, 2 if
-no value was compared.";
+Exit status: 0 without differences, 1 with differences, 2 if no value was
+compared, for example because a server refuses the token, or after an error.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
+use super::values::time;
+
 const PREVIEW_EXAMPLES: &str = "\
 Examples:
   Draw the coming week of the schedules of a manifest:
@@ -43,7 +45,7 @@ pub(crate) struct PreviewArguments {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Start of the week, such as 2026-01-31T08:00:00Z [default: now]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) from: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) defaults: super::ScheduleDefaults,

@@ -30,10 +30,9 @@ Output: the result in one line; the peer's last status write; then the
 differences of each autoscaler, with both explanations. The log is on standard
 error; --log-level=warn shortens it.
 
-Exit status: 0 without differences, 1 with differences or after an error, 2 if
-the comparison is inconclusive: there are no autoscalers, the peer wrote no
-status, no decision was compared, or --for is shorter than all windows and
-periods.";
+Exit status: 0 without differences, 1 with differences, 2 if the comparison
+failed or is inconclusive: there are no autoscalers, the peer wrote no status,
+no decision was compared, or --for is shorter than all windows and periods.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, mut_args(accept_boolean))]

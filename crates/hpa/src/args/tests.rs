@@ -6,7 +6,7 @@ use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::{
-    values::{LOG_TARGETS, duration},
+    values::{LOG_TARGETS, duration, time},
     *,
 };
 
@@ -42,6 +42,22 @@ fn defaults_match_kube_controller_manager() {
         autoscaling.horizontal_pod_autoscaler_initial_readiness_delay,
         SignedDuration::from_secs(30)
     );
+}
+
+#[test]
+fn time_of_another_form_is_an_error_with_examples() {
+    for arguments in [
+        ["schedule", "preview", "f.yaml", "--from=tomorrow"],
+        ["replay", "shop/web", "--prometheus=http://p", "--until=2026-01-31"],
+        ["explain", "web", "--filename=f.yaml", "--at=8:00"],
+    ] {
+        let arguments = ["hpa"].into_iter().chain(arguments);
+        let error = Arguments::try_parse_from(arguments).unwrap_err().to_string();
+        let expected =
+            ": must be a date and a time with Z or an offset, such as 2026-01-31T08:00:00Z";
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(time("2026-01-31T09:00:00+01:00"), time("2026-01-31T08:00:00Z"));
 }
 
 #[test]

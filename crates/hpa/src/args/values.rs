@@ -7,7 +7,7 @@ use hpa_calc::{
     Quantity, go_duration,
     settings::{SETTINGS, Setting},
 };
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 /// The value name of boolean flags.
 pub(super) const BOOL: &str = "BOOL";
@@ -48,6 +48,15 @@ pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
         }
         duration => Ok(duration),
     }
+}
+
+/// A point in time with its offset, in RFC 3339 or another notation of jiff.
+pub(super) fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| {
+        "must be a date and a time with Z or an offset, such as 2026-01-31T08:00:00Z or \
+         2026-01-31T09:00:00+01:00"
+            .to_owned()
+    })
 }
 
 pub(super) fn fraction(text: &str) -> Result<f64, String> {

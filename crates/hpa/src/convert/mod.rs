@@ -9,22 +9,50 @@ pub(crate) mod versions;
 
 pub(crate) use self::settings::fields_to_annotations;
 
+use anyhow::Context;
+use hpa_calc::explain::counted;
 use serde_json::{Value, json};
 
 use crate::{
     args::{ConvertArguments, Format, TargetApi},
     manifests::{Document, combined_error, read_file, split},
+    rules_provider::file_name,
     terminal,
 };
 
 /// Converts a manifest to standard output. Writes nothing if any object fails to convert.
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
     let input = read_file(arguments.path())?;
-    let output = convert(&input, arguments.to, arguments.output)?;
+    let file = file_name(arguments.path());
+    let output = convert(&input, arguments.to, arguments.output).with_context(|| file.clone())?;
     match arguments.output {
-        Format::Yaml => terminal::print_yaml(&output),
-        Format::Json => terminal::print_json(&output),
+        Format::Yaml => terminal::print_yaml(&output)?,
+        Format::Json => return terminal::print_json(&output),
     }
+    let lost = lost_comments(&input, &output);
+    if let Some(first) = lost.first() {
+        terminal::warn(format_args!(
+            "{file}: the output lacks {} of objects in which more than the apiVersion changes, \
+             the first in line {first}",
+            counted(lost.len(), "comment")
+        ));
+    }
+    Ok(())
+}
+
+/// The lines of the input whose comments are not in the output.
+fn lost_comments(input: &str, output: &str) -> Vec<usize> {
+    let comment = |line: &str| {
+        let mut marks = line.match_indices('#').map(|(index, _)| line.split_at(index));
+        let is_start = |before: &str| before.is_empty() || before.ends_with([' ', '\t']);
+        Some(marks.find(|(before, _)| is_start(before))?.1.trim_end().to_owned())
+    };
+    let comments = input.lines().zip(1..).filter_map(|(line, number)| {
+        let comment = comment(line)?;
+        // A text with this character isn't a comment, and is in the output.
+        (!output.contains(&comment)).then_some(number)
+    });
+    comments.collect()
 }
 
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {

@@ -1,7 +1,7 @@
 use hpa_calc::settings::{SETTINGS, SettingPolicy, Settings};
 use serde_json::{Value, json};
 
-use super::{Format, TargetApi, convert};
+use super::{Format, TargetApi, convert, lost_comments};
 
 const CORE: &str = "\
 # Who owns this.
@@ -219,6 +219,18 @@ fn errors_name_document_object_and_field() {
         "{error}"
     );
     assert!(has_line("document 4: not YAML"), "{error}");
+}
+
+#[test]
+fn comments_that_the_output_lacks_are_found() {
+    let same = to_custom(CORE).expect("it converts");
+    assert_eq!(lost_comments(CORE, &same), [0; 0]);
+    let annotation = "  annotations: {autoscaling.hpa-rs.dev/sync-period: 30s}\n";
+    let annotated =
+        CORE.replace("  namespace: shop\n", &format!("  namespace: shop\n{annotation}"));
+    let output = to_custom(&format!("{annotated}---\n{OTHER}")).expect("it converts");
+    assert!(output.contains("# kept") && !output.contains("# enough"), "{output}");
+    assert_eq!(lost_comments(&format!("{annotated}---\n{OTHER}"), &output), [1, 10]);
 }
 
 #[test]

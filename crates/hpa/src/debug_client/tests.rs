@@ -39,6 +39,18 @@ fn error_message_is_read_from_json_or_text() {
 }
 
 #[tokio::test]
+async fn unreachable_debug_api_is_named_with_its_cause_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let Err(error) = DebugClient::at(&url.parse().unwrap()).unwrap().status().await else {
+        panic!("no document")
+    };
+    let expected = format!("the debug API can't be reached: {url}: Connection refused");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
 async fn plain_request_to_an_https_server_gets_a_hint() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,6 +1,6 @@
 //! Reasons why the debug API can't be read.
 
-use hpa_metrics::describe;
+use hpa_metrics::{connection_cause, describe};
 
 use super::lease::LeaseName;
 
@@ -63,7 +63,9 @@ impl Unavailable {
 
     /// The error of a request without a response. `source` is the pod or the URL.
     pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        let error = describe(error);
+        let text = describe(error);
+        let is_unconnected = text.contains("(Connect)");
+        let error = if is_unconnected { connection_cause(error, "") } else { text };
         let hint = if error.contains(TLS_ALERT) {
             ". It may serve HTTPS, as on each address that is not a loopback one: start it with \
              --debug-bind-address=127.0.0.1"

@@ -90,6 +90,7 @@ impl Dump {
             .collect();
         let inputs = Inputs { readings, ..inputs.clone() };
         Ok(Subject {
+            lacking: self.lacking(&inputs),
             inputs,
             controller,
             past,
@@ -146,6 +147,67 @@ impl Dump {
                 "the files have neither a Scale nor a {kind} of the name {name}"
             ))),
         }
+    }
+
+    /// The objects that a decision needs and the files lack, with the commands that get them.
+    fn lacking(&self, inputs: &Inputs) -> Vec<String> {
+        let Inputs { hpa, scale, .. } = inputs;
+        let namespace = match hpa.metadata.namespace.as_str() {
+            "" => "NAMESPACE",
+            namespace => namespace,
+        };
+        let has = |kind: &str| self.of_kind(kind).next().is_some();
+        let (mut lacking, target) = (Vec::new(), &hpa.spec.scale_target_ref);
+        let mut add = |objects: &str, command: String| {
+            lacking
+                .push(format!("The files lack {objects}. Add with -f what this prints: {command}"));
+        };
+        if scale.is_err() && !has("Scale") && !has(&target.kind) {
+            add(
+                &format!("the Scale of {} {}", target.kind, target.name),
+                format!(
+                    "kubectl get {} {} --subresource=scale -n {namespace} -o yaml",
+                    target.kind.to_lowercase(),
+                    target.name
+                ),
+            );
+        }
+        // A target without pods has no usage either.
+        if !has("Pod") && scale.as_ref().map_or(true, |scale| scale.status_replicas != 0) {
+            add("the Pods of the target", format!("kubectl get pods -n {namespace} -o yaml"));
+        }
+        let plan = inputs.plan();
+        // Without a scale, no metric is planned to be read.
+        let is_read = |index| scale.is_err() || plan.queries().any(|(read, _)| read == index);
+        let read = hpa.spec.metrics.iter().enumerate().filter(|(index, _)| is_read(*index));
+        for (_, spec) in read {
+            let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces";
+            let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
+            if (spec.resource.is_some() || spec.container_resource.is_some()) && !has("PodMetrics")
+            {
+                let command = format!("kubectl get pods.metrics.k8s.io -n {namespace} -o yaml");
+                add("the usage of the pods (PodMetrics)", command);
+            } else if let Some(pods) = spec.pods.as_ref().filter(|_| !has("MetricValue")) {
+                let name = &pods.metric.name;
+                let command = format!("kubectl get --raw '{custom}/{namespace}/pods/*/{name}'");
+                add(&format!("the metric {name} (MetricValue)"), command);
+            } else if let Some(object) = spec.object.as_ref().filter(|_| !has("MetricValue")) {
+                let (name, described) = (&object.metric.name, &object.described_object);
+                let kind = described.kind.to_lowercase();
+                let command = format!(
+                    "kubectl get --raw '{custom}/{namespace}/{kind}/{}/{name}'",
+                    described.name
+                );
+                add(&format!("the metric {name} (MetricValue)"), command);
+            } else if let Some(one) = spec.external.as_ref().filter(|_| !has("ExternalMetricValue"))
+            {
+                let name = &one.metric.name;
+                let command = format!("kubectl get --raw '{external}/{namespace}/{name}'");
+                add(&format!("the metric {name} (ExternalMetricValue)"), command);
+            }
+        }
+        lacking.dedup();
+        lacking
     }
 
     fn pods(&self, namespace: &str, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
@@ -311,6 +373,23 @@ mod tests {
             },
         });
         assert!((tolerance(&[past]) - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn advice_names_the_objects_that_the_files_lack() {
+        let advice = subject("", &[]).report().advice;
+        let [scale, pods, usage] = advice.as_slice() else { panic!("{advice:?}") };
+        let start = "The files lack the Scale of Deployment web. Add with -f what this prints: ";
+        let command = "kubectl get deployment web --subresource=scale -n NAMESPACE -o yaml";
+        assert_eq!(*scale, format!("{start}{command}"));
+        assert!(pods.contains("lack the Pods of the target"), "{pods}");
+        assert!(usage.contains("kubectl get pods.metrics.k8s.io -n NAMESPACE"), "{usage}");
+        let scale = json!({
+            "kind": "Scale", "metadata": { "name": "web" },
+            "spec": { "replicas": 0 }, "status": { "replicas": 0, "selector": "app=web" },
+        });
+        let advice = subject("", &[scale]).report().advice.join(" ");
+        assert!(!advice.contains("the Pods"), "{advice}");
     }
 
     #[test]

@@ -209,6 +209,7 @@ impl Cluster {
             read_by_controller,
             idle,
             metric_advice,
+            lacking: Vec::new(),
         })
     }
 

@@ -33,6 +33,8 @@ pub(super) struct Subject {
     pub(super) idle: Option<Idle>,
     /// Advice for metrics that fail, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
+    /// The objects that the files of `--filename` lack, with the commands that get them.
+    pub(super) lacking: Vec<String>,
 }
 
 /// The controller that stored the status last, as its field manager says.
@@ -48,6 +50,11 @@ impl Subject {
     pub(super) fn report(&self) -> Report {
         let doubt = self.idle.as_ref().map(|idle| idle.reason.clone());
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
+        if !self.lacking.is_empty() {
+            // Other advice is about a cluster in which something is missing.
+            let about_files = report.advice.into_iter().filter(|one| one.contains("--filename"));
+            report.advice = self.lacking.iter().cloned().chain(about_files).collect();
+        }
         if let Some(idle) = &self.idle {
             let advice = idle.sentence("this autoscaler");
             report.advice.insert(0, format!("{advice}. hpa status says more."));

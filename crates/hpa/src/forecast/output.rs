@@ -17,9 +17,6 @@ use super::{
 use crate::terminal::{self, escape_line};
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
-/// Pod-hours that differ by a smaller share count as equal. The difference can be larger: if the
-/// load has plateaus at multiples of the target, a slightly lower target costs many more pod-hours.
-const EQUAL_POD_HOURS: f64 = 0.01;
 
 pub(super) fn text(analysis: &Analysis) -> String {
     let mut text = format!("{}\n{}\n", answer(analysis), head(analysis));
@@ -127,17 +124,26 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
         Some(_) => "",
         None => " (with an assumed capacity)",
     };
-    let fewer = 1.0 - forecast.pod_hours / lowered.pod_hours;
-    let cost = if fewer < EQUAL_POD_HOURS {
-        "at the same pod-hours".to_owned()
-    } else {
-        format!("with {} fewer pod-hours", percent(fewer))
-    };
+    let cost = cost(forecast.pod_hours, lowered.pod_hours);
     format!(
         "{cost}, simulated pods were overloaded for {} with them and for {} without{capacity}",
         overload(forecast),
         overload(lowered)
     )
+}
+
+/// The difference from `base`. Pod-hours are equal if the table prints the same number for both.
+/// The difference can be large: if the load has plateaus at multiples of the target, a slightly
+/// lower target costs many more pod-hours.
+fn cost(pod_hours: f64, base: f64) -> String {
+    let fewer = 1.0 - pod_hours / base;
+    if format!("{pod_hours:.1}") == format!("{base:.1}") {
+        "at the same pod-hours".to_owned()
+    } else if fewer < 0.0 {
+        format!("at {} more pod-hours", percent(-fewer))
+    } else {
+        format!("at {} fewer pod-hours", percent(fewer))
+    }
 }
 
 fn overload(outcome: &Outcome) -> String {
@@ -375,6 +381,19 @@ mod tests {
         };
         let head = head(&analysis);
         assert!(head.contains("shop/web, a\\n\\u{1b}[31mb, from "), "{head}");
+    }
+
+    #[rstest]
+    #[case::equal_as_printed(100.04, 100.0, "at the same pod-hours")]
+    #[case::slightly_fewer(99.4, 100.0, "at 0.6 % fewer pod-hours")]
+    #[case::barely_fewer(14519.4, 14521.2, "at 0.01 % fewer pod-hours")]
+    #[case::more(102.0, 100.0, "at 2 % more pod-hours")]
+    fn headline_has_the_difference_of_the_table(
+        #[case] pod_hours: f64,
+        #[case] base: f64,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(cost(pod_hours, base), expected);
     }
 
     #[rstest]

@@ -317,6 +317,21 @@ fn both_autoscalers_of_a_target_are_reported() {
     assert!(lint(with(elsewhere)).is_empty());
 }
 
+#[test]
+fn autoscaler_without_a_namespace_can_share_the_target_of_another_one() {
+    let mut anywhere = other_autoscaler("web");
+    anywhere["metadata"].as_object_mut().unwrap().remove("namespace");
+    let findings = lint(with(anywhere.clone()));
+    assert_eq!(ids(&findings), ["shared-target"; 2]);
+    for finding in findings {
+        assert!(finding.message.contains("if it is for another one, add it"), "{finding:?}");
+    }
+    // Without the target, nothing says that both are in one namespace.
+    let mut objects = with(anywhere);
+    objects.retain(|object| object["kind"] == "HorizontalPodAutoscaler");
+    assert!(!ids(&lint(objects)).contains(&"shared-target"));
+}
+
 #[rstest]
 #[case::default(json!({}), true)]
 #[case::recommends_only(json!({ "updatePolicy": { "updateMode": "Off" } }), false)]

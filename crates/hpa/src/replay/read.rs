@@ -109,17 +109,29 @@ pub(super) fn own_queries(
             let metric = metrics.iter().find(|metric| metric.name == name.trim())?;
             Some((metric.name.clone(), query.to_owned()))
         });
-        let (name, query) = match (named, metrics) {
-            (Some(named), _) => named,
-            (None, [only]) => (only.name.clone(), text.clone()),
-            (None, _) => {
-                let known: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
-                bail!("--load-query {text}: must be METRIC=QUERY, of {}", known.join(", "));
+        let known: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+        let known = known.join(", ");
+        let (name, query) = match (named, metrics, unknown_metric(text)) {
+            (Some(named), ..) => named,
+            (None, _, Some(name)) => {
+                bail!("--load-query {text}: the autoscaler has no metric {name}; it has: {known}")
             }
+            (None, [only], None) => (only.name.clone(), text.clone()),
+            (None, ..) => bail!("--load-query {text}: must be METRIC=QUERY, of {known}"),
         };
         queries.insert(name, query);
     }
     Ok(queries)
+}
+
+/// The name in `METRIC=QUERY`. `None` for a query: it can have `=` only in braces or as a part of an
+/// operator, such as `==`.
+fn unknown_metric(text: &str) -> Option<&str> {
+    let (name, query) = text.split_once('=')?;
+    let name = name.trim();
+    let is_name = |c: char| c.is_alphanumeric() || "_:.-/".contains(c);
+    let is_operator = query.starts_with(['=', '~']);
+    (!name.is_empty() && name.chars().all(is_name) && !is_operator).then_some(name)
 }
 
 fn given_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {

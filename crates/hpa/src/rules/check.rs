@@ -1,6 +1,6 @@
 //! `hpa rules check`.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{collections::BTreeMap, fmt::Write, mem};
 
 use anyhow::Context;
 use hpa_calc::{Quantity, Selector, explain::counted};
@@ -86,20 +86,26 @@ async fn check_config(
     let compiled = RuleSet::compile(config, &provider.resources());
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
     let mut report = Report { provider: &provider, refused, text: String::new(), problems: 0 };
+    let mut parts = Vec::new();
     for finding in lint(config, &compiled, &provider.resources()) {
         report.problems += usize::from(!finding.is_warning);
-        report.line(&display(&finding));
+        parts.push((finding.position, display(&finding) + "\n"));
     }
     for rules in [provider.inspect_custom(), provider.inspect_external()] {
-        for index in 0..rules.len() {
+        for (index, rule) in rules.iter().enumerate() {
             report.rule(&rules, index).await;
+            parts.push((rule.position, mem::take(&mut report.text)));
         }
     }
     report.resource_rules(config, &objects).await;
     let Report { text, problems, .. } = report;
-    let summary =
-        if problems == 0 { "no problems".to_owned() } else { format!("problems: {problems}") };
-    Ok((format!("{text}{summary}\n"), problems == 0))
+    parts.push((config.positions.get("resourceRules"), text));
+    parts.sort_by_key(|(position, _)| *position);
+    let verdict =
+        if problems == 0 { "no problems".to_owned() } else { counted(problems, "problem") };
+    let file = file_name(&arguments.file);
+    let parts: String = parts.into_iter().map(|(_, text)| text).collect();
+    Ok((format!("{file}: {verdict}\n{parts}"), problems == 0))
 }
 
 /// Adds the mistakes in the other fields of the file to an error about undecodable fields.
@@ -128,9 +134,12 @@ async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments
 fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
-    let mut lines: Vec<String> = rules.errors().map(InvalidRule::describe).collect();
-    lines.extend(findings.iter().map(display));
-    lines.extend(advice(config, &rules, resources).iter().map(display));
+    let refused = rules.errors().map(|error| (error.position, error.describe()));
+    let advice = advice(config, &rules, resources);
+    let others = findings.iter().chain(&advice).map(|one| (one.position, display(one)));
+    let mut lines: Vec<_> = refused.chain(others).collect();
+    lines.sort_by_key(|(position, _)| *position);
+    let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
     let labels = rules.custom.iter().chain(&rules.external).flatten();
     lines.extend(labels.flat_map(|rule| rule.labels().ambiguous().to_vec()).map(|ambiguous| {
         let (resource, used) = (&ambiguous.resource, &ambiguous.used);
@@ -229,17 +238,28 @@ impl Report<'_> {
                 );
             };
         }
-        for metric in rule.metrics.iter().take(MAX_METRICS) {
+        let (named, nameless): (Vec<_>, Vec<_>) =
+            rule.metrics.iter().partition(|metric| !metric.metric.is_empty());
+        if let Some(metric) = nameless.first() {
+            self.problem(&format!(
+                "the name of the metric of {} is empty: check name.matches and name.as",
+                metric.series
+            ));
+        }
+        for metric in named.iter().take(MAX_METRICS) {
             let shadow = metric.shadowed_by.and_then(|by| rules.get(by));
             let note = shadow.map(|by| format!(" (not used: {} also has it)", by.status.rule));
             let name = display_name(metric);
             self.line(&format!("  {name} <- {}{}", metric.series, note.unwrap_or_default()));
         }
-        if rule.metrics.len() > MAX_METRICS {
-            self.line(&format!("  and {} more", rule.metrics.len() - MAX_METRICS));
+        if named.len() > MAX_METRICS {
+            self.line(&format!("  and {} more", named.len() - MAX_METRICS));
+        }
+        if named.is_empty() {
+            return;
         }
         // Prefer metrics of pods. Use metrics of namespaces last.
-        let used = || rule.metrics.iter().filter(|metric| metric.shadowed_by.is_none());
+        let used = || named.iter().copied().filter(|metric| metric.shadowed_by.is_none());
         let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
         let rank = |metric: &&InspectedMetric| match &metric.resource {
             Some(resource) if *resource == pods => 0,

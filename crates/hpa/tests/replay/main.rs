@@ -138,6 +138,8 @@ fn errors_name_query_and_remedy(prometheus: &Prometheus) {
     assert!(error.contains("check --pods") && error.contains("pod=~\"other-.*\""), "{error}");
     let error = prometheus.error(&hpa(requests()), &["--load-query", "http_requests"]);
     assert!(error.contains("series, not one") && error.contains("sum(...)"), "{error}");
+    let error = prometheus.error(&hpa(cpu(60)), &["--load-query", "memory=up"]);
+    assert!(error.contains("the autoscaler has no metric memory; it has: cpu"), "{error}");
     let error = prometheus.error(&hpa(requests()), &["--load-query", "sum("]);
     assert!(error.contains("with the query sum(") && error.contains("bad_data"), "{error}");
 }

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hpa_metrics::connection_cause;
+
 use crate::client::connection::ConnectionError;
+
+/// The setting with the CA of a server.
+const CA_SETTING: &str = "--prometheus-ca-file, or caFile of the server in the rules file";
 
 /// The failure of a query or a discovery.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,10 +66,8 @@ const ERROR_TYPES: [&str; 8] = [
 
 impl QueryFailure {
     /// A failed request. Keeps only the last cause, which is the most specific one.
-    pub(crate) fn request(server: Arc<str>, error: &dyn std::error::Error) -> Self {
-        let causes = std::iter::successors(Some(error), |error| error.source());
-        let cause = causes.last().unwrap_or(error).to_string();
-        Self::Request { server, cause }
+    pub(crate) fn request(server: Arc<str>, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Request { server, cause: connection_cause(error, CA_SETTING) }
     }
 
     /// A short reason for unauthorized clients, without parts of a URL, a file or a response.

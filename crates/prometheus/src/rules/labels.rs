@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::rules::config::{Overrides, ResourceMapping};
+use hpa_calc::similar::most_similar;
 use hpa_go_compat::{
     regex::{GoRegex, RegexError},
     template::{Struct, Template, TemplateError, Value},
@@ -27,7 +28,12 @@ pub enum MappingError {
         source.group(),
         source.resource()
     )]
-    Override { label: String, source: ResourceError },
+    Override {
+        label: String,
+        source: ResourceError,
+        /// A resource with a similar name.
+        similar: Option<String>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,8 +140,11 @@ impl ResourceLabels {
     ) -> Result<(), MappingError> {
         for (label, target) in overrides.iter() {
             let resolved = resources.resolve(&target.group, &target.resource);
-            let resource = resolved
-                .map_err(|source| MappingError::Override { label: label.to_owned(), source })?;
+            let resource = resolved.map_err(|source| MappingError::Override {
+                label: label.to_owned(),
+                source,
+                similar: most_similar(&target.resource, resources.names()).map(str::to_owned),
+            })?;
             let resource = &resource.group_resource;
             self.by_label.insert(label.to_owned(), resource.clone());
             // The reference chooses one at random at each start.

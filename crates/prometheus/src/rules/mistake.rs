@@ -150,17 +150,17 @@ fn of_mapping(error: &MappingError) -> String {
         MappingError::Format { source: FormatError::NoResource, .. } => {
             format!("the label doesn't depend on the resource: {example}")
         }
-        MappingError::Override { label, source } if source.resource().is_empty() => {
+        MappingError::Override { label, source, .. } if source.resource().is_empty() => {
             format!("the label {label} has no resource: write, for example, {{resource: pod}}")
         }
-        MappingError::Override { source, .. } => {
+        MappingError::Override { source, similar, .. } => {
             let of_group = if source.group().is_empty() { "" } else { " of the group " };
-            format!(
-                "the API has no resource `{}`{of_group}{}: write one that kubectl api-resources \
-                 lists, such as {{resource: pod}}",
-                source.resource(),
-                source.group()
-            )
+            let advice = similar.as_ref().map_or_else(
+                || "write one that kubectl api-resources lists, such as {resource: pod}".to_owned(),
+                |similar| format!("did you mean `{similar}`?"),
+            );
+            let (resource, group) = (source.resource(), source.group());
+            format!("the API has no resource `{resource}`{of_group}{group}: {advice}")
         }
     }
 }
@@ -336,6 +336,10 @@ mod tests {
     #[case::resource(
         "resources: {overrides: {a: {resource: as}}}",
         "overrides.a: the API has no resource `as`: write one that kubectl api-resources"
+    )]
+    #[case::similar_resource(
+        "resources: {overrides: {a: {resource: podd}}}",
+        "overrides.a: the API has no resource `podd`: did you mean `pods`?"
     )]
     #[case::no_resource(
         "resources: {overrides: {a: {}}}",

@@ -119,7 +119,7 @@ impl Study {
     /// can't be read. The error has line and column.
     pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, StudyError> {
         let mut base: Value =
-            serde_saphyr::from_str(text).map_err(|error| StudyError::syntax(&error))?;
+            serde_saphyr::from_str(text).map_err(|error| StudyError::syntax(text, &error))?;
         let positions = Positions::new(text);
         load_autoscaler(&mut base, read)?;
         let field =

@@ -116,6 +116,8 @@ fn position(marker: Marker) -> Position {
 pub enum StudyError {
     #[error("{}not YAML: {message}", place(*position))]
     Syntax { position: Option<Position>, message: String },
+    #[error("the file has {0} documents, and a scenario is one")]
+    Documents(usize),
     #[error("{}{path}: {message}", place(*position))]
     Field {
         /// The position of the field, or of its closest ancestor in the file.
@@ -130,7 +132,13 @@ pub enum StudyError {
 }
 
 impl StudyError {
-    pub(super) fn syntax(error: &serde_saphyr::Error) -> Self {
+    pub(super) fn syntax(text: &str, error: &serde_saphyr::Error) -> Self {
+        let events = Parser::new_from_str(text).map_while(Result::ok);
+        let starts = events.filter(|(event, _)| matches!(event, Event::DocumentStart(..)));
+        let documents = starts.count();
+        if documents > 1 {
+            return Self::Documents(documents);
+        }
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let position = error
             .location()

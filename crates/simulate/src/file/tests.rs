@@ -35,6 +35,12 @@ fn parse(text: &str) -> Result<Study, String> {
 }
 
 #[test]
+fn several_documents_are_an_error_that_says_so() {
+    let error = parse(&format!("{SCENARIO}---\nkind: Deployment\n")).unwrap_err();
+    assert_eq!(error, "the file has 2 documents, and a scenario is one");
+}
+
+#[test]
 fn variants_are_patches_of_the_base_with_defaults_from_the_autoscaler() {
     let study = parse(SCENARIO).unwrap();
     let [base, more] = &study.variants[..] else { panic!("{study:?}") };

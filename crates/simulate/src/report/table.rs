@@ -98,7 +98,7 @@ const OVERLOAD_STEP: f64 = 1e-4;
 /// The index of the variant with the least overload and, among equals, the lowest cost. Even if the
 /// shares are equal, a variant without any overload is better. `None` for a single variant.
 pub(super) fn best(results: &[Result]) -> Option<usize> {
-    let has_prices = results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0);
+    let has_prices = has_prices(results);
     let key = |(_, run): &Result| {
         let outcome = &run.outcome;
         let cost = if has_prices { outcome.cost } else { outcome.pod_hours };
@@ -112,23 +112,39 @@ pub(super) fn best(results: &[Result]) -> Option<usize> {
     best.map(|(index, _)| index).filter(|_| results.len() > 1)
 }
 
+/// Whether variants are compared by money, and not by pod-hours, which can have different prices.
+fn has_prices(results: &[Result]) -> bool {
+    results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0)
+}
+
 /// The result in a sentence: the variant with the least overload, or the only one.
 pub fn answer(results: &[Result]) -> String {
     let Some((base, base_run)) = results.first() else { return String::new() };
-    let outcome = |run: &Run| {
-        let overload = span(run.outcome.overload.seconds);
-        format!("overloaded for {overload}, at {} pod-hours", number(run.outcome.pod_hours))
+    let has_prices = has_prices(results);
+    let outcome = |variant: &Variant, run: &Run| {
+        let (one, base_outcome) = (&run.outcome, &base_run.outcome);
+        let change = if has_prices {
+            change(one.cost, base_outcome.cost)
+        } else {
+            change(one.pod_hours, base_outcome.pod_hours)
+        };
+        let change = change.filter(|_| variant.name != base.name);
+        let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
+        let (overload, pod_hours) = (span(one.overload.seconds), number(one.pod_hours));
+        let cost = if has_prices {
+            format!("{}{change}, {pod_hours} pod-hours", money(one.cost, &variant.cost))
+        } else {
+            format!("{pod_hours} pod-hours{change}")
+        };
+        format!("overloaded for {overload}, at {cost}")
     };
     let Some((variant, run)) = best(results).and_then(|index| results.get(index)) else {
-        return format!("The pods were {}.", outcome(base_run));
+        return format!("The pods were {}.", outcome(base, base_run));
     };
-    let change = change(run.outcome.pod_hours, base_run.outcome.pod_hours);
-    let change = change.filter(|_| variant.name != base.name);
-    let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
     format!(
-        "The least overload, and then the least cost, has {}: {}{change}.",
+        "The least overload, and then the least cost, has {}: {}.",
         variant.name,
-        outcome(run)
+        outcome(variant, run)
     )
 }
 

@@ -194,6 +194,26 @@ fn variant_without_overload_is_better_than_a_cheaper_one_with_some() {
 }
 
 #[test]
+fn answer_has_the_cost_if_there_are_prices() {
+    let study = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
+    let mut results = run(&study);
+    for (index, pod_hours, price) in [(0, 25.3, 0.08), (1, 98.9, 0.01)] {
+        let (variant, run) = &mut results[index];
+        variant.cost.per_pod_hour = price;
+        variant.cost.currency = "$".to_owned();
+        let outcome = &mut run.outcome;
+        (outcome.overload.share_of_load, outcome.overload.seconds) = (0.0, 0.0);
+        (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours * price);
+    }
+    let best = "The least overload, and then the least cost, has";
+    let expected = format!("{best} other: overloaded for 0s, at $0.99 (−51.1 %), 98.9 pod-hours.");
+    assert_eq!(super::answer(&results), expected);
+    results[1].0.cost.per_pod_hour = 0.0;
+    let expected = format!("{best} base: overloaded for 0s, at 25.3 pod-hours.");
+    assert_eq!(super::answer(&results), expected);
+}
+
+#[test]
 fn charts_share_their_axes_and_the_best_variant_has_a_star() {
     let study = scenario(
         "variants:\n- {name: large, patch: {autoscaler: {spec: {minReplicas: 9}}}}\n\

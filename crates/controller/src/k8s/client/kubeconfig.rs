@@ -3,9 +3,9 @@
 //! Errors name the file and the context. They never contain the content of a file, because it may
 //! be a secret. Therefore kube's own errors, which quote files, are not their sources.
 
-use std::{env, ffi::OsString, path::PathBuf};
+use std::{env, ffi::OsString, fs, path::PathBuf};
 
-use hpa_go_compat::proxy::ProxyError;
+use hpa_go_compat::{proxy::ProxyError, yaml};
 use kube::{
     Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NoProxyError},
@@ -53,6 +53,9 @@ pub enum ClientError {
         context: String,
         source: KubeconfigProblem,
     },
+    /// The file has another object.
+    #[error("{file} is not a kubeconfig (kind: {kind})")]
+    OtherKind { file: String, kind: String },
     /// There is no kubeconfig, and the process doesn't run in a pod with a service account.
     #[error("no kubeconfig, and no in-cluster configuration")]
     InCluster(#[from] InClusterError),
@@ -205,10 +208,25 @@ async fn from_kubeconfig(
             Ok((config, format!("kubeconfig {file}, {context}")))
         }
         Err(error) => {
+            if let Some((file, kind)) = other_kind(&file) {
+                return Err(ClientError::OtherKind { file, kind });
+            }
             let source = KubeconfigProblem::from_kube(error);
             Err(ClientError::Kubeconfig { file, context, source })
         }
     }
+}
+
+/// The first of the files, separated as in `KUBECONFIG`, that is not a kubeconfig, and its kind.
+fn other_kind(files: &str) -> Option<(String, String)> {
+    env::split_paths(files).find_map(|path| {
+        let documents = yaml::parse_all(&fs::read_to_string(&path).ok()?).ok()?;
+        let mut kinds = documents.iter().filter_map(|document| document.member("kind")?.text());
+        // Anything else than the name of a kind may be a secret.
+        let is_name = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let kind = kinds.find(|kind| *kind != "Config" && is_name(kind))?.to_owned();
+        Some((path.display().to_string(), kind))
+    })
 }
 
 fn in_cluster() -> Result<(Config, String), ClientError> {

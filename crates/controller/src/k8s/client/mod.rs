@@ -6,6 +6,7 @@ mod tests;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
+use hpa_metrics::connection_cause;
 use http::{HeaderValue, Request, Response, Uri, header, uri::Authority};
 use http_body::Body as HttpBody;
 use kube::{
@@ -169,7 +170,7 @@ fn build(
 #[error("unable to connect to the API server at {server}: {cause}")]
 pub struct ConnectError {
     server: String,
-    /// The last error of the chain.
+    /// The last error of the chain, in plain words.
     pub cause: String,
 }
 
@@ -179,11 +180,8 @@ impl ConnectError {
         if !error.to_string().contains("(Connect)") {
             return error;
         }
-        let mut cause: &dyn std::error::Error = &*error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        Box::new(Self { server: server.to_owned(), cause: cause.to_string() })
+        let cause = connection_cause(&*error, "certificate-authority in the kubeconfig");
+        Box::new(Self { server: server.to_owned(), cause })
     }
 }
 

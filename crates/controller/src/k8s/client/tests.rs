@@ -39,6 +39,17 @@ async fn failure(path: &Path, context: Option<&str>) -> Option<String> {
 }
 
 #[rstest]
+#[case::one("kind: Deployment\nspec: {}\n")]
+#[case::several("kind: Deployment\n---\nkind: HorizontalPodAutoscaler\n")]
+#[tokio::test]
+async fn manifest_is_no_kubeconfig(#[case] content: &str) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+    let expected = format!("{} is not a kubeconfig (kind: Deployment)", file.path().display());
+    assert_eq!(failure(file.path(), None).await, Some(expected));
+}
+
+#[rstest]
 #[case(KUBECONFIG, None, None)]
 #[case(KUBECONFIG, Some("here"), None)]
 #[case(KUBECONFIG, Some("gone"), Some(r#", context "gone": the file has no context gone"#))]

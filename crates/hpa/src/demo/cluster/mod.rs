@@ -126,6 +126,9 @@ impl DemoCluster {
     ) -> anyhow::Result<Self> {
         let clock = SimulatedClock::new(start_time(speed, duration), speed);
         let faults = faults(&scenario, &clock)?;
+        // The commands of the introduction name no namespace.
+        let first = scenario.workloads.first();
+        let namespace = first.map_or("default".to_owned(), |first| first.namespace.clone());
         let simulation = Simulation::new(with_repeated_load(scenario), clock.clone());
         let config = Config { interceptor: Some(Arc::new(faults)), ..simulation.config() };
         let testbed = Testbed::new(config);
@@ -134,7 +137,7 @@ impl DemoCluster {
             .await
             .context("unable to listen on 127.0.0.1")?;
         let kubeconfig = folder.join("kubeconfig");
-        write_private(&kubeconfig, &Testbed::kubeconfig(address))
+        write_private(&kubeconfig, &Testbed::kubeconfig_with_namespace(address, &namespace))
             .with_context(|| format!("unable to write {}", kubeconfig.display()))?;
         let clients = clients(&testbed, &kubeconfig, CLIENT).await;
         let running = simulation
@@ -345,6 +348,19 @@ manifests:
     scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
     maxReplicas: 9
 ";
+
+    #[tokio::test]
+    async fn kubeconfig_has_the_namespace_of_the_first_workload() {
+        let folder = tempfile::tempdir().unwrap();
+        let text =
+            SCENARIO.replace("{name: web, replicas", "{name: web, namespace: shop, replicas");
+        let scenario = Scenario::parse(&text.replace("namespace: default", "namespace: shop"));
+        let cluster = DemoCluster::start(scenario.unwrap(), 100.0, 600.0, folder.path()).await;
+        let cluster = cluster.unwrap();
+        let kubeconfig = fs::read_to_string(&cluster.kubeconfig).unwrap();
+        assert!(kubeconfig.contains("namespace: \"shop\"\n"), "{kubeconfig}");
+        cluster.stop().await;
+    }
 
     #[tokio::test]
     async fn sync_period_is_normal_after_slowing_down() {

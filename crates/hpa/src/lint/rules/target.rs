@@ -1,5 +1,7 @@
 //! Checks of the target, and of other autoscalers with the same target.
 
+use std::ptr;
+
 use hpa_calc::{settings::Bounds, similar::is_similar};
 use serde_json::Value;
 
@@ -146,8 +148,16 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
 pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
+    let object = subject.target();
+    // As for other rules about the target, a manifest without a namespace can be in any.
+    let has_same_object = |other: &Manifest| {
+        let target_of_other = workspace.referenced(other, &target);
+        namespace(other).is_empty() != namespace(manifest).is_empty()
+            && matches!((object, target_of_other), (Some(one), Some(other)) if ptr::eq(one, other))
+    };
     let is_of_target = |other: &&Manifest| {
-        namespace(other) == namespace(manifest) && Reference::at(&other.object, REFERENCE) == target
+        Reference::at(&other.object, REFERENCE) == target
+            && (namespace(other) == namespace(manifest) || has_same_object(other))
     };
     let is_same_api = |other: &&Manifest| api_group(other) == api_group(manifest);
     // Manifests of several environments may have the same autoscaler.
@@ -156,10 +166,16 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (of_same_api, of_other_api): (Vec<_>, Vec<_>) = others.partition(is_same_api);
     for (others, effect) in [(of_same_api, "none of them scales it"), (of_other_api, TWO_APIS)] {
         if !others.is_empty() {
+            let is_certain = |other: &&Manifest| namespace(other) == namespace(manifest);
+            let condition = if others.iter().all(is_certain) {
+                ""
+            } else {
+                ". One of the manifests has no namespace: if it is for another one, add it"
+            };
             let others: Vec<String> =
                 others.iter().map(|other| described_by_api(other, manifest)).collect();
             let message = format!(
-                "{} {} is the target of {} too: {effect}",
+                "{} {} is the target of {} too: {effect}{condition}",
                 target.kind,
                 target.name,
                 others.join(", ")

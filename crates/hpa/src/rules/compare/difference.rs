@@ -31,6 +31,7 @@ pub(super) fn metrics(api: &'static str, left: &Answer, right: &Answer) -> anyho
     };
     Ok(Api {
         name: api,
+        is_compared: left_names.is_some() && right_names.is_some(),
         is_served: left_names.is_some() || right_names.is_some(),
         common: left_names.iter().flatten().count() - only(&left_names, &right_names).len(),
         only_left: only(&left_names, &right_names),

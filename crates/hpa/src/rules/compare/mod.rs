@@ -11,11 +11,12 @@ mod values;
 use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, bail};
-use hpa_calc::{HorizontalPodAutoscaler, explain::counted};
+use hpa_calc::HorizontalPodAutoscaler;
+use hpa_controller::k8s::ClientSource;
 use serde_json::Value;
 
 use self::{
-    report::{Comparison, Report},
+    report::{Comparison, Report, Side},
     requests::MetricRequest,
     server::{Endpoint, Server},
 };
@@ -32,7 +33,7 @@ const APIS: [&str; 3] =
 /// The maximum number of reads of a value until both servers agree.
 const ATTEMPTS: usize = 3;
 
-/// Compares, and prints a report. Differences are an error.
+/// Compares, and prints a report. The status is 1 with differences, and 2 if nothing was compared.
 pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -40,20 +41,19 @@ pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode>
         .context("unable to start the runtime")?;
     let report = runtime.block_on(compare(arguments))?;
     crate::terminal::print(&report.to_string())?;
-    match report.differences() {
-        0 if report.values() == 0 => {
-            crate::terminal::warn("no value was compared");
-            Ok(ExitCode::from(EXIT_INCONCLUSIVE))
-        }
-        0 => Ok(ExitCode::SUCCESS),
-        differences => bail!("{}", counted(differences, "difference")),
-    }
+    Ok(match report.differences() {
+        _ if report.is_empty() => ExitCode::from(EXIT_INCONCLUSIVE),
+        0 if report.values() == 0 => ExitCode::from(EXIT_INCONCLUSIVE),
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 async fn compare(arguments: &RulesCompareArguments) -> anyhow::Result<Report> {
     let needs_cluster = arguments.left.is_none() || arguments.autoscalers.is_none();
     let cluster = if needs_cluster {
-        Some(Server::for_cluster(arguments.kubeconfig.as_deref(), arguments.context.clone()).await?)
+        let (path, context) = (arguments.kubeconfig.clone(), arguments.context.clone());
+        Some(Server::for_cluster(ClientSource::Kubeconfig { path, context }).await?)
     } else {
         None
     };
@@ -90,14 +90,24 @@ async fn compare_servers(
     autoscalers: &[HorizontalPodAutoscaler],
     tolerance: f64,
 ) -> anyhow::Result<Report> {
-    let mut report = Report { autoscalers: autoscalers.len(), ..Report::default() };
+    let mut report = Report {
+        autoscalers: autoscalers.len(),
+        left: Side::new(left.label(), left.has_token()),
+        right: Side::new(right.label(), right.has_token()),
+        apis: Vec::new(),
+        requests: Vec::new(),
+    };
     for api in APIS {
         let path = format!("/apis/{api}");
-        let (left, right) = tokio::try_join!(left.get(&path), right.get(&path))?;
+        let answers = tokio::try_join!(left.get(&path), right.get(&path));
+        let (left, right) = answers.context("nothing was compared")?;
+        report.left.statuses.insert(left.status);
+        report.right.statuses.insert(right.status);
         report.apis.push(difference::metrics(api, &left, &right)?);
     }
     for request in requests::of(autoscalers) {
-        report.requests.push(compare_values(left, right, request, tolerance).await?);
+        let compared = compare_values(left, right, request, tolerance).await;
+        report.requests.push(compared.context("the comparison is incomplete")?);
     }
     Ok(report)
 }
@@ -115,8 +125,9 @@ async fn compare_values(
         let (left, right) = (values::of(&left)?, values::of(&right)?);
         let differences = difference::values(&left, &right, tolerance);
         if differences.is_empty() || attempt == ATTEMPTS {
-            let values = left.map_or(0, |values| values.len());
-            return Ok(Comparison { request, values, differences });
+            let is_compared = left.is_ok() && right.is_ok();
+            let values = left.ok().filter(|_| is_compared).map_or(0, |values| values.len());
+            return Ok(Comparison { request, is_compared, values, differences });
         }
         attempt += 1;
     }

@@ -1,16 +1,25 @@
 //! The report of a comparison.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use hpa_calc::explain::counted;
 
 use super::requests::MetricRequest;
 
-#[derive(Default)]
 pub(super) struct Report {
+    pub(super) left: Side,
+    pub(super) right: Side,
     pub(super) apis: Vec<Api>,
     pub(super) autoscalers: usize,
     pub(super) requests: Vec<Comparison>,
+}
+
+/// How a server answered to requests for the lists of metrics.
+pub(super) struct Side {
+    /// The name in sentences.
+    label: String,
+    has_token: bool,
+    pub(super) statuses: BTreeSet<u16>,
 }
 
 /// The metrics that an API lists.
@@ -19,6 +28,8 @@ pub(super) struct Api {
     pub(super) name: &'static str,
     /// Whether at least one server has the API.
     pub(super) is_served: bool,
+    /// Whether both servers have it.
+    pub(super) is_compared: bool,
     /// The number of metrics that both servers have.
     pub(super) common: usize,
     pub(super) only_left: Vec<String>,
@@ -33,7 +44,9 @@ pub(super) struct Api {
 /// The values that a request returned.
 pub(super) struct Comparison {
     pub(super) request: MetricRequest,
-    /// The number of values of the left server.
+    /// Whether both servers returned values, which may be none.
+    pub(super) is_compared: bool,
+    /// The number of compared values, as on the left server.
     pub(super) values: usize,
     pub(super) differences: Vec<String>,
 }
@@ -45,9 +58,58 @@ impl Report {
         metrics + self.requests.iter().filter(|request| !request.differences.is_empty()).count()
     }
 
+    /// Whether nothing was compared: no list of metrics, and no values.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.apis.iter().any(|api| api.is_compared)
+            && !self.requests.iter().any(|request| request.is_compared)
+    }
+
+    /// The result in a line.
+    fn verdict(&self) -> String {
+        let values = counted(self.values(), "value");
+        if self.is_empty() {
+            let sides = [&self.left, &self.right].into_iter();
+            let reasons: Vec<_> = sides.filter_map(Side::refusal).collect();
+            let reasons = if reasons.is_empty() {
+                "no list of metrics, and no value, could be read from both servers".to_owned()
+            } else {
+                reasons.join(", and ")
+            };
+            return format!("{reasons}: nothing was compared");
+        }
+        match (self.differences(), self.values()) {
+            (0, 0) => "no value was compared; the lists of metrics are equal".to_owned(),
+            (0, _) => format!("no differences: {values} compared"),
+            (differences, _) => {
+                format!("{}: {values} compared", counted(differences, "difference"))
+            }
+        }
+    }
+
     /// The number of compared values.
     pub(super) fn values(&self) -> usize {
         self.requests.iter().map(|request| request.values).sum()
+    }
+}
+
+impl Side {
+    pub(super) fn new(label: String, has_token: bool) -> Self {
+        Self { label, has_token, statuses: BTreeSet::new() }
+    }
+
+    /// The reason why the server has no list of metrics, if it gave the same one for all APIs.
+    fn refusal(&self) -> Option<String> {
+        let mut statuses = self.statuses.iter();
+        let (Some(status), None) = (statuses.next(), statuses.next()) else { return None };
+        let label = &self.label;
+        Some(match status {
+            200 => return None,
+            401 if self.has_token => format!("{label} refuses the token (401)"),
+            401 => format!("{label} refuses requests without valid credentials (401)"),
+            403 => format!("{label} forbids the requests (403)"),
+            404 => format!("{label} serves none of the metrics APIs (404)"),
+            status => format!("{label} answers {status}"),
+        })
     }
 }
 
@@ -61,6 +123,7 @@ impl Api {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.verdict())?;
         for api in &self.apis {
             write!(f, "{api}")?;
         }

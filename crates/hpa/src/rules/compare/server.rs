@@ -3,18 +3,18 @@
 use std::{fmt, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
+use hpa_metrics::connection_cause;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Limited};
-use kube::{
-    Client, Config,
-    client::Body,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, client::Body};
 use serde_json::Value;
 use tokio::time::timeout;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_BODY_BYTES: usize = 256 << 20;
+/// The name of the kubeconfig's API server.
+const CLUSTER: &str = "the cluster";
 
 /// Address and credentials of a server.
 pub(super) struct Endpoint<'a> {
@@ -29,9 +29,10 @@ pub(super) struct Endpoint<'a> {
 
 pub(super) struct Server {
     name: &'static str,
-    /// Without user and password.
+    /// Without user and password. Empty for the cluster, whose errors name the API server.
     url: String,
     client: Client,
+    has_token: bool,
 }
 
 /// A response with any status.
@@ -75,32 +76,32 @@ impl Server {
                 .with_context(|| format!("unable to read the token in {}", path.display()))?;
             config.auth_info.token = Some(token.trim().to_owned().into());
         }
-        Self::from_config(name, config)
-    }
-
-    /// The API server of a kubeconfig.
-    pub(super) async fn for_cluster(
-        kubeconfig: Option<&Path>,
-        context: Option<String>,
-    ) -> anyhow::Result<Self> {
-        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-        let config = match kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path)?;
-                Config::from_custom_kubeconfig(file, &options).await
-            }
-            None => Config::from_kubeconfig(&options).await,
-        };
-        Self::from_config("the cluster", config.context("unable to use the kubeconfig")?)
-    }
-
-    fn from_config(name: &'static str, mut config: Config) -> anyhow::Result<Self> {
+        let has_token = config.auth_info.token.is_some();
         config.default_retry = false;
         let url = config.cluster_url.to_string();
         let url = url.rsplit('@').next().unwrap_or_default().to_owned();
         let client = Client::try_from(config)
             .with_context(|| format!("unable to set up the connection to {name} ({url})"))?;
-        Ok(Self { name, url, client })
+        Ok(Self { name, url, client, has_token })
+    }
+
+    /// The API server of a kubeconfig.
+    pub(super) async fn for_cluster(source: ClientSource) -> anyhow::Result<Self> {
+        let config = ClientConfig { source, ..ClientConfig::default() };
+        let client = Clients::new(&config).await?.api;
+        Ok(Self { name: CLUSTER, url: String::new(), client, has_token: false })
+    }
+
+    /// The name in sentences.
+    pub(super) fn label(&self) -> String {
+        match self.name {
+            CLUSTER => "the cluster's API server".to_owned(),
+            side => format!("the {side} server"),
+        }
+    }
+
+    pub(super) fn has_token(&self) -> bool {
+        self.has_token
     }
 
     /// Describes a connection error by URL and root cause, because the client's text has neither.
@@ -109,7 +110,8 @@ impl Server {
         if !error.chain().any(|cause| cause.to_string().contains("(Connect)")) {
             return error;
         }
-        anyhow!("unable to connect to {}: {}", self.url, error.root_cause())
+        let cause = connection_cause(error.as_ref(), &format!("--{}-ca-file", self.name));
+        anyhow!("unable to connect to {}: {cause}", self.url)
     }
 
     /// Reads a path. Error responses are returned as well.

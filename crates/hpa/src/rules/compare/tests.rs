@@ -125,7 +125,8 @@ async fn equal_servers_have_no_differences() {
     assert_eq!((report.differences(), report.values()), (0, 2));
     assert_eq!(
         report.to_string(),
-        "custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 0, only right 0\n\
+        "no differences: 2 values compared\n\
+         custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 0, only right 0\n\
          external.metrics.k8s.io/v1beta1: neither server has it\n\
          metrics.k8s.io/v1beta1: neither server has it\n\
          1 request for the metrics of 1 autoscaler, 2 values: 0 differ\n"
@@ -146,7 +147,7 @@ async fn different_values_and_metrics_are_reported() {
     assert_eq!(report.differences(), 3);
     let text = report.to_string();
     let expected = [
-        "custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 1, only right 1\n",
+        "3 differences: 3 values compared\ncustom.metrics.k8s.io/v1beta1: both list 1 metric, only left 1, only right 1\n",
         "  only left: pods/old\n  only right: services/new\n",
         "1 request for the metrics of 1 autoscaler, 3 values: 1 differ\n",
         "  /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps (shop/web)\n\
@@ -181,6 +182,33 @@ async fn missing_api_and_error_are_reported() {
     assert!(text.contains("  right does not serve it: 404: not found\n"), "{text}");
     let expected = "    left has 1 value, right answers 500: unable to fetch metrics\n";
     assert!(text.contains(expected), "{text}");
+    assert!(report.is_empty());
+    assert!(text.starts_with("the right server serves none of the metrics APIs (404): nothing"));
+}
+
+#[tokio::test]
+async fn refused_token_is_the_first_line_and_no_difference() {
+    let body = json!({"message": "Unauthorized"});
+    let mut right = FakeServer::default().on(RPS, 401, body.clone());
+    for path in [
+        "/apis/custom.metrics.k8s.io/v1beta1",
+        "/apis/external.metrics.k8s.io/v1beta1",
+        "/apis/metrics.k8s.io/v1beta1",
+    ] {
+        right = right.on(path, 401, body.clone());
+    }
+    let left = FakeServer::default().custom(&["pods/rps"]).pods(&[("web-1", "20")]);
+    let mut report = report(&left, &right, rps()).await.unwrap();
+    assert!(report.is_empty());
+    assert_eq!(report.values(), 0);
+    let first = |report: &Report| report.to_string().lines().next().unwrap().to_owned();
+    let expected = "the right server refuses requests without valid credentials (401): nothing \
+                    was compared";
+    assert_eq!(first(&report), expected);
+    report.right = Side::new("the right server".to_owned(), true);
+    report.right.statuses.insert(401);
+    let expected = "the right server refuses the token (401): nothing was compared";
+    assert_eq!(first(&report), expected);
 }
 
 #[tokio::test]

@@ -243,7 +243,7 @@ async fn refused_connection_names_the_server_and_its_cause_once() {
     let client = Client::new(settings, Arc::new(())).unwrap();
     let error = client.query(&query("up")).await.unwrap_err();
     let expected = format!("the request to Prometheus at {address} failed: Connection refused");
-    assert!(error.to_string().starts_with(&expected), "{error}");
+    assert_eq!(error.to_string(), expected);
     assert!(std::error::Error::source(&error).is_none());
     assert_eq!(error.reason(), "the request failed");
 }

@@ -134,6 +134,28 @@ async fn server_and_client_verify_each_other() {
     let ca_file = Some(write(dir.path(), "other.crt", other_ca.pem()));
     let error = query(Settings { ca_file, ..settings }).await.unwrap_err();
     assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
+    let expected = "the certificate of the server is of an unknown CA: name its CA with \
+                    --prometheus-ca-file, or caFile of the server in the rules file";
+    assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[tokio::test]
+async fn https_url_of_a_plain_server_says_use_http() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+        tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
+        // Closing with unread bytes would reset the connection before the client reads.
+        let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut Vec::new()).await;
+    });
+    let ca = authority();
+    let dir = tempfile::tempdir().unwrap();
+    let ca_file = Some(write(dir.path(), "ca.crt", ca.pem()));
+    let error = query(Settings { ca_file, ..Settings::new("p", &url).unwrap() }).await.unwrap_err();
+    let expected = "failed: the server doesn't speak TLS: use http://";
+    assert!(error.to_string().ends_with(expected), "{error}");
 }
 
 /// The error with its causes.

@@ -22,17 +22,35 @@ pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
     decoder.finish(config)
 }
 
-/// The sections of `rules` in the values of prometheus-adapter's chart.
-const SECTIONS: [&str; 5] = ["default", "custom", "external", "resource", "existing"];
+/// A chart whose values can have rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chart {
+    /// The chart of prometheus-adapter, or `hpa-adapter`. It adds default rules.
+    Adapter,
+    /// The chart `hpa-controller`. It has no default rules.
+    Controller,
+}
+
+impl Chart {
+    /// The sections of `rules` in the values.
+    fn sections(self) -> &'static [&'static str] {
+        let skipped = usize::from(self == Self::Controller);
+        SECTIONS.get(skipped..).unwrap_or_default()
+    }
+}
+
+/// The sections of `rules`. The first one belongs to adapters only.
+const SECTIONS: [&str; 6] =
+    ["default", "custom", "external", "resource", "existing", "credentialsSecret"];
 
 /// The section that a name denotes, even if it is misspelled.
-pub(super) fn similar_section(name: &str) -> Option<&'static str> {
+pub(super) fn similar_section(name: &str, chart: Chart) -> Option<&'static str> {
     let is_meant = |known: &&str| is_similar(name, known) || name.starts_with(known);
-    SECTIONS.into_iter().find(is_meant)
+    chart.sections().iter().copied().find(is_meant)
 }
 
 /// Decodes `rules` of a chart's values. Returns whether the chart adds its own rules.
-pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError> {
+pub(super) fn decode_values(values: &Node, chart: Chart) -> Result<(Config, bool), ConfigError> {
     let mut decoder = Decoder::default();
     let mut config = Config::default();
     let mut default = None;
@@ -42,11 +60,11 @@ pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError
         // The chart's default is an empty mapping. Its templates treat an empty list like that.
         "resource" if is_empty(value) => {}
         "resource" => decoder.member("resourceRules", &mut config.resource_rules, value),
-        "default" => decoder.member("default", &mut default, value),
-        "existing" => {}
-        _ => decoder.unknown_section(key, name),
+        "default" if chart == Chart::Adapter => decoder.member("default", &mut default, value),
+        "existing" | "credentialsSecret" => {}
+        _ => decoder.unknown_section(key, name, chart),
     });
-    Ok((decoder.finish(config)?, default != Some(false)))
+    Ok((decoder.finish(config)?, chart == Chart::Adapter && default != Some(false)))
 }
 
 #[derive(Default)]
@@ -106,9 +124,9 @@ impl Decoder {
     }
 
     /// Reports an unknown member of `rules` in a chart's values, which the chart ignores.
-    fn unknown_section(&mut self, key: &Node, name: &str) {
+    fn unknown_section(&mut self, key: &Node, name: &str, chart: Chart) {
         self.path.push_str("rules");
-        self.unknown_field(key, name, similar_section(name), &SECTIONS);
+        self.unknown_field(key, name, similar_section(name, chart), chart.sections());
         self.path.clear();
     }
 

@@ -5,7 +5,7 @@ use hpa_go_compat::yaml::{self, Content, Node, Position};
 
 use super::{
     Config, ConfigError,
-    decode::{decode_values, similar_section},
+    decode::{Chart, decode_values, similar_section},
 };
 use crate::rules::generate::default_rules;
 
@@ -46,10 +46,10 @@ fn configs(text: &str, document: &Node) -> Vec<ManifestRules> {
         return items.iter().flat_map(|item| configs(text, item)).collect();
     }
     if kind != "ConfigMap" {
-        let rules = values(document, 0);
-        let in_values = rules.map(|rules| ManifestRules {
+        let rules = values(document, [""; 2], 0);
+        let in_values = rules.map(|(rules, chart)| ManifestRules {
             place: format!("Helm values in line {}", rules.position.line),
-            config: with_defaults(rules),
+            config: with_defaults(rules, chart),
         });
         return in_values.into_iter().collect();
     }
@@ -77,27 +77,34 @@ fn name(object: &Node) -> String {
     namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default() + name
 }
 
-/// The value of `rules` in the values of a chart.
-fn values(node: &Node, depth: usize) -> Option<&Node> {
+/// The value of `rules` in the values of a chart. `parents` are the last two keys above the node.
+/// Only the controller's chart has its rules in `metrics.prometheus`.
+fn values<'n>(node: &'n Node, parents: [&'n str; 2], depth: usize) -> Option<(&'n Node, Chart)> {
     let Content::Mapping(members) = &node.content else { return None };
+    let [_, parent] = parents;
     if let Some(rules) = node.member("rules") {
+        let is_controller = parents == ["metrics", "prometheus"];
+        let chart = if is_controller { Chart::Controller } else { Chart::Adapter };
         let is_section =
-            |key: &Node| key.text().is_some_and(|name| similar_section(name).is_some());
+            |key: &Node| key.text().is_some_and(|name| similar_section(name, chart).is_some());
         if matches!(&rules.content, Content::Mapping(sections)
             if sections.iter().any(|(key, _)| is_section(key)))
         {
-            return Some(rules);
+            return Some((rules, chart));
         }
     }
     if depth == MAX_DEPTH {
         return None;
     }
-    members.iter().find_map(|(_, value)| values(value, depth + 1))
+    members
+        .iter()
+        .find_map(|(key, value)| values(value, [parent, key.text().unwrap_or_default()], depth + 1))
 }
 
-/// Decodes the rules in Helm values. The chart prepends its own rules, unless `default` is false.
-fn with_defaults(rules: &Node) -> Result<Config, ConfigError> {
-    let (mut config, has_defaults) = decode_values(rules)?;
+/// Decodes the rules in Helm values. An adapter's chart prepends its own rules, unless `default` is
+/// false.
+fn with_defaults(rules: &Node, chart: Chart) -> Result<Config, ConfigError> {
+    let (mut config, has_defaults) = decode_values(rules, chart)?;
     if has_defaults {
         let mut all = Config::parse(&default_rules("5m", ""))?.rules;
         config.default_rules = all.len();
@@ -231,11 +238,32 @@ mod tests {
     )]
     #[case::other(
         "{default: false, more: []}",
-        "1, column 25: rules: unknown field `more`: expected one of default, custom, external, resource, existing"
+        "1, column 25: rules: unknown field `more`: expected one of default, \
+         custom, external, resource, existing, credentialsSecret"
     )]
     fn unknown_section_of_values_is_an_error(#[case] rules: &str, #[case] expected: &str) {
         let error = parse(&format!("rules: {rules}")).unwrap_err().to_string();
         assert_eq!(error, format!("line {expected}"));
+    }
+
+    #[rstest]
+    #[case::values("metrics: {prometheus: {url: http://p, rules: RULES}}")]
+    #[case::subchart("hpa-controller: {metrics: {prometheus: {rules: RULES}}}")]
+    #[case::release("kind: HelmRelease\nspec: {values: {metrics: {prometheus: {rules: RULES}}}}")]
+    fn controller_chart_adds_no_default_rules(#[case] values: &str) {
+        let rules = "{custom: [{seriesQuery: up}], resource: {}, credentialsSecret: tokens}";
+        let config = parse(&values.replace("RULES", rules)).unwrap();
+        assert_eq!((config.rules.len(), config.default_rules), (1, 0));
+        let error = parse(&values.replace("RULES", "{custom: [], default: true}")).unwrap_err();
+        let expected = "unknown field `default`: expected one of custom, external, resource, \
+                        existing, credentialsSecret";
+        assert!(error.to_string().ends_with(expected), "{error}");
+    }
+
+    #[test]
+    fn adapter_chart_beside_a_prometheus_chart_adds_default_rules() {
+        let config = parse("prometheus: {rules: {custom: [{seriesQuery: up}]}}").unwrap();
+        assert_eq!((config.rules.len(), config.default_rules), (7, 6));
     }
 
     #[rstest]
