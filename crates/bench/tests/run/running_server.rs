@@ -205,7 +205,7 @@ fn running_kube_apiserver_is_cleaned_up() {
     let (numbers, output) = measure(&[&flag, "--repeat=2"]);
     let first = &numbers[0]["rounds"][0];
     assert_eq!(number(first, "/decided/count"), 20.0, "{output}");
-    let made = reconciles_made(first);
+    reconciles_made(first);
     assert_eq!(requests(first, "/failed", WRITE_STATUS), 0.0, "{output}");
     assert_eq!(names(), before);
     for path in ["/api/v1/pods", "/apis/apps/v1/deployments", "/api/v1/serviceaccounts"] {

@@ -141,14 +141,14 @@ async fn server_and_client_verify_each_other() {
 
 #[tokio::test]
 async fn https_url_of_a_plain_server_says_use_http() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
-        tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
+        stream.write_all(answer).await.unwrap();
         // Closing with unread bytes would reset the connection before the client reads.
-        let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut Vec::new()).await;
+        let _ = stream.read_to_end(&mut Vec::new()).await;
     });
     let ca = authority();
     let dir = tempfile::tempdir().unwrap();
