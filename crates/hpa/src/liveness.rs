@@ -36,8 +36,8 @@ impl Idle {
 }
 
 impl Leases<'_> {
-    /// `None` if a controller holds a lease, if the leases can't be read, or if the manager has none.
-    /// `manager` is the field manager that stored the status last.
+    /// `None` if a controller holds a lease, if the leases can't be read, or if the manager has no
+    /// lease. `manager` is the field manager that stored the status last.
     pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
         let own = match gone(self.holder, self.now) {
             Some(own) => Some(own),
