@@ -65,7 +65,7 @@ impl Leases<'_> {
             _ if self.built_in_gone().is_some() => Some(Idle { is_certain: true, reason }),
             (Err(Unavailable::NoLease(_)), _) => Some(Idle { is_certain: true, reason }),
             (Ok(_), Some(true)) => None,
-            (Ok(_), _) | (Err(_), _) => Some(Idle { is_certain: false, reason: unknown() }),
+            _ => Some(Idle { is_certain: false, reason: unknown() }),
         }
     }
 

@@ -553,6 +553,10 @@ async fn absent_namespace_is_an_error_of_commands_that_list() {
         let expected = "hpa: the namespace shopp doesn't exist. Similar: shop\n";
         assert_eq!((&*output, &*error, is_success), ("", expected, false), "{command}");
     }
+    let compare = ["shadow-report", "--namespace", "shopp", "--for", "1s"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &compare).await;
+    let expected = "nothing was compared: the namespace shopp doesn't exist. Similar: shop\n";
+    assert!(!is_success && error.ends_with(expected), "{error}");
 }
 
 #[tokio::test]
