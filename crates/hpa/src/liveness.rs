@@ -36,8 +36,8 @@ impl Idle {
 }
 
 impl Leases<'_> {
-    /// `None` if a controller holds a lease, if the leases can't be read, or if the manager has none.
-    /// `manager` is the field manager that stored the status last.
+    /// `None` if a controller holds a lease, if the leases can't be read, or if the manager has no
+    /// lease. `manager` is the field manager that stored the status last.
     pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
         let own = match gone(self.holder, self.now) {
             Some(own) => Some(own),
@@ -65,7 +65,7 @@ impl Leases<'_> {
             _ if self.built_in_gone().is_some() => Some(Idle { is_certain: true, reason }),
             (Err(Unavailable::NoLease(_)), _) => Some(Idle { is_certain: true, reason }),
             (Ok(_), Some(true)) => None,
-            (Ok(_), _) | (Err(_), _) => Some(Idle { is_certain: false, reason: unknown() }),
+            _ => Some(Idle { is_certain: false, reason: unknown() }),
         }
     }
 

@@ -555,6 +555,10 @@ async fn absent_namespace_is_an_error_of_commands_that_list() {
         let expected = "hpa: the namespace shopp doesn't exist. Similar: shop\n";
         assert_eq!((&*output, &*error, is_success), ("", expected, false), "{command}");
     }
+    let compare = ["shadow-report", "--namespace", "shopp", "--for", "1s"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &compare).await;
+    let expected = "nothing was compared: the namespace shopp doesn't exist. Similar: shop\n";
+    assert!(!is_success && error.ends_with(expected), "{error}");
 }
 
 #[tokio::test]
@@ -826,6 +830,13 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
 async fn settings_that_kube_controller_manager_ignores_are_named() {
     let mut all = controlled_by("kube-controller-manager");
     all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/sync-period": "30s" });
+    all[1]["status"] = json!({
+        "currentReplicas": 2, "desiredReplicas": 2,
+        "conditions": [{
+            "type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+    });
     let cluster = Cluster::new(all).await;
     let text = "the setting sync-period has no effect: kube-controller-manager, which stored the \
                 status last, ignores it";

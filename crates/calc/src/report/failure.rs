@@ -162,9 +162,10 @@ fn about_failed_request(index: usize, metric: &MetricReport) -> String {
         );
     }
     if NOT_REGISTERED.iter().any(|text| error.contains(text)) {
-        let install = match is_resource(&metric.source_type) {
-            true => "metrics-server, or hpa adapter with resource rules",
-            false => "hpa adapter (docs/adapter.md) or another adapter",
+        let install = if is_resource(&metric.source_type) {
+            "metrics-server, or hpa adapter with resource rules"
+        } else {
+            "hpa adapter (docs/adapter.md) or another adapter"
         };
         return format!(
             "No server is registered for {api}: install {install}. If the controller is to read \

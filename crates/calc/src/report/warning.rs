@@ -47,10 +47,8 @@ pub(super) fn warnings(
     }
     if !own.ignored_names.is_empty() {
         let (names, is_single) = (own.ignored_names.join(", "), own.ignored_names.len() == 1);
-        let (setting, have, them) = match is_single {
-            true => ("setting", "has", "it"),
-            false => ("settings", "have", "them"),
-        };
+        let (setting, have, them) =
+            if is_single { ("setting", "has", "it") } else { ("settings", "have", "them") };
         let text = format!(
             "the {setting} {names} {have} no effect: kube-controller-manager, which stored the \
              status last, ignores {them}{state}"

@@ -75,7 +75,7 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
 fn reported_failure_of_the_same_api_is_not_repeated(#[case] message: &str) {
     let report = failing_inputs(NOT_FOUND, message).report();
     assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {NOT_FOUND}"));
-    contains(&report, "kubectl get apiservices | grep metrics.k8s.io");
+    contains(&report, "No server is registered for metrics.k8s.io: install metrics-server");
 }
 
 #[test]
