@@ -147,7 +147,8 @@ async fn different_values_and_metrics_are_reported() {
     assert_eq!(report.differences(), 3);
     let text = report.to_string();
     let expected = [
-        "3 differences: 3 values compared\ncustom.metrics.k8s.io/v1beta1: both list 1 metric, only left 1, only right 1\n",
+        "3 differences: 3 values compared\ncustom.metrics.k8s.io/v1beta1: both list 1 metric, only \
+         left 1, only right 1\n",
         "  only left: pods/old\n  only right: services/new\n",
         "1 request for the metrics of 1 autoscaler, 3 values: 1 differ\n",
         "  /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps (shop/web)\n\
