@@ -274,7 +274,8 @@ pub fn connection_cause(error: &(dyn Error + 'static), ca_setting: &str) -> Stri
     if cause.contains("InvalidContentType") {
         return "the server doesn't speak TLS: use http://".to_owned();
     }
-    if cause.contains("UnknownIssuer") {
+    // The signature is bad if a trusted CA has the name of the unknown one.
+    if ["UnknownIssuer", "BadSignature"].iter().any(|problem| cause.contains(problem)) {
         let hint = if ca_setting.is_empty() { "" } else { ": name its CA with " };
         return format!("the certificate of the server is of an unknown CA{hint}{ca_setting}");
     }

@@ -158,11 +158,14 @@ impl Dump {
         };
         let has = |kind: &str| self.of_kind(kind).next().is_some();
         let (mut lacking, target) = (Vec::new(), &hpa.spec.scale_target_ref);
+        // A manifest of the target doesn't have the replicas that exist.
+        let has_scale =
+            has("Scale") || self.of_kind(&target.kind).any(|object| object.get("status").is_some());
         let mut add = |objects: &str, command: String| {
             lacking
                 .push(format!("The files lack {objects}. Add with -f what this prints: {command}"));
         };
-        if scale.is_err() && !has("Scale") && !has(&target.kind) {
+        if !has_scale {
             add(
                 &format!("the Scale of {} {}", target.kind, target.name),
                 format!(
@@ -173,12 +176,14 @@ impl Dump {
             );
         }
         // A target without pods has no usage either.
-        if !has("Pod") && scale.as_ref().map_or(true, |scale| scale.status_replicas != 0) {
+        let has_pods = scale.as_ref().is_ok_and(|scale| scale.status_replicas != 0);
+        if !has("Pod") && (!has_scale || has_pods) {
             add("the Pods of the target", format!("kubectl get pods -n {namespace} -o yaml"));
         }
         let plan = inputs.plan();
         // Without a scale, no metric is planned to be read.
-        let is_read = |index| scale.is_err() || plan.queries().any(|(read, _)| read == index);
+        let is_read =
+            |index| !has_scale || scale.is_err() || plan.queries().any(|(read, _)| read == index);
         let read = hpa.spec.metrics.iter().enumerate().filter(|(index, _)| is_read(*index));
         for (_, spec) in read {
             let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces";
@@ -390,6 +395,12 @@ mod tests {
         });
         let advice = subject("", &[scale]).report().advice.join(" ");
         assert!(!advice.contains("the Pods"), "{advice}");
+        let manifest = json!({
+            "kind": "Deployment", "metadata": { "name": "web" },
+            "spec": { "selector": { "matchLabels": { "app": "web" } } },
+        });
+        let advice = subject("", &[manifest]).report().advice;
+        assert!(advice.len() == 3 && advice[0].contains("lack the Scale"), "{advice:?}");
     }
 
     #[test]
