@@ -174,7 +174,9 @@ impl Rows {
             others.extend(of_target.iter().cloned());
             of_target.insert(id.clone());
         }
-        others.iter().for_each(|other| self.refresh(other, now));
+        for other in &others {
+            self.refresh(other, now);
+        }
     }
 
     /// Since when autoscalers are without a decision. A time that differs little from the last one
