@@ -239,7 +239,7 @@ impl Cluster {
 
 /// Values of the adapter's chart: the rules, with this Prometheus.
 pub(crate) fn adapter_values(url: &str) -> Result<Value> {
-    let [port] = free_ports()?;
+    let [port, health_port] = free_ports()?;
     let mut rules = rules()?;
     rules["default"] = json!(false);
     Ok(json!({
@@ -248,6 +248,7 @@ pub(crate) fn adapter_values(url: &str) -> Result<Value> {
         // kube-apiserver must reach the process at the port of the APIServices.
         "listenPort": port,
         "service": { "port": port },
+        "healthPort": health_port,
     }))
 }
 

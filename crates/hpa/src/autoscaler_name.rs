@@ -101,13 +101,14 @@ impl AutoscalerName {
         let similar: Vec<_> =
             names.iter().copied().filter(|name| is_similar(name, &self.name)).collect();
         Some(match (names.as_slice(), similar.as_slice()) {
-            ([], _) => match missing_namespace(client, namespace).await {
-                Some(missing) => format!(": {missing}"),
-                None => {
+            ([], _) => {
+                if let Some(missing) = missing_namespace(client, namespace).await {
+                    format!(": {missing}")
+                } else {
                     let elsewhere = self.elsewhere(client).await;
                     format!(": the namespace {namespace} has none{elsewhere}")
                 }
-            },
+            }
             (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
             (names, []) if names.len() <= MAX_NAMES => {
                 format!(". The namespace {namespace} has {}", names.join(", "))

@@ -135,21 +135,21 @@ mod tests {
         LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
     }
 
-    fn renewed(second: i64) -> Holder {
-        Ok(LeaseHolder {
+    fn renewed(second: i64) -> LeaseHolder {
+        LeaseHolder {
             lease: name(),
             identity: "x_1".to_owned(),
             renewed: Timestamp::from_second(second).ok(),
             duration: SignedDuration::from_secs(15),
             transitions: 0,
-        })
+        }
     }
 
-    fn held() -> Holder {
+    fn held() -> LeaseHolder {
         renewed(995)
     }
 
-    fn expired() -> Holder {
+    fn expired() -> LeaseHolder {
         renewed(955)
     }
 
@@ -176,41 +176,41 @@ mod tests {
     #[rstest]
     #[case::crashed(
         OWN,
-        expired(),
+        Ok(expired()),
         none(),
         None,
         "no controller has renewed the lease a/hpa for 45s"
     )]
     #[case::stopped(OWN, released(), none(), None, "no instance holds the lease a/hpa")]
-    #[case::both_stopped(OWN, released(), expired(), None, "no instance holds the lease a/hpa")]
+    #[case::both_stopped(OWN, released(), Ok(expired()), None, "no instance holds the lease a/hpa")]
     #[case::built_in_is_off(
         OWN,
         released(),
-        held(),
+        Ok(held()),
         Some(false),
         "no instance holds the lease a/hpa"
     )]
-    #[case::built_in_is_unknown(OWN, released(), held(), None, UNKNOWN)]
+    #[case::built_in_is_unknown(OWN, released(), Ok(held()), None, UNKNOWN)]
     #[case::built_in_is_unread(OWN, released(), unread(), None, UNKNOWN)]
-    #[case::built_in_is_on(OWN, released(), held(), Some(true), "")]
-    #[case::runs(OWN, held(), expired(), None, "")]
-    #[case::unread(OWN, unread(), expired(), None, "")]
+    #[case::built_in_is_on(OWN, released(), Ok(held()), Some(true), "")]
+    #[case::runs(OWN, Ok(held()), Ok(expired()), None, "")]
+    #[case::unread(OWN, unread(), Ok(expired()), None, "")]
     #[case::lease_deleted(OWN, none(), none(), None, "")]
     #[case::other_lease("hpa-controller:b/hpa", released(), none(), None, "")]
     #[case::without_election("hpa-controller", released(), none(), None, "")]
     #[case::built_in_crashed(
         BUILT_IN,
         none(),
-        expired(),
+        Ok(expired()),
         None,
         "no controller has renewed the lease a/hpa for 45s"
     )]
-    #[case::built_in_replaced(BUILT_IN, held(), expired(), None, "")]
-    #[case::built_in_runs(BUILT_IN, released(), held(), None, "")]
+    #[case::built_in_replaced(BUILT_IN, Ok(held()), Ok(expired()), None, "")]
+    #[case::built_in_runs(BUILT_IN, released(), Ok(held()), None, "")]
     #[case::built_in_switched_off(
         BUILT_IN,
         released(),
-        held(),
+        Ok(held()),
         Some(false),
         "the HPA controller of kube-controller-manager is off"
     )]
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
         let flags = Some(Flags { pod: String::new(), has_hpa_controller: true });
-        let (name, built_in) = (name(), KubeControllerManager { holder: held(), flags });
+        let (name, built_in) = (name(), KubeControllerManager { holder: Ok(held()), flags });
         let idle = leases(&name, &released(), &built_in).idle(AutoscalerApi::Custom, OWN);
         assert!(idle.is_some_and(|idle| idle.is_certain));
     }
@@ -249,7 +249,7 @@ mod tests {
         #[case] newest: Option<i64>,
         #[case] expected: bool,
     ) {
-        let (name, built_in) = (name(), KubeControllerManager { holder: held(), flags: None });
+        let (name, built_in) = (name(), KubeControllerManager { holder: Ok(held()), flags: None });
         let holder = released();
         let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
         assert_eq!(leases(&name, &holder, &built_in).no_longer_writes(manager, newest), expected);

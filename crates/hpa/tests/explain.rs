@@ -757,7 +757,7 @@ async fn missing_right_ends_a_comparison_at_once() {
         let forbidden = Effect::Status {
             code: 403,
             reason: "Forbidden".into(),
-            message: message.clone().into(),
+            message: message.clone(),
             retry_after_seconds: None,
         };
         faults.add(Fault::on(Match::verb(verb).resource(resource)).effect(forbidden));

@@ -15,7 +15,9 @@ async fn sentence(cluster: &Cluster, name: &str, text: &str) -> String {
             let mut rows = changes["rows"].as_array().expect("rows").iter();
             let row = rows.find(|row| row["id"] == name);
             let sentence = row.and_then(|row| row["sentence"].as_str());
-            found = sentence.unwrap_or(&found).to_owned();
+            if let Some(sentence) = sentence {
+                sentence.clone_into(&mut found);
+            }
             found.contains(text)
         })
         .await;

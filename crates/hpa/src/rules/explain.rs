@@ -129,7 +129,7 @@ impl<'a> Headline<'a> {
         let outcomes = || explanation.rules.iter().map(|report| (report.index, &report.outcome));
         let unusable = outcomes().find_map(|(index, outcome)| {
             let RuleOutcome::NoQuery { error, .. } = outcome else { return None };
-            let rule = inspected.get(index).map(|rule| rule_name(rule))?;
+            let rule = inspected.get(index).map(rule_name)?;
             Some(match error.template_mistake() {
                 Some(mistake) => format!("{rule} has it, but metricsQuery is wrong: {mistake}"),
                 None => format!("{rule} has it, but its query can't be built: {error}"),
