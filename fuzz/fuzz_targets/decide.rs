@@ -169,6 +169,7 @@ fuzz_target!(|input: Input<'_>| {
     let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {
         pods: pods.clone(),
         autoscalers,
+        own_name: None,
         ownership_error: None,
     });
     let samples = input.samples(&pods);

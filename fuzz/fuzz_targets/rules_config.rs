@@ -22,7 +22,7 @@ fuzz_target!(|text: &str| {
                 assert!(error.position.is_some_and(|position| position.line <= lines), "{error}");
             }
         }
-        Err(ConfigError::Fields(Issues(issues))) => {
+        Err(ConfigError::Fields(Issues { issues, .. })) => {
             assert!(!issues.is_empty());
             assert!(issues.iter().all(|issue| issue.position.line <= lines), "{issues:?}");
         }

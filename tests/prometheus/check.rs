@@ -74,7 +74,7 @@ rules:
         expected: &[
             ": 2 problems\nrules[0] (line 3, column 3): sessions_total\n",
             "  problem: the name of the metric of sessions_total is empty: check name.matches",
-            "\nrules[1] (line 7, column 3): sessions_total\n  problem: line 8, column 33: ",
+            "\nrules[1] (line 7, column 3): sessions_total\n  problem: line 8, column 32: ",
             "the API has no resource `podd`: did you mean `pods`?",
         ],
         unexpected: "/ <- ",

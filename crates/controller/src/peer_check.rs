@@ -21,7 +21,7 @@ pub struct ActivePeer {
     /// The number of other autoscalers with such a write.
     pub others: usize,
     /// The maximum age of a status write that counts: two sync periods, or twice the longest own
-    /// period of these autoscalers. At least twice [`PEER_PERIOD`].
+    /// period of these autoscalers. At least 30 s, twice the default period of the reference.
     pub window: SignedDuration,
 }
 

@@ -24,7 +24,7 @@ fn simulate_compares_variants_and_explains_their_scalings() {
     assert_eq!((status, errors.as_str()), (Some(0), ""));
     let mut lines = table.lines();
     let answer = "The least overload, and then the least cost, has tolerance 2 % up: overloaded for \
-                  0s, at $0.83 (+1.17 %), 8.28 pod-hours.";
+                  0s, at $3.31 (+1.17 %), 8.28 pod-hours.";
     assert_eq!(lines.next(), Some(answer));
     let title = lines.next().unwrap_or_default();
     assert!(title.starts_with("tolerance, ") && title.ends_with(" simulated"), "{title}");

@@ -12,8 +12,9 @@ use hpa_calc::{
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
-use hpa_metrics::wire::{
-    self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
+use hpa_metrics::{
+    percent_encode,
+    wire::{self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use crate::{
     autoscaler_name::{self, describe, is_in},
     debug_client::Unavailable,
     manifests::{self, Manifest, text},
+    terminal::escape_line,
 };
 
 /// The kinds whose scale is derived from the object, as in the API server.
@@ -152,9 +154,10 @@ impl Dump {
     /// The objects that a decision needs and the files lack, with the commands that get them.
     fn lacking(&self, inputs: &Inputs) -> Vec<String> {
         let Inputs { hpa, scale, .. } = inputs;
+        // Escaped, because a shell runs the commands, and the files may be someone else's.
         let namespace = match hpa.metadata.namespace.as_str() {
-            "" => "NAMESPACE",
-            namespace => namespace,
+            "" => "NAMESPACE".to_owned(),
+            namespace => escape(namespace),
         };
         let has = |kind: &str| self.of_kind(kind).next().is_some();
         let (mut lacking, target) = (Vec::new(), &hpa.spec.scale_target_ref);
@@ -162,16 +165,17 @@ impl Dump {
         let has_scale =
             has("Scale") || self.of_kind(&target.kind).any(|object| object.get("status").is_some());
         let mut add = |objects: &str, command: String| {
-            lacking
-                .push(format!("The files lack {objects}. Add with -f what this prints: {command}"));
+            let sentence =
+                format!("The files lack {objects}. Add with -f what this prints: {command}");
+            lacking.push(escape_line(&sentence));
         };
         if !has_scale {
             add(
                 &format!("the Scale of {} {}", target.kind, target.name),
                 format!(
                     "kubectl get {} {} --subresource=scale -n {namespace} -o yaml",
-                    target.kind.to_lowercase(),
-                    target.name
+                    escape(&target.kind.to_lowercase()),
+                    escape(&target.name)
                 ),
             );
         }
@@ -194,20 +198,21 @@ impl Dump {
                 add("the usage of the pods (PodMetrics)", command);
             } else if let Some(pods) = spec.pods.as_ref().filter(|_| !has("MetricValue")) {
                 let name = &pods.metric.name;
-                let command = format!("kubectl get --raw '{custom}/{namespace}/pods/*/{name}'");
+                let path = format!("{custom}/{namespace}/pods/*/{}", escape(name));
+                let command = format!("kubectl get --raw '{path}'");
                 add(&format!("the metric {name} (MetricValue)"), command);
             } else if let Some(object) = spec.object.as_ref().filter(|_| !has("MetricValue")) {
                 let (name, described) = (&object.metric.name, &object.described_object);
-                let kind = described.kind.to_lowercase();
-                let command = format!(
-                    "kubectl get --raw '{custom}/{namespace}/{kind}/{}/{name}'",
-                    described.name
-                );
+                let kind = escape(&described.kind.to_lowercase());
+                let (object, metric) = (escape(&described.name), escape(name));
+                let command =
+                    format!("kubectl get --raw '{custom}/{namespace}/{kind}/{object}/{metric}'");
                 add(&format!("the metric {name} (MetricValue)"), command);
             } else if let Some(one) = spec.external.as_ref().filter(|_| !has("ExternalMetricValue"))
             {
                 let name = &one.metric.name;
-                let command = format!("kubectl get --raw '{external}/{namespace}/{name}'");
+                let path = format!("{external}/{namespace}/{}", escape(name));
+                let command = format!("kubectl get --raw '{path}'");
                 add(&format!("the metric {name} (ExternalMetricValue)"), command);
             }
         }
@@ -326,6 +331,13 @@ fn build_scale(object: &Value, default: i32, selector: String) -> Scale {
     }
 }
 
+/// A name for a command in advice: percent-encoded, as the path of an API needs it.
+fn escape(name: &str) -> String {
+    let mut escaped = String::new();
+    percent_encode(&mut escaped, name, |byte| byte == b':');
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,6 +390,12 @@ mod tests {
             },
         });
         assert!((tolerance(&[past]) - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn text_of_a_file_is_no_shell_command() {
+        assert_eq!(escape("http_requests.p-99"), "http_requests.p-99");
+        assert_eq!(escape("x'; rm *"), "x%27%3B%20rm%20%2A");
     }
 
     #[test]

@@ -90,8 +90,11 @@ fn query_reads_each_object_on_its_own(#[case] query: &str) {
     "a{$O} * on (node) group_left (pod) owner",
     "`*` can match series of different objects"
 )]
-#[case::constant_is_always_there("a{$O} or vector(0)", "an operand of `or` is in the result")]
-#[case::unmatched_constants_stay("limits unless on (pod) a{$O}", "an operand of `unless` is in")]
+#[case::constant_is_always_there("a{$O} or vector(0)", "the result of `or` contains samples")]
+#[case::unmatched_constants_stay(
+    "limits unless on (pod) a{$O}",
+    "the result of `unless` contains samples"
+)]
 #[case::no_selector("sum by (pod) (m)", "the query doesn't select objects")]
 #[case::name_in_another_label("m{owner=\"hpa-rs-object\"}", "used outside of selectors")]
 #[case::name_in_an_expression("m{pod=~\"hpa-rs-object.*\"}", "used outside of selectors")]
