@@ -83,7 +83,7 @@ struct Cluster {
     metrics: Metrics,
     workloads: Arc<Workloads>,
     binary: PathBuf,
-    /// The cache of the pods that have metrics.
+    /// The task that keeps the pods of `metrics` up to date.
     cache: JoinHandle<()>,
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct LargestProposal {
     pub(crate) is_fallback: bool,
 }
 
-/// The error of metrics without a proposal.
+/// The error if the metrics can't decide: there is no proposal, or a failed metric blocks a
+/// scale-down.
 pub(crate) struct NoProposal {
     pub(crate) reason: ConditionReason,
     /// The error of the first failed metric, for the condition.

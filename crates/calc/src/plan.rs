@@ -81,7 +81,7 @@ pub struct Plan<'a> {
 pub(crate) enum PlanKind {
     /// The scale could not be read.
     ScaleUnavailable(ScaleReadError),
-    /// The target is at zero replicas, but this autoscaler did not scale it there.
+    /// The target is at zero replicas, and the autoscaler may not scale it up from there.
     Disabled,
     /// The replicas are above `maxReplicas`.
     AboveMax,
@@ -137,9 +137,10 @@ impl<'a> Plan<'a> {
     ///
     /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
     /// called at most once, and only if metrics are needed. They are not needed if the scale could
-    /// not be read, if the target is at zero replicas but was not scaled there by this autoscaler,
-    /// or if its replicas are out of bounds. With a schedule of bounds, metrics are needed even if
-    /// the replicas are out of bounds, because the time of the decision determines the bounds.
+    /// not be read, if the autoscaler may not scale the target up from zero replicas, if the
+    /// replicas are out of bounds, or if the spec or the selector is rejected. With a schedule of
+    /// bounds, metrics are needed even if the replicas are out of bounds, because the time of the
+    /// decision determines the bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,
@@ -156,7 +157,7 @@ impl<'a> Plan<'a> {
         Self { hpa, settings, scale, kind }
     }
 
-    /// The selector of the pods whose metrics are read, or `None` if no metrics are needed.
+    /// The selector of the pods whose metrics are read, or `None` if no metrics are read.
     pub fn selector(&self) -> Option<&Selector> {
         match &self.kind {
             PlanKind::Metrics(metrics) => Some(&metrics.selector),

@@ -75,7 +75,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), _watchdog: watchdog, child, log: log.path })
     }
 
-    /// Returns the process ID, or an error if the program has exited.
+    /// Returns the process ID, or an error once `check` or `wait` has seen the program exit.
     pub fn id(&self) -> Result<u32> {
         self.child.id().with_context(|| format!("{} has exited", self.name))
     }
@@ -204,7 +204,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut process = Process::start(dir.path(), "sleep", sleep()).expect("sleep starts");
         process.check().expect("sleep runs");
-        // The end of this process would also close the pipe.
+        // Closes the pipe, as the end of this process would.
         drop(process._watchdog.stdin.take());
         let status = process.wait(LIMIT).await.expect("sleep exits");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));

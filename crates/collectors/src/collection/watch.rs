@@ -93,7 +93,7 @@ impl Collection {
                     self.reader.observer.updated(false);
                     has_failed = false;
                 }
-                // A watch may also resume without a relist.
+                // An event ends a failure too, because a watch may resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
                     self.apply_object(group, object);
                     has_failed = false;

@@ -61,7 +61,7 @@ pub(super) struct PageSize<S> {
 /// A page is too large. The next one has fewer objects.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "a page of {} is larger than {MAX_BYTES} bytes, retrying with fewer",
+    "a page of {} is larger than {MAX_BYTES} bytes, the next request asks for fewer",
     counted(*.objects, "object")
 )]
 struct PageTooLarge {
@@ -101,8 +101,8 @@ pub(super) fn is_page(request: &Request<Body>) -> bool {
     requested_page_size(request).is_some()
 }
 
-/// The `limit` of a list request. A request for a single object is no page of a list: its size says
-/// nothing about the next page.
+/// The `limit` of a list request. `limit=1` is not adapted and doesn't count: the size of one object
+/// says nothing about the next page.
 fn requested_page_size(request: &Request<Body>) -> Option<u32> {
     if *request.method() != Method::GET || is_watch(request) {
         return None;

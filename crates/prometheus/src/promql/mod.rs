@@ -85,10 +85,10 @@ pub enum Wrapper {
 
 #[derive(Clone, Debug, Default)]
 pub struct Selector<'q> {
-    /// Empty if the name is a matcher.
+    /// Empty if there is none before the braces.
     pub name: &'q str,
     pub matchers: Vec<Matcher<'q>>,
-    /// The offset after the opening brace, if there is one.
+    /// The byte position after the opening brace. `None` without braces.
     pub first_matcher_at: Option<usize>,
 }
 

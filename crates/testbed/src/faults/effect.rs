@@ -201,7 +201,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The faults to apply, once the gate is open.
+    /// The faults to apply. A held request has none: it is handled once its gate opens.
     pub(crate) fn into_faults(self) -> Vec<ActiveFault> {
         match self {
             Self::Pass | Self::Hold(_) => Vec::new(),

@@ -1,4 +1,4 @@
-//! Failures that the controller reported, of metrics that can't be read here for another reason.
+//! Reports on metrics that can't be read here, while the controller's status says why they failed.
 
 use rstest::rstest;
 use serde_json::json;
@@ -114,7 +114,7 @@ fn pause_is_first_if_metrics_can_not_be_read_here() {
 
 #[test]
 fn pods_of_others_explain_a_scaling_up_below_the_target() {
-    // 33 % of a target of 66 % for eight pods are four.
+    // Half of the target (33 % of 66 %) for four pods asks for two.
     let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
     inputs.scale = Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() });
     let sentence = inputs.report().sentence;
