@@ -45,7 +45,8 @@ use crate::{
     kubectl::{self, escape, get},
     manifests::text,
     metric_reader::MetricReader,
-    rules_provider, status,
+    rules_provider,
+    status::{self, ObservedAutoscaler},
 };
 
 /// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
@@ -152,10 +153,10 @@ impl Cluster {
         if let Err(unavailable) = &target {
             self.require_rights(&hpa, &settings, unavailable)?;
         }
+        let all = self.autoscalers_of_namespace().await;
         let idle = match (&past, &controller.name) {
             (Err(_), Some(manager)) => {
-                let others = self.managers_of_namespace(manager).await;
-                let others = others.iter().map(String::as_str);
+                let others = self.managers_of_namespace(&all, manager);
                 let api = self.autoscaler.api.into();
                 idle::reason(&self.client, &self.location, api, manager, others).await
             }
@@ -199,7 +200,7 @@ impl Cluster {
         self.collectors.add_advice(&inputs, &mut metric_advice);
         served::add_advice(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
         let name = Some(self.full_name());
-        let of_same_target = self.of_same_target(&inputs.hpa).await;
+        let of_same_target = self.of_same_target(&all, &inputs.hpa);
         Ok(Subject {
             inputs,
             name,
@@ -219,27 +220,39 @@ impl Cluster {
         HpaKey::for_api((*api).into(), namespace.as_str(), name.as_str()).to_string()
     }
 
-    /// The other autoscalers of the target, of both APIs. An API that can't be listed has none.
-    async fn of_same_target(&self, hpa: &HorizontalPodAutoscaler) -> Vec<String> {
-        let (target, own) = (TargetKey::new(hpa), self.full_name());
+    /// The autoscalers of the namespace, of both APIs. An API that can't be listed has none.
+    async fn autoscalers_of_namespace(&self) -> Vec<ObservedAutoscaler> {
         let namespace = Some(self.autoscaler.namespace.as_str());
         let mut all = Vec::new();
         for api in AutoscalerApi::ALL {
             all.extend(status::list(&self.client, api, namespace).await.unwrap_or_default());
         }
-        let others = all.into_iter().filter(|one| TargetKey::new(&one.hpa) == target);
-        others.map(|one| one.name).filter(|name| *name != own).collect()
+        all
     }
 
-    /// The field managers of the namespace's statuses, if `manager` is kube-controller-manager,
+    /// The names of the other autoscalers of the target.
+    fn of_same_target(
+        &self,
+        all: &[ObservedAutoscaler],
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Vec<String> {
+        let (target, own) = (TargetKey::new(hpa), self.full_name());
+        let others = all.iter().filter(|one| TargetKey::new(&one.hpa) == target);
+        others.map(|one| one.name.clone()).filter(|name| *name != own).collect()
+    }
+
+    /// The field managers of the statuses in this API, if `manager` is kube-controller-manager,
     /// which may have been replaced.
-    async fn managers_of_namespace(&self, manager: &str) -> Vec<String> {
-        if manager != BUILT_IN {
-            return Vec::new();
-        }
-        let namespace = Some(self.autoscaler.namespace.as_str());
-        let all = status::list(&self.client, self.autoscaler.api.into(), namespace).await;
-        all.unwrap_or_default().into_iter().filter_map(|one| one.manager).collect()
+    fn managers_of_namespace<'a>(
+        &self,
+        all: &'a [ObservedAutoscaler],
+        manager: &str,
+    ) -> impl Iterator<Item = &'a str> {
+        let api: AutoscalerApi = self.autoscaler.api.into();
+        let is_replaceable = manager == BUILT_IN;
+        all.iter()
+            .filter(move |one| is_replaceable && one.api == api)
+            .filter_map(|one| one.manager.as_deref())
     }
 
     /// Fails if the user, unlike the controller, may not read the target's scale.
