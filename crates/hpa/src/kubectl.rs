@@ -3,10 +3,9 @@
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::similar::is_similar;
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
-use hpa_metrics::describe;
+use hpa_metrics::{describe, percent_encode};
 use http::Request;
 use kube::Client;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -122,7 +121,10 @@ pub(crate) async fn require_namespace(
     }
 }
 
-/// Escapes a segment of a path or a value of a query.
+/// Percent-encodes a segment of a path or a value of a query. The result contains nothing that a
+/// shell interprets.
 pub(crate) fn escape(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+    let mut escaped = String::new();
+    percent_encode(&mut escaped, text, |byte| byte == b':');
+    escaped
 }

@@ -12,9 +12,8 @@ use hpa_calc::{
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
-use hpa_metrics::{
-    percent_encode,
-    wire::{self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list},
+use hpa_metrics::wire::{
+    self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,6 +22,7 @@ use super::subject::{StatusController, Subject, usable_selector};
 use crate::{
     autoscaler_name::{self, describe, is_in},
     debug_client::Unavailable,
+    kubectl::escape,
     manifests::{self, Manifest, text},
     terminal::escape_line,
 };
@@ -329,13 +329,6 @@ fn build_scale(object: &Value, default: i32, selector: String) -> Scale {
         status_replicas: number("/status/replicas").unwrap_or_default(),
         selector,
     }
-}
-
-/// A name for a command in advice: percent-encoded, as the path of an API needs it.
-fn escape(name: &str) -> String {
-    let mut escaped = String::new();
-    percent_encode(&mut escaped, name, |byte| byte == b':');
-    escaped
 }
 
 #[cfg(test)]
