@@ -39,34 +39,32 @@ impl Leases<'_> {
     /// `None` if a controller holds a lease, if the leases can't be read, or if the manager has no
     /// lease. `manager` is the field manager that stored the status last.
     pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
-        let own = match gone(self.holder, self.now) {
-            Some(own) => Some(own),
-            // It may never have run.
-            None if matches!(self.holder, Err(Unavailable::NoLease(_))) => None,
-            None => return None,
-        };
+        let own = gone(self.holder, self.now);
+        // Without a lease, the controller may never have run.
+        if own.is_none() && !matches!(self.holder, Err(Unavailable::NoLease(_))) {
+            return None;
+        }
         if manager == BUILT_IN {
             let reason = self.built_in_gone()?;
             return Some(Idle { is_certain: true, reason });
         }
         let is_own = self.is_own(manager);
         let reason = own.filter(|_| is_own)?;
-        let unknown = || {
-            format!(
-                "{reason}, and whether {BUILT_IN} handles autoscalers is unknown: \
-                 its flags or its lease can't be read"
-            )
-        };
-        // It handles no others.
-        if !matches!(api, AutoscalerApi::Core) {
-            return Some(Idle { is_certain: true, reason });
+        // kube-controller-manager handles no other API.
+        let is_certain = api != AutoscalerApi::Core
+            || self.built_in_gone().is_some()
+            || matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
+        if is_certain {
+            return Some(Idle { is_certain, reason });
         }
-        match (&self.built_in.holder, self.built_in.has_hpa_controller()) {
-            _ if self.built_in_gone().is_some() => Some(Idle { is_certain: true, reason }),
-            (Err(Unavailable::NoLease(_)), _) => Some(Idle { is_certain: true, reason }),
-            (Ok(_), Some(true)) => None,
-            _ => Some(Idle { is_certain: false, reason: unknown() }),
+        if self.built_in.holder.is_ok() && self.built_in.has_hpa_controller() == Some(true) {
+            return None;
         }
+        let reason = format!(
+            "{reason}, and whether {BUILT_IN} handles autoscalers is unknown: \
+             its flags or its lease can't be read"
+        );
+        Some(Idle { is_certain, reason })
     }
 
     /// Whether a controller that stored a status at `newest` no longer writes, because it has lost
