@@ -40,7 +40,7 @@ impl SyncPeriod {
         self.own.is_some()
     }
 
-    /// The time by which it exceeds the controller's.
+    /// The length in excess of the controller's. Zero if it is not longer.
     pub(crate) fn excess(self) -> Duration {
         self.length().saturating_sub(self.of_controller)
     }

@@ -99,7 +99,7 @@ pub(crate) struct ApiRequest {
     pub(crate) content_type: String,
     user_agent: String,
     pub(crate) body: Bytes,
-    /// The number of resource versions by which a fault makes reads stale.
+    /// How many resource versions behind a fault makes reads.
     pub(crate) revisions_back: u64,
 }
 

@@ -134,8 +134,8 @@ impl Explanation {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    /// The limit that changed the proposal, or the rule by which the proposal is the current
-    /// replicas although usage and target differ.
+    /// The limit that changed the proposal, or the rule that proposes the current replicas although
+    /// usage and target differ.
     pub fn limit(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);

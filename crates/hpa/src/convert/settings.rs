@@ -56,8 +56,8 @@ fn annotation(object: &mut Value, setting: &Setting) -> Option<String> {
     annotation.as_str().map(ToOwned::to_owned)
 }
 
-/// The sources of metrics of these types. Each comes with the names by which an annotation can
-/// refer to its metric: the metric's name and index.
+/// The sources of metrics of these types. Each comes with the names of its metric in
+/// annotations: the metric's name and index.
 fn sources<'a>(
     object: &'a mut Value,
     types: &'a [MetricSourceType],

@@ -23,7 +23,7 @@ struct Case {
     name: &'static str,
     metric: Value,
     annotations: Vec<(&'static str, &'static str)>,
-    /// The text by which the service recognizes the request.
+    /// A text that identifies the request for the service.
     key: &'static str,
     /// Different for each case. One scale-up from [`START`] reaches it.
     load: u64,

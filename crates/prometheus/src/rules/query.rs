@@ -49,7 +49,7 @@ pub struct Objects<'a> {
     pub names: &'a [String],
 }
 
-/// The inputs of a rule's queries besides the request.
+/// The inputs of a rule's queries, except for the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub labels: &'a ResourceLabels,

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Distinct strings. A string needs only about 20 bytes besides its text, because there may be
+/// Distinct strings. A string needs only about 20 bytes in addition to its text, because there may be
 /// millions.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {

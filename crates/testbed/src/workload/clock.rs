@@ -72,7 +72,7 @@ impl SimulatedClock {
         Arc::new(move || clock.now())
     }
 
-    /// Waits until the simulated `time`, even if the speed changes meanwhile.
+    /// Waits until the simulated `time`. The speed may change during the wait.
     pub async fn sleep_until(&self, time: Timestamp) {
         let mut changed = self.inner.changed.subscribe();
         loop {

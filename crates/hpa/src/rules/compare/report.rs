@@ -34,7 +34,7 @@ pub(super) struct Api {
     pub(super) common: usize,
     pub(super) only_left: Vec<String>,
     pub(super) only_right: Vec<String>,
-    /// A line about the server that doesn't serve the API, if only the other one does.
+    /// A line about the server that lacks the API, if only one server has it.
     pub(super) unserved: Option<String>,
     /// The errors that prevented a comparison of the lists.
     pub(super) errors: Vec<String>,

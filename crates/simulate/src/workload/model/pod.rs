@@ -109,7 +109,7 @@ impl Pod {
         }
     }
 
-    /// The rank by which surplus pods are deleted, lowest first: pending, creating, otherwise
+    /// The order in which surplus pods are deleted, lowest rank first: pending, creating, otherwise
     /// unready, and ready pods, each newest first.
     pub(super) fn deletion_rank(&self) -> f64 {
         const STATE_STEP: f64 = 1e12;
