@@ -1,4 +1,5 @@
-//! For any spec, scale, pods, metrics and history: no panic, and the scale stays within bounds.
+//! Decides for any spec, scale, pods, metrics and history. No input causes a panic, and a valid
+//! spec causes no scale out of bounds.
 #![no_main]
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use libfuzzer_sys::fuzz_target;
 
 /// Autoscalers for inputs whose `hpa` isn't valid JSON, like most inputs until the fuzzer finds
 /// valid ones.
-const HPAS: [&str; 3] = [
+const DEFAULT_HPAS: [&str; 3] = [
     r#"{ "metadata": { "name": "h", "namespace": "n" },
         "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" },
             "minReplicas": 2, "maxReplicas": 20,
@@ -69,14 +70,18 @@ struct Input<'a> {
     pods: &'a [u8],
     /// `spec.replicas`, `status.replicas` and selector.
     scale: Option<(i32, i32, &'a str)>,
+    /// The number of autoscalers that select the pods, modulo 3.
     autoscalers: u8,
     /// Pod index, milli-units, and seconds of timestamp and window.
     samples: Vec<(u8, i64, i64, i64)>,
     /// Milli-units of Object and External metrics.
     values: Vec<i64>,
     metrics_fail: bool,
+    /// Replicas, and seconds of the time.
     recommendations: Vec<(i32, i64)>,
+    /// Change of replicas, seconds of the time, and whether the event is outdated.
     scale_events: Vec<(i32, i64, bool)>,
+    /// Seconds of the time of the decision.
     now: i64,
     tolerance: f64,
     /// Seconds of the three durations in the settings.
@@ -133,7 +138,7 @@ impl Input<'_> {
         }
     }
 
-    fn read(&self, query: &MetricQuery, samples: &PodSamples) -> Result<Reading, ReadError> {
+    fn reading(&self, query: &MetricQuery, samples: &PodSamples) -> Result<Reading, ReadError> {
         let mut values = self.values.iter().copied().map(MilliValue::from_milli);
         match query {
             _ if self.metrics_fail => Err(ReadError::Empty(MetricsApi::Custom)),
@@ -155,7 +160,7 @@ fn time(seconds: i64) -> Timestamp {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    let template = HPAS[usize::from(input.template) % HPAS.len()];
+    let template = DEFAULT_HPAS[usize::from(input.template) % DEFAULT_HPAS.len()];
     let hpa = serde_json::from_slice(input.hpa).or_else(|_| serde_json::from_str(template));
     let mut hpa: HorizontalPodAutoscaler = hpa.expect("the templates are valid");
     apply_defaults(&mut hpa.spec);
@@ -174,7 +179,7 @@ fuzz_target!(|input: Input<'_>| {
     });
     let samples = input.samples(&pods);
     let readings =
-        plan.queries().map(|(metric, query)| (metric, input.read(query, &samples))).collect();
+        plan.queries().map(|(metric, query)| (metric, input.reading(query, &samples))).collect();
     let decision = plan.decide(readings, input.history(), now);
     let is_valid = validate(&hpa.spec, &ValidationOptions::default()).is_empty();
     if let (true, Some(replicas), Ok(scale)) = (is_valid, decision.scale_to(), scale) {

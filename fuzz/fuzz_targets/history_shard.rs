@@ -1,4 +1,5 @@
-//! Any shard of the history store is decoded as with plain decoding.
+//! Any shard of the history store decodes to the same result as with the plain decoder of the
+//! tests.
 #![no_main]
 
 use hpa_controller::fuzzing::check_history;

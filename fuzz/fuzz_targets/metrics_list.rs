@@ -1,4 +1,4 @@
-//! Any response of a metrics API is decoded as with plain decoding.
+//! Any response of a metrics API decodes to the same result as with the tests' plain decoder.
 #![no_main]
 
 #[path = "../../crates/metrics/tests/decoding/model.rs"]

@@ -1,4 +1,4 @@
-//! Any pod or autoscaler is decoded as with plain decoding.
+//! Any pod or autoscaler decodes to the same result as with the tests' plain decoder.
 #![no_main]
 
 use hpa_controller::fuzzing::check_objects;

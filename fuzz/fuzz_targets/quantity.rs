@@ -1,5 +1,5 @@
-//! Any text is a quantity or an error. A quantity prints as a quantity of the same value, unless it
-//! is too large for a suffix, and that text prints as itself.
+//! Any text is a quantity or an error. The text of a quantity parses and prints unchanged. It
+//! parses to the same value, unless the quantity is too large for a suffix.
 #![no_main]
 
 use hpa_calc::quantity::{Format, MilliValue, Quantity, QuantityError};

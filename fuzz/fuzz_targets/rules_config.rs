@@ -1,5 +1,5 @@
-//! Any text is a rules file or an error. Positions and paths of errors are in the text, and the
-//! rules that are read can be compiled.
+//! Any text is a rules file or an error. The positions of errors are in the text, and the rules of
+//! a valid file can be compiled.
 #![no_main]
 
 use hpa_metrics::resource::ApiResources;

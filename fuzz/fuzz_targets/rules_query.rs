@@ -7,7 +7,7 @@ use hpa_prometheus::rules::{
     Compat,
     config::{OverrideTarget, ResourceMapping},
     labels::ResourceLabels,
-    query::{Context, Objects, QueryTemplate},
+    query::{Objects, QueryContext, QueryTemplate},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -29,7 +29,7 @@ fuzz_target!(|input: (&str, &str, Vec<String>)| {
     let template = QueryTemplate::new("<<.LabelMatchers>>").expect("valid");
 
     for compat in [Compat::Off, Compat::Reference] {
-        let context = Context { labels: &labels, resources: &resources, compat };
+        let context = QueryContext { labels: &labels, resources: &resources, compat };
         let objects = Objects { resource: &GroupResource::pods(), namespace, names: &names };
         let Ok(query) = template.for_objects("m", objects, &selector, &[], context) else {
             continue;

@@ -1,4 +1,5 @@
-//! Any text is a template or an error. Rendering it ends, and gives the same result again.
+//! Any text is a template or an error. Rendering a template ends, and gives the same result the
+//! second time.
 #![no_main]
 
 use hpa_calc::Selector;
@@ -7,7 +8,7 @@ use hpa_prometheus::rules::{
     Compat,
     config::ResourceMapping,
     labels::ResourceLabels,
-    query::{Context, QueryTemplate},
+    query::{QueryContext, QueryTemplate},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -18,7 +19,7 @@ fuzz_target!(|text: &str| {
 
     let Ok(template) = QueryTemplate::new(text) else { return };
     let labels = ResourceLabels::new(&ResourceMapping::default(), &resources).expect("no template");
-    let context = Context { labels: &labels, resources: &resources, compat: Compat::Off };
+    let context = QueryContext { labels: &labels, resources: &resources, compat: Compat::Off };
     let selector = Selector::parse("a=b,c in (d,e)").expect("valid");
     let query = template.for_external("series", "", &selector, context);
     assert_eq!(template.for_external("series", "", &selector, context), query);

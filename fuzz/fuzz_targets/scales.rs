@@ -1,4 +1,5 @@
-//! Any scale is decoded, or derived from an object, as with plain decoding.
+//! Any scale, decoded or derived from an object, equals the result of the plain decoder of the
+//! tests.
 #![no_main]
 
 use hpa_controller::fuzzing::check_scales;

@@ -1,5 +1,5 @@
-//! Any text is a selector or an error. The canonical string of a selector is a fixed point and
-//! selects the same labels.
+//! Any text is a selector or an error. The canonical string of a selector parses to an equal
+//! selector, prints unchanged and selects the same labels.
 #![no_main]
 
 use std::collections::BTreeMap;

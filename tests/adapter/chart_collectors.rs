@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::{
     WAIT_TIMEOUT,
-    charts::{Cluster, adapter_values, programs},
+    charts::{Cluster, adapter_values, find_programs},
     collectors, serve_prometheus,
 };
 
@@ -24,7 +24,7 @@ const ROUTE_GROUP: &str = include_str!("chart-routegroup.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_collect_metrics() -> Result<()> {
-    let Ok((assets, helm)) = programs().await else { return Ok(()) };
+    let Ok((assets, helm)) = find_programs().await else { return Ok(()) };
     let cluster = Cluster::start(assets, helm).await?;
     create_workload(&cluster).await?;
     let url = serve_prometheus().await;
@@ -33,7 +33,7 @@ async fn installed_charts_collect_metrics() -> Result<()> {
 }
 
 /// The value `collectors` for both charts.
-fn values() -> Value {
+fn collectors_value() -> Value {
     json!({
         "enabled": true,
         // The pods and the endpoint of this test.
@@ -75,7 +75,7 @@ async fn create_workload(cluster: &Cluster) -> Result<()> {
 async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
     let mut values = adapter_values(url)?;
     values["networkPolicy"] = json!({ "enabled": true });
-    values["collectors"] = self::values();
+    values["collectors"] = collectors_value();
     let adapter = cluster.run_adapter(&values).await?;
     let log = || adapter.tail(20, "");
     let objects = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop";
@@ -104,10 +104,10 @@ async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
     Ok(())
 }
 
-/// The controller scales by values that it collects itself, after the adapter has stopped.
+/// After the adapter has stopped, the controller scales by metrics that it collects itself.
 async fn check_controller(cluster: &Cluster, url: &str) -> Result<()> {
     let [port] = free_ports()?;
-    let mut collectors = values();
+    let mut collectors = collectors_value();
     collectors["prometheusUrl"] = json!(url);
     let values = json!({
         "metrics": { "port": port },
@@ -118,7 +118,8 @@ async fn check_controller(cluster: &Cluster, url: &str) -> Result<()> {
     for (target, replicas) in [
         // One pod with the value 40, and a target of 10.
         ("deployment/worker", 4),
-        // 30 requests per second, divided by 2 replicas: three times the target, for one ready pod.
+        // 30 requests per second, divided by 2 replicas: three times the target of 5, for one ready
+        // pod.
         ("statefulset/shop", 3),
         ("rollout/mail", 3),
     ] {

@@ -17,12 +17,12 @@ use crate::{RULES, WAIT_TIMEOUT, create_workload, kubectl, serve_prometheus};
 
 const NAMESPACE: &str = "autoscaling-system";
 const VISITOR: &str = "visitor";
-/// Time limit for a kind to appear in discovery.
+/// The time limit for a kind to appear in discovery.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
-    let Ok((assets, helm)) = programs().await else { return Ok(()) };
+    let Ok((assets, helm)) = find_programs().await else { return Ok(()) };
     let cluster = Cluster::start(assets, helm).await?;
     let url = serve_prometheus().await;
     cluster.check_adapter(&url).await.context("hpa-adapter")?;
@@ -31,7 +31,7 @@ async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
 
 /// Finds the directory of kube-apiserver and kubectl, and helm. If one is missing, reports the test
 /// as skipped.
-pub(crate) async fn programs() -> Result<(PathBuf, PathBuf), ()> {
+pub(crate) async fn find_programs() -> Result<(PathBuf, PathBuf), ()> {
     let assets = assets::find().map_err(|reason| skip("kube-apiserver", reason))?;
     let helm = find_helm().await.map_err(|reason| skip("helm", reason))?;
     Ok((assets, helm))
@@ -70,7 +70,8 @@ impl Cluster {
         kubectl(&self.assets, self.dir.path(), "admin", arguments).await
     }
 
-    /// Waits until the API server's discovery has a kind: it serves an aggregated API earlier.
+    /// Waits until discovery has a kind. The API server serves an aggregated API before discovery
+    /// lists it.
     async fn wait_for_kind(&self, group: &str, kind: &str) -> Result<()> {
         let arguments = ["api-resources", "--api-group", group];
         let mut polls = interval(Duration::from_millis(100));
@@ -121,7 +122,7 @@ impl Cluster {
     }
 
     /// Runs the container of a Deployment with additional arguments.
-    async fn run(&self, name: &str, extra_arguments: &[&str]) -> Result<Process> {
+    async fn run_deployment(&self, name: &str, extra_arguments: &[&str]) -> Result<Process> {
         let deployment = self.get("deployment", name).await?;
         let pod = &deployment["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
@@ -134,7 +135,7 @@ impl Cluster {
 
         let mut arguments = strings(&container["args"]);
         for mount in container["volumeMounts"].as_array().into_iter().flatten() {
-            let files = self.mount(pod, mount).await?;
+            let files = self.write_mounted_files(pod, mount).await?;
             let path = mount["mountPath"].as_str().context("no mountPath")?;
             for argument in &mut arguments {
                 *argument = argument.replace(path, &files.display().to_string());
@@ -153,7 +154,7 @@ impl Cluster {
     }
 
     /// Writes the files of a volume that a container mounts, and returns their directory.
-    async fn mount(&self, pod: &Value, mount: &Value) -> Result<PathBuf> {
+    async fn write_mounted_files(&self, pod: &Value, mount: &Value) -> Result<PathBuf> {
         let volumes = pod["volumes"].as_array().context("no volumes")?;
         let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
         let map = volume.and_then(|volume| volume["configMap"]["name"].as_str());
@@ -173,7 +174,7 @@ impl Cluster {
         // The only type of Service that may refer to a loopback address.
         let local = r#"{"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
         self.kubectl(&["-n", NAMESPACE, "patch", "service", "hpa-adapter", "-p", local]).await?;
-        let adapter = self.run("hpa-adapter", &[]).await?;
+        let adapter = self.run_deployment("hpa-adapter", &[]).await?;
         for api in ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"] {
             let name = format!("apiservice/{api}.metrics.k8s.io");
             let available = ["wait", "--for=condition=Available", WAIT_TIMEOUT, &name];
@@ -185,9 +186,9 @@ impl Cluster {
     /// Installs and runs the controller.
     pub(crate) async fn run_controller(&self, values: &Value) -> Result<Process> {
         self.install("hpa-controller", values).await?;
-        // In a pod, a file has the namespace.
+        // A pod reads the namespace from a file, which doesn't exist here.
         let namespace = format!("--leader-elect-resource-namespace={NAMESPACE}");
-        self.run("hpa-controller", &[&namespace]).await
+        self.run_deployment("hpa-controller", &[&namespace]).await
     }
 
     /// kubectl reads metrics of all APIs through the adapter.

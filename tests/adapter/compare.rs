@@ -26,11 +26,13 @@ use tokio::{
 use crate::{WAIT_TIMEOUT, create_workload, kubectl};
 
 const RULES: &str = include_str!("compare-rules.yaml");
-const LIMIT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()> {
-    let Some(other) = env::var_os("PROMETHEUS_ADAPTER").filter(|path| !path.is_empty()) else {
+    let Some(prometheus_adapter) =
+        env::var_os("PROMETHEUS_ADAPTER").filter(|path| !path.is_empty())
+    else {
         programs::skip("prometheus-adapter", "PROMETHEUS_ADAPTER is not set");
         return Ok(());
     };
@@ -41,9 +43,9 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
             return Ok(());
         }
     };
-    let cluster = Cluster::start(&assets, Path::new(&other)).await?;
+    let cluster = Cluster::start(&assets, Path::new(&prometheus_adapter)).await?;
 
-    // NaN is the intended difference.
+    // The only difference is intended: prometheus-adapter reports NaN as 0.
     let (adapter, port) = cluster.start_adapter(&[]).await?;
     let (code, report) = cluster.compare(port).await?;
     println!("{report}");
@@ -70,7 +72,7 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
 struct Cluster {
     dir: tempfile::TempDir,
     prometheus_url: String,
-    // Dropped in this order.
+    // The fields are dropped in this order.
     _adapter: Process,
     _prometheus: Process,
     server: KubeApiserver,
@@ -87,7 +89,8 @@ impl Cluster {
         let mut command = Command::new(prometheus_adapter);
         command.args(flags(dir.path(), &prometheus_url, port, "left-certificate"));
         let adapter = Process::start(dir.path(), "prometheus-adapter", command)?;
-        let path = write(dir.path(), "objects.json", &objects(port))?.display().to_string();
+        let path =
+            write(dir.path(), "objects.json", &compared_objects(port))?.display().to_string();
         kubectl(assets, dir.path(), ADMIN, &["apply", "-f", &path]).await?;
         for api in ["custom.metrics", "external.metrics"] {
             let name = format!("apiservice/v1beta1.{api}.k8s.io");
@@ -100,8 +103,8 @@ impl Cluster {
         Ok(Self { dir, prometheus_url, _adapter: adapter, _prometheus: prometheus, server })
     }
 
-    /// Starts `hpa adapter`, unregistered, with the flags of prometheus-adapter and additional
-    /// ones.
+    /// Starts `hpa adapter` with the flags of prometheus-adapter and additional ones. No APIService
+    /// refers to it.
     async fn start_adapter(&self, extra_flags: &[&str]) -> Result<(Process, u16)> {
         let [port] = free_ports()?;
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
@@ -109,7 +112,7 @@ impl Cluster {
         command.args(flags(self.dir.path(), &self.prometheus_url, port, "right-certificate"));
         command.args(extra_flags);
         let adapter = Process::start(self.dir.path(), "hpa-adapter", command)?;
-        // It has no APIService to wait for.
+        // Without an APIService, the port shows when the adapter is ready.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut polls = interval(Duration::from_millis(100));
         let listening = async {
@@ -117,11 +120,12 @@ impl Cluster {
                 polls.tick().await;
             }
         };
-        timeout(LIMIT, listening).await.with_context(|| adapter.tail(20, ""))?;
+        timeout(TIMEOUT, listening).await.with_context(|| adapter.tail(20, ""))?;
         Ok((adapter, port))
     }
 
-    /// Compares until both adapters have discovered their metrics. Returns exit status and report.
+    /// Repeats the comparison until both adapters have discovered their metrics. Returns the last
+    /// exit status and report.
     async fn compare(&self, port: u16) -> Result<(Option<i32>, String)> {
         let mut polls = interval(Duration::from_secs(1));
         let compared = async {
@@ -138,7 +142,7 @@ impl Cluster {
                 }
             }
         };
-        timeout(LIMIT, compared).await.context("metrics are not discovered")?
+        timeout(TIMEOUT, compared).await.context("metrics are not discovered")?
     }
 
     async fn run_compare(&self, port: u16) -> Result<Output> {
@@ -213,12 +217,12 @@ async fn start_prometheus(dir: &Path) -> Result<(Process, String)> {
             }
         }
     };
-    timeout(LIMIT, scraped).await.with_context(|| process.tail(20, ""))?;
+    timeout(TIMEOUT, scraped).await.with_context(|| process.tail(20, ""))?;
     Ok((process, url))
 }
 
-/// The `APIServices` of prometheus-adapter, and an autoscaler with each type of metric.
-fn objects(port: u16) -> Value {
+/// The `APIServices` of prometheus-adapter, and an autoscaler with custom and external metrics.
+fn compared_objects(port: u16) -> Value {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": { "name": "prometheus-adapter", "namespace": "kube-system" },

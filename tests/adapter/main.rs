@@ -1,6 +1,6 @@
 //! `hpa adapter` behind a real kube-apiserver: kubectl and kube-controller-manager read metrics
 //! through the aggregation layer, from Prometheus and from collectors. Also installs the Helm
-//! charts. Without the programs, the tests are reported as skipped.
+//! charts. If a program is missing, its tests are reported as skipped.
 
 #![allow(
     clippy::expect_used,
@@ -31,7 +31,7 @@ const MANIFESTS: &str = include_str!("manifests.yaml");
 const WORKLOAD: &str = include_str!("workload.yaml");
 const RULES: &str = include_str!("rules.yaml");
 
-/// The time limit of `kubectl wait`, for a loaded machine.
+/// The time limit of `kubectl wait`, long enough for a busy machine.
 const WAIT_TIMEOUT: &str = "--timeout=120s";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
         let name = format!("apiservice/{api}.metrics.k8s.io");
         cluster.kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, &name]).await?;
     }
-    cluster.check_trust().await?;
+    cluster.check_ca_bundle().await?;
     cluster.check_requests().await?;
     collectors::check_requests(&cluster).await.context("collectors")?;
     cluster.check_rights().await?;
@@ -112,21 +112,22 @@ impl Cluster {
 
     /// The `caBundle` of an `APIService` is restored if another program removes it or recreates the
     /// `APIService`.
-    async fn check_trust(&self) -> Result<()> {
+    async fn check_ca_bundle(&self) -> Result<()> {
         let name = "v1beta1.external.metrics.k8s.io";
         let bundle = ["get", "apiservice", name, "-o", "jsonpath={.spec.caBundle}"];
         let authorities = self.kubectl(&bundle).await?;
         ensure!(!authorities.is_empty(), "no caBundle");
-        let written = ["wait", "--for=jsonpath={.spec.caBundle}", WAIT_TIMEOUT, "apiservice", name];
-        let removed = ["patch", "apiservice", name, "--type=merge", "-p"];
-        let removed = [&removed[..], &[r#"{"spec":{"caBundle":null}}"#]].concat();
-        self.kubectl(&removed).await?;
-        self.kubectl(&written).await?;
+        let has_bundle =
+            ["wait", "--for=jsonpath={.spec.caBundle}", WAIT_TIMEOUT, "apiservice", name];
+        let remove = ["patch", "apiservice", name, "--type=merge", "-p"];
+        let remove = [&remove[..], &[r#"{"spec":{"caBundle":null}}"#]].concat();
+        self.kubectl(&remove).await?;
+        self.kubectl(&has_bundle).await?;
         ensure!(self.kubectl(&bundle).await? == authorities, "another caBundle");
         self.kubectl(&["delete", "apiservice", name]).await?;
         let manifests = self.dir.path().join("manifests.yaml");
         self.kubectl(&["apply", "-f", &manifests.display().to_string()]).await?;
-        self.kubectl(&written).await?;
+        self.kubectl(&has_bundle).await?;
         self.kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, "apiservice", name])
             .await?;
         Ok(())
@@ -150,7 +151,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A client without rights is refused, also on a direct connection to the adapter.
+    /// A user without rights is refused.
     async fn check_rights(&self) -> Result<()> {
         let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
         let arguments = ["get", "--raw", external];

@@ -22,8 +22,8 @@ use crate::{
     proxy::Proxy,
 };
 
-/// A running process and its proxy.
-struct Running {
+/// The process of an instance and its proxy.
+struct RunningInstance {
     pid: Pid,
     proxy: Proxy,
 }
@@ -34,8 +34,8 @@ struct Shared {
     binary: PathBuf,
     dir: TempDir,
     flags: Vec<String>,
-    next: AtomicUsize,
-    running: Mutex<HashMap<InstanceId, Running>>,
+    next_id: AtomicUsize,
+    running: Mutex<HashMap<InstanceId, RunningInstance>>,
 }
 
 pub(crate) struct Instances {
@@ -52,7 +52,7 @@ impl Instances {
             binary: hpa_binary(),
             dir: TempDir::new().unwrap(),
             flags: flags.iter().map(ToString::to_string).collect(),
-            next: AtomicUsize::default(),
+            next_id: AtomicUsize::default(),
             running: Mutex::default(),
         });
         let mut slots = JoinSet::new();
@@ -63,33 +63,43 @@ impl Instances {
     }
 
     pub(crate) fn signal(&self, instance: InstanceId, signal: Signal) {
-        // It may already have exited.
+        // The instance may already have exited.
         if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
             kill_process(running.pid, signal).unwrap();
         }
     }
 
-    /// Cuts an instance off, or reconnects it.
-    pub(crate) fn cut(&self, instance: InstanceId, cut: bool) {
-        self.with_proxy(instance, |proxy| _ = proxy.cut.send_replace(cut));
+    /// Disconnects an instance from the API server.
+    pub(crate) fn disconnect(&self, instance: InstanceId) {
+        self.with_proxy(instance, |proxy| _ = proxy.is_cut.send_replace(true));
     }
 
-    /// Holds the metrics responses to an instance, or releases them.
-    pub(crate) fn hold(&self, instance: InstanceId, hold: bool) {
-        self.with_proxy(instance, |proxy| _ = proxy.hold.send_replace(hold));
+    pub(crate) fn reconnect(&self, instance: InstanceId) {
+        self.with_proxy(instance, |proxy| _ = proxy.is_cut.send_replace(false));
     }
 
-    fn with_proxy(&self, instance: InstanceId, change: impl FnOnce(&Proxy)) {
+    /// Holds the metrics responses to an instance back.
+    pub(crate) fn hold_metrics(&self, instance: InstanceId) {
+        self.with_proxy(instance, |proxy| _ = proxy.holds_metrics.send_replace(true));
+    }
+
+    pub(crate) fn release_metrics(&self, instance: InstanceId) {
+        self.with_proxy(instance, |proxy| _ = proxy.holds_metrics.send_replace(false));
+    }
+
+    /// Calls a function with the proxy of an instance, unless the instance has exited.
+    fn with_proxy(&self, instance: InstanceId, set: impl FnOnce(&Proxy)) {
         if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
-            change(&running.proxy);
+            set(&running.proxy);
         }
     }
 }
 
 impl Shared {
+    /// Runs an instance, and a new one each time it exits.
     async fn keep_running(self: Arc<Self>) {
         loop {
-            let instance = self.next.fetch_add(1, Ordering::SeqCst);
+            let instance = self.next_id.fetch_add(1, Ordering::SeqCst);
             let proxy = Proxy::open(instance, self.testbed.clone(), self.log.clone()).await;
             let kubeconfig = self.dir.path().join(format!("{instance}.yaml"));
             fs::write(&kubeconfig, Testbed::kubeconfig(proxy.address)).unwrap();
@@ -98,7 +108,7 @@ impl Shared {
             for (variable, _) in env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
                 command.env_remove(variable);
             }
-            // Two instances run concurrently: each needs a free port.
+            // Several instances run concurrently, and each needs a free port.
             command
                 .args(["run", "--metrics-port=0", "--kubeconfig"])
                 .arg(&kubeconfig)
@@ -108,7 +118,7 @@ impl Shared {
             let mut child = command.spawn().unwrap();
             let pid =
                 child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
-            self.running.lock().unwrap().insert(instance, Running { pid, proxy });
+            self.running.lock().unwrap().insert(instance, RunningInstance { pid, proxy });
             let status = child.wait().await.unwrap();
             self.running.lock().unwrap().remove(&instance);
             self.log.add(|events| events.exits.insert(instance, status));

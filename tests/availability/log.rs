@@ -9,17 +9,17 @@ use std::{
 
 use tokio::sync::watch;
 
-/// Deadline of every wait.
-pub(crate) const LIMIT: Duration = Duration::from_mins(2);
+/// Timeout of [`Log::wait`].
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Identifies a process. A restarted instance has a new ID.
 pub(crate) type InstanceId = usize;
 
-/// The last write of the lease.
+/// The lease while an instance holds it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldLease {
     pub(crate) instance: InstanceId,
-    /// Time of the last write.
+    /// Time of the last write by this instance.
     pub(crate) renewed: Instant,
     pub(crate) renewals: usize,
 }
@@ -35,21 +35,22 @@ pub(crate) struct Events {
     pub(crate) lease: Option<HeldLease>,
     /// The times from a free lease to the first reconcile of the next leader.
     pub(crate) takeovers: Vec<Duration>,
-    /// The time at which the lease became free, or expires.
+    /// The time at which the lease was released or has expired. `None` once the next leader has
+    /// read metrics.
     lease_free_at: Option<Instant>,
     /// Metric reads of each instance: one per reconcile, fewer if autoscalers share a response.
-    pub(crate) reconciles: HashMap<InstanceId, usize>,
+    pub(crate) metric_reads: HashMap<InstanceId, usize>,
     /// Instances that have read the lease.
     pub(crate) lease_readers: Vec<InstanceId>,
-    /// Instances that are waiting for a held response.
-    pub(crate) held: Vec<InstanceId>,
+    /// Instances that are waiting for a held metrics response.
+    pub(crate) held_instances: Vec<InstanceId>,
     pub(crate) scale_writes: Vec<ScaleWrite>,
     /// Writes by instances that don't hold the lease.
     pub(crate) unauthorized_writes: Vec<String>,
     pub(crate) exits: HashMap<InstanceId, ExitStatus>,
 }
 
-/// The log. Waiters are notified of changes.
+/// The log. [`Log::wait`] waits for events in it.
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Mutex<Events>,
@@ -72,22 +73,23 @@ impl Log {
         read(&self.events.lock().unwrap())
     }
 
-    /// Waits until `found` returns a value.
-    pub(crate) async fn wait<T>(&self, awaited: &str, found: impl Fn(&Events) -> Option<T>) -> T {
+    /// Waits until `find` returns a value.
+    pub(crate) async fn wait<T>(&self, awaited: &str, find: impl Fn(&Events) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         let wait = async {
             loop {
-                if let Some(found) = self.read(&found) {
-                    return found;
+                if let Some(value) = self.read(&find) {
+                    return value;
                 }
                 changed.changed().await.unwrap();
             }
         };
-        let found = tokio::time::timeout(LIMIT, wait).await;
-        found.unwrap_or_else(|_| panic!("waited for {awaited}; {:#?}", self.events.lock().unwrap()))
+        let result = tokio::time::timeout(WAIT_TIMEOUT, wait).await;
+        result
+            .unwrap_or_else(|_| panic!("waited for {awaited}; {:#?}", self.events.lock().unwrap()))
     }
 
-    /// Logs a write of the lease: acquired, renewed or released.
+    /// Logs that the lease was acquired, renewed, or released if `holder` is empty.
     pub(crate) fn record_lease_write(&self, instance: InstanceId, holder: &str) {
         let now = Instant::now();
         self.add(|events| {
@@ -101,11 +103,11 @@ impl Log {
                     lease.renewals += 1;
                 }
                 lease => {
-                    if let Some(before) = lease.as_ref() {
-                        events.lease_free_at = Some(before.renewed + self.lease_duration);
+                    if let Some(expired) = lease.as_ref() {
+                        events.lease_free_at = Some(expired.renewed + self.lease_duration);
                     }
                     *lease = Some(HeldLease { instance, renewed: now, renewals: 0 });
-                    events.reconciles.remove(&instance);
+                    events.metric_reads.remove(&instance);
                 }
             }
         });
@@ -114,19 +116,19 @@ impl Log {
     pub(crate) fn record_metric_read(&self, instance: InstanceId) {
         let now = Instant::now();
         self.add(|events| {
-            *events.reconciles.entry(instance).or_default() += 1;
+            *events.metric_reads.entry(instance).or_default() += 1;
             if events.lease.as_ref().is_some_and(|lease| lease.instance == instance)
-                && let Some(free) = events.lease_free_at.take()
+                && let Some(free_at) = events.lease_free_at.take()
             {
-                events.takeovers.push(now.saturating_duration_since(free));
+                events.takeovers.push(now.saturating_duration_since(free_at));
             }
         });
     }
 
-    /// Logs a write of another object if the instance does not hold the lease.
-    pub(crate) fn check_write(&self, instance: InstanceId, write: &str) {
+    /// Logs a write of an object other than the lease, if the instance does not hold the lease.
+    pub(crate) fn record_if_unauthorized(&self, instance: InstanceId, write: &str) {
         self.add(|events| {
-            let allowed = match &events.lease {
+            let permission = match &events.lease {
                 None => Err("the lease is free".to_owned()),
                 Some(lease) if lease.instance != instance => {
                     Err(format!("instance {} holds the lease", lease.instance))
@@ -136,7 +138,7 @@ impl Log {
                 }
                 Some(_) => Ok(()),
             };
-            if let Err(reason) = allowed {
+            if let Err(reason) = permission {
                 events.unauthorized_writes.push(format!("{instance}: {write}, though {reason}"));
             }
         });

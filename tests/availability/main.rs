@@ -7,8 +7,9 @@
 //! HPA_LONG_TESTS=1 cargo test --test availability   # 30 leader changes
 //! ```
 //!
-//! The binary is built first, unless `HPA_BINARY` names one. The lease is shorter than the default,
-//! to keep the test fast. All times are real: bounds are generous for busy machines.
+//! The binary is not built here: see [`hpa_tests::harness::hpa_binary`]. The lease duration is
+//! shorter than the default, to keep the test fast. All times are real, so that bounds are generous
+//! for busy machines.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,15 +35,15 @@ use crate::{
     log::{Events, InstanceId, Log},
 };
 
-const LEASE: Duration = Duration::from_secs(3);
-const ELECTION: [&str; 3] = [
+const LEASE_DURATION: Duration = Duration::from_secs(3);
+const ELECTION_FLAGS: [&str; 3] = [
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2500ms",
     "--leader-elect-retry-period=200ms",
 ];
-/// Number of leader changes: every fault, with a scale-up and with a scale-down.
+/// Number of leader changes: each fault once with a scale-up and once with a scale-down.
 const ROUNDS: usize = 10;
-/// The rounds with `HPA_LONG_TESTS`.
+/// Number of leader changes with `HPA_LONG_TESTS`.
 const MANY_ROUNDS: usize = 30;
 
 struct Cluster {
@@ -65,8 +66,8 @@ impl Cluster {
                 objects::hpa(&name, 1..=20, [metric]),
             ]);
         }
-        let log = Arc::new(Log::new(LEASE));
-        let flags: Vec<&str> = ELECTION.iter().chain(flags).copied().collect();
+        let log = Arc::new(Log::new(LEASE_DURATION));
+        let flags: Vec<&str> = ELECTION_FLAGS.iter().chain(flags).copied().collect();
         let instances = Instances::start(2, &testbed, &log, &flags);
         Self { testbed, metrics, log, instances }
     }
@@ -87,34 +88,29 @@ impl Cluster {
     }
 
     /// Waits until one instance reconciles and the other waits for the lease. Returns the leader.
-    async fn leader(&self) -> InstanceId {
+    async fn wait_for_leader(&self) -> InstanceId {
         let is_settled = |events: &Events| {
             let leader = events.lease.as_ref()?.instance;
-            let reconciles =
-                events.reconciles.get(&leader).is_some_and(|reconciles| *reconciles >= 2);
+            let has_reconciled = events.metric_reads.get(&leader).is_some_and(|reads| *reads >= 2);
             let standby =
                 |instance: &InstanceId| *instance != leader && !events.exits.contains_key(instance);
-            (reconciles && events.lease_readers.iter().any(standby)).then_some(leader)
+            (has_reconciled && events.lease_readers.iter().any(standby)).then_some(leader)
         };
         self.log.wait("a leader and a standby", is_settled).await
     }
 
-    /// Waits until the next leader has completed two reconciles. Without a stabilization window,
-    /// its first recommendation is the current number of replicas, as in the reference.
-    async fn successor(&self, of: InstanceId) -> InstanceId {
-        let found = |events: &Events| {
-            let leader = events.lease.as_ref().filter(|lease| lease.instance != of)?.instance;
-            events
-                .reconciles
-                .get(&leader)
-                .is_some_and(|reconciles| *reconciles > 2)
-                .then_some(leader)
+    /// Waits until the next leader has completed two reconciles, because the first one doesn't
+    /// scale down: as in the reference, the current replicas are its first recommendation.
+    async fn wait_for_successor(&self, leader: InstanceId) -> InstanceId {
+        let next_leader = |events: &Events| {
+            let next = events.lease.as_ref().filter(|lease| lease.instance != leader)?.instance;
+            events.metric_reads.get(&next).is_some_and(|reads| *reads > 2).then_some(next)
         };
-        self.log.wait("the next leader", found).await
+        self.log.wait("the next leader", next_leader).await
     }
 
     /// Waits until an instance exits because it lost the lease.
-    async fn exits_after_lease_loss(&self, instance: InstanceId) {
+    async fn wait_for_exit_after_lease_loss(&self, instance: InstanceId) {
         let status = self
             .log
             .wait("the exit of the old leader", |events| events.exits.get(&instance).copied())
@@ -144,53 +140,53 @@ enum Fault {
 }
 
 impl Cluster {
-    /// Removes the leader while the load changes.
-    async fn round(&self, fault: Fault, leader: InstanceId, load: i64) {
-        let change = || self.metrics.set_value(load);
+    /// Applies a fault to the leader, changes the load, and waits for the successor.
+    async fn run_round(&self, fault: Fault, leader: InstanceId, load: i64) {
+        let change_load = || self.metrics.set_value(load);
         match fault {
             Fault::Kill => {
                 self.instances.signal(leader, Signal::KILL);
-                change();
-                self.successor(leader).await;
+                change_load();
+                self.wait_for_successor(leader).await;
             }
             Fault::KillInReconcile => {
-                self.hold_in_reconcile(leader, change).await;
+                self.hold_in_reconcile(leader, change_load).await;
                 self.instances.signal(leader, Signal::KILL);
-                self.successor(leader).await;
+                self.wait_for_successor(leader).await;
             }
             Fault::KillAfterScale => {
                 let before = self.log.read(|events| events.scale_writes.len());
-                change();
+                change_load();
                 let is_scaled =
                     |events: &Events| (events.scale_writes.len() > before).then_some(());
                 self.log.wait("the scale", is_scaled).await;
                 self.instances.signal(leader, Signal::KILL);
-                self.successor(leader).await;
+                self.wait_for_successor(leader).await;
             }
             Fault::Stop => {
-                self.hold_in_reconcile(leader, change).await;
+                self.hold_in_reconcile(leader, change_load).await;
                 self.instances.signal(leader, Signal::STOP);
                 // The response waits in the socket of the suspended process.
-                self.instances.hold(leader, false);
-                self.successor(leader).await;
+                self.instances.release_metrics(leader);
+                self.wait_for_successor(leader).await;
                 self.instances.signal(leader, Signal::CONT);
-                self.exits_after_lease_loss(leader).await;
+                self.wait_for_exit_after_lease_loss(leader).await;
             }
             Fault::Cut => {
-                self.instances.cut(leader, true);
-                change();
-                self.successor(leader).await;
-                self.instances.cut(leader, false);
-                self.exits_after_lease_loss(leader).await;
+                self.instances.disconnect(leader);
+                change_load();
+                self.wait_for_successor(leader).await;
+                self.instances.reconnect(leader);
+                self.wait_for_exit_after_lease_loss(leader).await;
             }
         }
     }
 
     /// Changes the load, and waits until the leader is waiting for the metric.
-    async fn hold_in_reconcile(&self, leader: InstanceId, change: impl FnOnce()) {
-        self.instances.hold(leader, true);
-        change();
-        let is_held = |events: &Events| events.held.contains(&leader).then_some(());
+    async fn hold_in_reconcile(&self, leader: InstanceId, change_load: impl FnOnce()) {
+        self.instances.hold_metrics(leader);
+        change_load();
+        let is_held = |events: &Events| events.held_instances.contains(&leader).then_some(());
         self.log.wait("a reconcile", is_held).await;
     }
 }
@@ -206,10 +202,10 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
         [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
     let rounds = if long_tests() { MANY_ROUNDS } else { ROUNDS };
     for round in 0..rounds {
-        let leader = cluster.leader().await;
+        let leader = cluster.wait_for_leader().await;
         let (fault, load) = (faults[round % faults.len()], if round % 2 == 0 { 8 } else { 5 });
         let before = cluster.log.read(|events| events.scale_writes.len());
-        cluster.round(fault, leader, load).await;
+        cluster.run_round(fault, leader, load).await;
         assert_eq!(cluster.replicas(0), load, "round {round}, {fault:?}");
         let scaled = cluster.log.read(|events| events.scale_writes[before..].to_vec());
         assert_eq!(scaled.len(), 1, "round {round}, {fault:?}: {scaled:?}");
@@ -227,17 +223,18 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
         "{} takeovers, time from a free lease to the first reconcile: median {median:?}, longest {longest:?}",
         takeovers.len()
     );
-    // Milliseconds on an idle machine. A takeover that waits for a second expiry takes longer.
-    assert!(median < LEASE, "{takeovers:?}");
+    // On an idle machine, it takes milliseconds. If it waited for another expiry, it would take
+    // longer.
+    assert!(median < LEASE_DURATION, "{takeovers:?}");
 }
 
 #[tokio::test]
 async fn sigterm_hands_over_immediately() {
     let cluster = Cluster::new(1, &["--horizontal-pod-autoscaler-sync-period=100ms"]);
     for _ in 0..3 {
-        let leader = cluster.leader().await;
+        let leader = cluster.wait_for_leader().await;
         cluster.instances.signal(leader, Signal::TERM);
-        cluster.successor(leader).await;
+        cluster.wait_for_successor(leader).await;
         let status =
             cluster.log.wait("the exit", |events| events.exits.get(&leader).copied()).await;
         assert!(status.success() && status.signal().is_none(), "{status}");
@@ -245,7 +242,7 @@ async fn sigterm_hands_over_immediately() {
     let takeovers = cluster.log.read(|events| events.takeovers.clone());
     println!("takeovers after SIGTERM: {takeovers:?}");
     assert!(
-        takeovers.len() >= 3 && takeovers.iter().all(|takeover| *takeover < LEASE),
+        takeovers.len() >= 3 && takeovers.iter().all(|takeover| *takeover < LEASE_DURATION),
         "{takeovers:?}"
     );
     assert_eq!(cluster.log.read(|events| events.unauthorized_writes.clone()), [""; 0]);
@@ -254,7 +251,7 @@ async fn sigterm_hands_over_immediately() {
 #[tokio::test]
 async fn stabilization_window_survives_the_leader() {
     const WINDOW: Duration = Duration::from_secs(20);
-    // The tolerated delay on a busy machine.
+    // The tolerated deviation on a busy machine.
     const SLACK: Duration = Duration::from_secs(5);
     // With a dozen autoscalers, the history is stored every five seconds.
     const AUTOSCALERS: usize = 12;
@@ -263,36 +260,37 @@ async fn stabilization_window_survives_the_leader() {
         "--horizontal-pod-autoscaler-downscale-stabilization=20s",
     ];
     let cluster = Cluster::new(AUTOSCALERS, &flags);
-    let leader = cluster.leader().await;
+    let leader = cluster.wait_for_leader().await;
     let all_recommend = |replicas| {
         (cluster.stored_recommendations() == [replicas; AUTOSCALERS]).then(std::time::Instant::now)
     };
-    let dropped = cluster.log.wait("stored recommendations of 5", |_| all_recommend(5)).await;
+    let load_dropped = cluster.log.wait("stored recommendations of 5", |_| all_recommend(5)).await;
     cluster.metrics.set_value(3);
     cluster.log.wait("stored recommendations of 3", |_| all_recommend(3)).await;
-    let well_within = |events: &Events| {
+    let last_renewal_in_second_half = |events: &Events| {
         let lease = events.lease.as_ref().filter(|lease| lease.instance == leader)?;
-        (lease.renewed.duration_since(dropped) > WINDOW / 2).then_some(lease.renewed)
+        (lease.renewed.duration_since(load_dropped) > WINDOW / 2).then_some(lease.renewed)
     };
-    let killed = cluster.log.wait("the middle of the window", well_within).await;
+    let last_renewal =
+        cluster.log.wait("the middle of the window", last_renewal_in_second_half).await;
     cluster.instances.signal(leader, Signal::KILL);
-    let scaled = cluster.log.wait("all to be scaled down", |events| {
+    let scale_downs = cluster.log.wait("all to be scaled down", |events| {
         (events.scale_writes.len() >= AUTOSCALERS).then(|| events.scale_writes.clone())
     });
-    let scaled = scaled.await;
-    for scaled in &scaled {
-        let after = scaled.at.duration_since(dropped);
-        assert!(scaled.instance != leader && after + SLACK > WINDOW, "early: after {after:?}");
+    let scale_downs = scale_downs.await;
+    for write in &scale_downs {
+        let after = write.at.duration_since(load_dropped);
+        assert!(write.instance != leader && after + SLACK > WINDOW, "early: after {after:?}");
         // A restarted window would end later by the elapsed time.
         assert!(
-            scaled.at < killed + WINDOW && after < WINDOW + LEASE + SLACK,
+            write.at < last_renewal + WINDOW && after < WINDOW + LEASE_DURATION + SLACK,
             "late: after {after:?}"
         );
     }
-    assert_eq!(scaled.len(), AUTOSCALERS);
+    assert_eq!(scale_downs.len(), AUTOSCALERS);
     assert!((0..AUTOSCALERS).all(|index| cluster.replicas(index) == 3));
-    let (last, killed) =
-        (scaled[AUTOSCALERS - 1].at.duration_since(dropped), killed.duration_since(dropped));
+    let last = scale_downs[AUTOSCALERS - 1].at.duration_since(load_dropped);
+    let killed = last_renewal.duration_since(load_dropped);
     println!(
         "a window of {WINDOW:?}: leader killed after {killed:?}, last target scaled down after {last:?}"
     );

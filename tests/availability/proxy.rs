@@ -1,4 +1,4 @@
-//! The proxy of one instance: logs its requests, and can disconnect it.
+//! The proxy between one instance and the testbed: logs requests, and can disconnect the instance.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -15,13 +15,14 @@ use tower::Service;
 
 use crate::log::{InstanceId, Log, ScaleWrite};
 
-/// A proxy to the testbed for one instance.
+/// A running proxy. Dropping the handle stops it.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
-    /// Blocks both directions.
-    pub(crate) cut: watch::Sender<bool>,
-    /// Delays metrics responses: after one, the instance writes the scale.
-    pub(crate) hold: watch::Sender<bool>,
+    /// Blocks both directions if true.
+    pub(crate) is_cut: watch::Sender<bool>,
+    /// Delays metrics responses while true. An instance writes the scale only after such a
+    /// response.
+    pub(crate) holds_metrics: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -31,55 +32,63 @@ impl Drop for Proxy {
     }
 }
 
-/// Whether a path reads the autoscalers' metric, as each reconcile does. Scales are watched
-/// instead.
+/// Whether a path is that of the autoscalers' metric. Each reconcile reads it, but no scale,
+/// because scales are watched.
 fn is_metric(path: &str) -> bool {
     path.contains("/external.metrics.k8s.io/v1beta1/namespaces/")
 }
 
+/// Handles the requests of the instance.
 #[derive(Clone)]
-struct Guard {
+struct Handler {
     instance: InstanceId,
     testbed: Testbed,
     log: Arc<Log>,
-    cut: watch::Receiver<bool>,
-    hold: watch::Receiver<bool>,
+    is_cut: watch::Receiver<bool>,
+    holds_metrics: watch::Receiver<bool>,
 }
 
 impl Proxy {
     pub(crate) async fn open(instance: InstanceId, testbed: Testbed, log: Arc<Log>) -> Self {
-        let (cut, hold) = (watch::Sender::new(false), watch::Sender::new(false));
-        let guard = Guard { instance, testbed, log, cut: cut.subscribe(), hold: hold.subscribe() };
+        let (is_cut, holds_metrics) = (watch::Sender::new(false), watch::Sender::new(false));
+        let handler = Handler {
+            instance,
+            testbed,
+            log,
+            is_cut: is_cut.subscribe(),
+            holds_metrics: holds_metrics.subscribe(),
+        };
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router =
-            Router::new().fallback(move |request: Request<Body>| guard.clone().pass(request));
+            Router::new().fallback(move |request: Request<Body>| handler.clone().handle(request));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, cut, hold, task }
+        Self { address, is_cut, holds_metrics, task }
     }
 }
 
-impl Guard {
-    async fn pass(mut self, request: Request<Body>) -> Response<Body> {
+impl Handler {
+    async fn handle(mut self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-        if *self.cut.borrow() {
+        if *self.is_cut.borrow() {
             pending::<()>().await;
         }
         let is_write = method != Method::GET;
         if is_write && !path.contains("/leases") {
-            self.log.check_write(self.instance, &format!("{method} {path}"));
+            self.log.record_if_unauthorized(self.instance, &format!("{method} {path}"));
         }
         let request = Request::from_parts(parts, Body::from(body.clone()));
-        // Atomic with the check above: the test has one thread, and the testbed does not wait.
+        // No other request comes between the check above and this call: the test has one thread,
+        // and the testbed handles a request without waiting.
         let response = self.testbed.service().call(request).await.unwrap();
         if response.status().is_success() {
             self.record(is_write, &path, &body);
         }
-        if is_metric(&path) && *self.hold.borrow() {
-            self.log.add(|events| events.held.push(self.instance));
-            self.hold.wait_for(|hold| !hold).await.ok();
+        if is_metric(&path) && *self.holds_metrics.borrow() {
+            self.log.add(|events| events.held_instances.push(self.instance));
+            self.holds_metrics.wait_for(|holds| !holds).await.ok();
         }
         self.stream(response)
     }
@@ -110,14 +119,14 @@ impl Guard {
     /// The response as a stream that stalls once the instance is disconnected.
     fn stream(&self, response: Response<Body>) -> Response<Body> {
         let (parts, body) = response.into_parts();
-        let data = (body.into_data_stream(), self.cut.clone());
-        let body = stream::unfold(data, |(mut data, mut cut)| async move {
-            let is_cut = async { drop(cut.wait_for(|cut| *cut).await) };
+        let data = (body.into_data_stream(), self.is_cut.clone());
+        let body = stream::unfold(data, |(mut data, mut is_cut)| async move {
+            let cut = async { drop(is_cut.wait_for(|is_cut| *is_cut).await) };
             let next = tokio::select! {
                 next = data.next() => next?,
-                () = is_cut => pending().await,
+                () = cut => pending().await,
             };
-            Some((next, (data, cut)))
+            Some((next, (data, is_cut)))
         });
         Response::from_parts(parts, Body::from_stream(body))
     }

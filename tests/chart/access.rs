@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{files, helm::Helm, rendered::of_kind};
 
 /// The `NetworkPolicy` permits connections to each URL of Prometheus.
-pub(crate) fn egress_to_prometheus(helm: &Helm) -> Result<()> {
+pub(crate) fn check_egress_to_prometheus(helm: &Helm) -> Result<()> {
     let ports = |set: &str| -> Result<Value> {
         let set = format!("networkPolicy.enabled=true,{set}");
         let objects = helm.template_with(&set)?;
@@ -41,7 +41,7 @@ pub(crate) fn egress_to_prometheus(helm: &Helm) -> Result<()> {
 }
 
 /// Ingresses and `RouteGroups` may be read only if skipper's metrics are read.
-pub(crate) fn skipper_rights(helm: &Helm) -> Result<()> {
+pub(crate) fn check_skipper_rights(helm: &Helm) -> Result<()> {
     for (set, expected) in [
         ("collectors.enabled=true", &[] as &[&str]),
         ("collectors.enabled=true,collectors.skipperIngress=true", &["ingresses"]),
@@ -64,9 +64,9 @@ pub(crate) fn skipper_rights(helm: &Helm) -> Result<()> {
 }
 
 /// The role for single namespaces has the rights of the `ClusterRole` on the kinds that are scaled.
-pub(crate) fn namespaced_role() -> Result<()> {
+pub(crate) fn check_namespaced_role() -> Result<()> {
     let verbs = |file: &str| -> Result<Value> {
-        let role = files::read(file)?;
+        let role = files::read_controller_file(file)?;
         let rules = role["rules"].as_array().context("no rules")?;
         let is_apps = |rule: &&Value| rule["apiGroups"][0] == "apps";
         Ok(rules.iter().find(is_apps).context("no rule")?["verbs"].clone())

@@ -11,7 +11,7 @@ use crate::rendered::{self, deployment, of_kind};
 /// The default of `--metrics-config-credentials`.
 const CREDENTIALS: &str = "/etc/hpa/credentials";
 
-/// The registered APIs of each set, sorted.
+/// The registered APIs of a set of values, sorted.
 fn expected_apis(set: &str) -> &'static [&'static str] {
     match set {
         "everything" => &[
@@ -26,7 +26,7 @@ fn expected_apis(set: &str) -> &'static [&'static str] {
 }
 
 /// The probes have their own port.
-pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
+pub(crate) fn check_probes(objects: &[Value], set: &str) -> Result<()> {
     let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
     // The set `moved` has the probes of prometheus-adapter's chart.
     let is_moved = set == "moved";
@@ -49,9 +49,9 @@ pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
 }
 
 /// The controller's rules compile, and the `NetworkPolicy` permits connections to Prometheus.
-pub(crate) fn in_process(controller: &Helm) -> Result<()> {
+pub(crate) fn check_in_process_rules(controller: &Helm) -> Result<()> {
     let objects = controller.template("everything")?;
-    let (config, rules) = compiled(&objects)?;
+    let (config, rules) = compile_rules(&objects)?;
     ensure!((config.rules.len(), config.external_rules.len()) == (1, 1), "{config:?}");
     ensure!(rules.errors().next().is_none(), "{rules:?}");
     let policy = of_kind(&objects, "NetworkPolicy");
@@ -80,8 +80,8 @@ pub(crate) fn in_process(controller: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// The notes have the next steps, even if the APIs are not registered.
-pub(crate) fn notes(helm: &Helm) -> Result<()> {
+/// The notes have the next steps, which differ if the APIs are not registered.
+pub(crate) fn check_notes(helm: &Helm) -> Result<()> {
     let registered = helm.notes("replicas=2")?;
     ensure!(registered.contains("kubectl get --raw /apis/custom"), "{registered}");
     ensure!(!registered.contains("rules compare"), "{registered}");
@@ -92,7 +92,7 @@ pub(crate) fn notes(helm: &Helm) -> Result<()> {
 }
 
 /// The rules file of a chart, parsed and compiled.
-fn compiled(objects: &[Value]) -> Result<(Config, RuleSet)> {
+fn compile_rules(objects: &[Value]) -> Result<(Config, RuleSet)> {
     let maps = of_kind(objects, "ConfigMap");
     let mut texts = maps.iter().filter_map(|map| map["data"]["config.yaml"].as_str());
     let config = Config::parse(texts.next().context("no rules")?)?;
@@ -100,9 +100,9 @@ fn compiled(objects: &[Value]) -> Result<(Config, RuleSet)> {
     Ok((config, rules))
 }
 
-/// The rules compile and equal those of the values.
-pub(crate) fn rules(objects: &[Value], set: &str) -> Result<()> {
-    let (config, rules) = compiled(objects)?;
+/// The rules compile, and their numbers are those in the values.
+pub(crate) fn check_rules(objects: &[Value], set: &str) -> Result<()> {
+    let (config, rules) = compile_rules(objects)?;
     let counts = (config.rules.len(), config.external_rules.len(), config.resource_rules.is_some());
     let expected = match set {
         "everything" => (7, 1, true),
@@ -127,8 +127,8 @@ fn resources() -> ApiResources {
     }))
 }
 
-/// The APIs with rules are registered for the Service, with a CA.
-pub(crate) fn api_services(objects: &[Value], set: &str) -> Result<()> {
+/// The APIs that have rules are registered for the Service, with a CA.
+pub(crate) fn check_api_services(objects: &[Value], set: &str) -> Result<()> {
     let found = of_kind(objects, "APIService");
     let mut names: Vec<&str> =
         found.iter().filter_map(|api| api["metadata"]["name"].as_str()).collect();
@@ -173,15 +173,16 @@ pub(crate) fn api_services(objects: &[Value], set: &str) -> Result<()> {
     Ok(())
 }
 
-/// The adapter may change only its certificate and its `APIServices`.
-pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
+/// The adapter may change only its certificate, its `APIServices`, the leases and events of its
+/// leader, and the status of scaling schedules.
+pub(crate) fn check_permissions(objects: &[Value]) -> Result<()> {
     let roles = [of_kind(objects, "ClusterRole"), of_kind(objects, "Role")].concat();
     for role in &roles {
         for rule in role["rules"].as_array().context("rules")? {
             let groups: Vec<&str> = texts(&rule["apiGroups"]);
             let resources = texts(&rule["resources"]);
             let verbs = texts(&rule["verbs"]);
-            let reads = verbs.iter().all(|verb| ["get", "list", "watch"].contains(verb));
+            let only_reads = verbs.iter().all(|verb| ["get", "list", "watch"].contains(verb));
             let names = texts(&rule["resourceNames"]);
             let is_allowed = match (&*resources, &*verbs) {
                 (["secrets"], ["get", "update"]) => names == secret_names(objects),
@@ -193,16 +194,16 @@ pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
                 | (["events"], ["create", "patch"]) => true,
                 (["leases"], ["get", "list", "watch", "update"]) => names.len() == 1,
                 (["secrets" | "apiservices" | "configmaps"], _) => false,
-                _ => reads && (!resources.contains(&"*") || is_metrics_group(&groups)),
+                _ => only_reads && (!resources.contains(&"*") || is_metrics_group(&groups)),
             };
             ensure!(!verbs.is_empty() && is_allowed, "{}: {rule}", role["metadata"]["name"]);
         }
     }
-    bindings(objects, &roles)
+    check_bindings(objects, &roles)
 }
 
 /// The adapter has only the rights that its configuration needs.
-pub(crate) fn rights(helm: &Helm) -> Result<()> {
+pub(crate) fn check_rights(helm: &Helm) -> Result<()> {
     let external = "rules.default=false,rules.external[0].seriesQuery=up,\
                     rules.external[0].metricsQuery=up,rbac.readers=null";
     let with = |set: &str| format!("{external},{set}");
@@ -255,7 +256,7 @@ pub(crate) fn rights(helm: &Helm) -> Result<()> {
 }
 
 /// The manifests for users without Helm equal those of the chart.
-pub(crate) fn manifests(helm: &Helm) -> Result<()> {
+pub(crate) fn check_manifests(helm: &Helm) -> Result<()> {
     let path = hpa_tests::repository("examples/adapter/hpa-adapter.yaml");
     let rendered = helm.manifests("hpa-adapter")?;
     if std::env::var_os("UPDATE_MANIFESTS").is_some() {
@@ -288,8 +289,8 @@ fn names<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a str> {
     objects.filter_map(|object| object["metadata"]["name"].as_str()).collect()
 }
 
-/// Every role is bound to the adapter or aggregated.
-fn bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
+/// Each role is bound to the adapter, or aggregated to another role.
+fn check_bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     let namespace = &deployment(objects)?["metadata"]["namespace"];
     let expected_subjects =
@@ -314,7 +315,7 @@ fn bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
 }
 
 /// Values become arguments, with the conversions of prometheus-adapter's chart.
-pub(crate) fn arguments(helm: &Helm) -> Result<()> {
+pub(crate) fn check_arguments(helm: &Helm) -> Result<()> {
     let cases = [
         ("replicas=2", "--prometheus-url=http://prometheus.default.svc:9090"),
         ("prometheus.port=null", "--prometheus-url=http://prometheus.default.svc"),
@@ -344,7 +345,7 @@ pub(crate) fn arguments(helm: &Helm) -> Result<()> {
 }
 
 /// Optional objects are rendered only if their value is set.
-pub(crate) fn switches(helm: &Helm) -> Result<()> {
+pub(crate) fn check_switches(helm: &Helm) -> Result<()> {
     let defaults = helm.template("defaults")?;
     ensure!(of_kind(&defaults, "NetworkPolicy").is_empty(), "a NetworkPolicy by default");
     let policy = helm.template_with("networkPolicy.enabled=true")?;
@@ -377,11 +378,11 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     ensure!(pod["hostNetwork"] == true && pod["dnsPolicy"] == "ClusterFirstWithHostNet", "{pod}");
     let as_cluster_role = helm.template_with("rbac.useAuthReaderClusterRole=true")?;
     ensure!(of_kind(&as_cluster_role, "RoleBinding").len() == 1, "a RoleBinding");
-    certificates(helm)
+    check_given_certificates(helm)
 }
 
 /// Given certificates are used, with their CA in the `APIServices`.
-fn certificates(helm: &Helm) -> Result<()> {
+fn check_given_certificates(helm: &Helm) -> Result<()> {
     let pem = "-----BEGIN X-----";
     let given = format!("tls.enable=true,tls.ca={pem},tls.key={pem},tls.certificate={pem}");
     let by_arguments = format!("tls.ca={pem},extraArguments={{--tls-cert-file=/tls/crt}}");
@@ -398,8 +399,8 @@ fn certificates(helm: &Helm) -> Result<()> {
 }
 
 /// Rendering fails for invalid values, and the error names the value.
-pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
-    let bad = [
+pub(crate) fn check_invalid_values(helm: &Helm) -> Result<()> {
+    let invalid = [
         ("replica=3", "replica"),
         ("image.repository=registry.k8s.io/prometheus-adapter/prometheus-adapter", "hpa image"),
         ("image.digest=latest", "digest"),
@@ -420,7 +421,7 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("tls.enable=true,certManager.enabled=true", "exclude each other"),
         ("podDisruptionBudget.minAvailable=half", "minAvailable"),
     ];
-    for (set, named) in bad {
+    for (set, named) in invalid {
         let error = helm.template_with(set).err().with_context(|| format!("{set} is accepted"))?;
         ensure!(format!("{error:#}").contains(named), "{set}: {error:#}");
     }

@@ -11,7 +11,6 @@ use hpa_tests::repository;
 const RULES: &str = "charts/hpa-controller/files/rules.yaml";
 const TESTS: &str = "tests/chart/alerts.yaml";
 
-/// The version of promtool.
 pub(crate) fn version() -> Result<String> {
     let output = promtool(&["--version"])?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -19,8 +18,8 @@ pub(crate) fn version() -> Result<String> {
     Ok(text.split_whitespace().nth(2).unwrap_or_default().to_owned())
 }
 
-/// Exactly the expected alerts of `alerts.yaml` fire on its series.
-pub(crate) fn fire() -> Result<()> {
+/// On the series of `alerts.yaml`, exactly the alerts that it expects fire.
+pub(crate) fn check_firing_alerts() -> Result<()> {
     // Paths of rules are relative to the file with the tests.
     let dir = tempfile::tempdir()?;
     fs::copy(repository(RULES), dir.path().join("rules.yaml"))?;

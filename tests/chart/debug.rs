@@ -8,12 +8,12 @@ use crate::{
     rendered::{arguments, deployment, of_kind},
 };
 
-/// Flag, port, roles and bindings exist only if the value is set, and match each other and the
-/// requests of `hpa`.
-pub(crate) fn api(helm: &Helm) -> Result<()> {
-    let is_of_debug = |object: &&Value| object.to_string().contains("debug");
+/// Flag, port, roles and bindings exist only if `debug.enabled` is set. They match each other and
+/// the requests of `hpa`.
+pub(crate) fn check_debug_api(helm: &Helm) -> Result<()> {
+    let mentions_debug = |object: &&Value| object.to_string().contains("debug");
     let defaults = helm.template("defaults")?;
-    ensure!(!defaults.iter().any(|object| is_of_debug(&object)), "a debug API by default");
+    ensure!(!defaults.iter().any(|object| mentions_debug(&object)), "a debug API by default");
 
     let objects = helm.template_with(
         "debug.enabled=true,debug.port=9000,debug.memoryLimit=16Mi,networkPolicy.enabled=true,\
@@ -65,7 +65,7 @@ pub(crate) fn api(helm: &Helm) -> Result<()> {
     let named = accounts.iter().find(|one| one["metadata"]["name"] == "a-lease-debug");
     ensure!(named.is_some_and(|one| one["automountServiceAccountToken"] == false), "no account");
 
-    // The controller may review, and the readers may read.
+    // The controller may review tokens and accesses, and the readers may read.
     let reviews = role(&objects, "ClusterRoleBinding", "-auth-delegator")?;
     ensure!(reviews["roleRef"]["name"] == "system:auth-delegator", "{reviews}");
     let controller_account =

@@ -17,8 +17,8 @@ use crate::{
 const ALERT_PARTS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
 
 /// docs/alerts.md has one section per alert, in the order of the rules.
-pub(crate) fn alerts() -> Result<()> {
-    let rules = files::read("files/rules.yaml")?;
+pub(crate) fn check_alerts() -> Result<()> {
+    let rules = files::read_controller_file("files/rules.yaml")?;
     let alerts: Vec<&str> = rules["groups"]
         .as_array()
         .into_iter()
@@ -40,7 +40,7 @@ pub(crate) fn alerts() -> Result<()> {
 }
 
 /// docs/debugging.md explains the condition reasons that exist, and no others.
-pub(crate) fn reasons() -> Result<()> {
+pub(crate) fn check_condition_reasons() -> Result<()> {
     let code = fs::read_to_string(repository("crates/calc/src/api/condition.rs"))?;
     let enumeration =
         code.split_once("ConditionReason {").and_then(|(_, rest)| rest.split_once("\n    }"));
@@ -58,7 +58,8 @@ pub(crate) fn reasons() -> Result<()> {
     Ok(())
 }
 
-fn documents() -> Result<Vec<PathBuf>> {
+/// The Markdown files in the root and in `docs`.
+fn markdown_files() -> Result<Vec<PathBuf>> {
     let root = fs::read_dir(repository(""))?;
     let mut found = root.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let mut directories = vec![repository("docs")];
@@ -79,9 +80,9 @@ fn documents() -> Result<Vec<PathBuf>> {
 }
 
 /// Every relative link refers to an existing file and section.
-pub(crate) fn links() -> Result<()> {
+pub(crate) fn check_links() -> Result<()> {
     let mut wrong = Vec::new();
-    for document in documents()? {
+    for document in markdown_files()? {
         let text = fs::read_to_string(&document)?;
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if !link.contains("://") && !target_exists(&document, link)? {
@@ -117,15 +118,14 @@ fn anchor(heading: &str) -> String {
         .replace(' ', "-")
 }
 
-/// Every `--set` in a document names a value of the chart in the same command.
-pub(crate) fn values() -> Result<()> {
+/// Each `--set` in a document names a value of the chart that its code block installs.
+pub(crate) fn check_values() -> Result<()> {
     let mut seen = BTreeSet::new();
-    for document in documents()? {
+    for document in markdown_files()? {
         let text = fs::read_to_string(&document)?;
-        // A command doesn't span code blocks.
         for block in text.split("```") {
             let chart = if block.contains("charts/hpa-adapter") { &ADAPTER } else { &CONTROLLER };
-            let schema = files::read_of(chart, "values.schema.json")?;
+            let schema = files::read_from_chart(chart, "values.schema.json")?;
             for name in sets(block) {
                 let document = document.display();
                 ensure!(is_value(&schema, name), "{document}: {} has no {name}", chart.name);
@@ -145,7 +145,7 @@ fn sets(block: &str) -> impl Iterator<Item = &str> {
     arguments.map(|set| set.trim_matches(['\'', '"', '`']).split('=').next().unwrap_or_default())
 }
 
-/// Whether the schema has this value. It accepts any field of embedded Kubernetes objects.
+/// Whether the schema has this value. The fields of embedded Kubernetes objects are not checked.
 fn is_value(schema: &Value, name: &str) -> bool {
     let mut at = schema;
     for part in name.split('.') {

@@ -9,40 +9,41 @@ use serde_json::{Map, Value};
 use crate::helm::{ADAPTER, CONTROLLER, Chart};
 
 /// A YAML or JSON file of the chart of the controller.
-pub(crate) fn read(path: &str) -> Result<Value> {
-    read_of(&CONTROLLER, path)
+pub(crate) fn read_controller_file(path: &str) -> Result<Value> {
+    read_from_chart(&CONTROLLER, path)
 }
 
 /// A YAML or JSON file of a chart.
-pub(crate) fn read_of(chart: &Chart, path: &str) -> Result<Value> {
+pub(crate) fn read_from_chart(chart: &Chart, path: &str) -> Result<Value> {
     let path = chart.path().join(path);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(serde_saphyr::from_str(&text)?)
 }
 
 /// `values.yaml` and its schema name the same values, and the schema refuses others.
-pub(crate) fn schema(chart: &Chart) -> Result<()> {
-    let (values, schema) = (read_of(chart, "values.yaml")?, read_of(chart, "values.schema.json")?);
-    compare("", &values, &schema)
+pub(crate) fn check_schema(chart: &Chart) -> Result<()> {
+    let (values, schema) =
+        (read_from_chart(chart, "values.yaml")?, read_from_chart(chart, "values.schema.json")?);
+    compare_with_schema("", &values, &schema)
 }
 
-fn compare(path: &str, value: &Value, schema: &Value) -> Result<()> {
+fn compare_with_schema(path: &str, value: &Value, schema: &Value) -> Result<()> {
     // Embedded Kubernetes objects have no properties in the schema.
     let (Value::Object(members), Some(properties)) = (value, schema["properties"].as_object())
     else {
         return Ok(());
     };
     ensure!(schema["additionalProperties"] == Value::Bool(false), "{path} takes other members");
-    let (here, known) = (keys(members), keys(properties));
-    // Reserved by helm, and an optional container field.
+    let (named, known) = (keys(members), keys(properties));
+    // `global` is reserved by helm, and `claims` is an optional field of a container.
     let optional = BTreeSet::from(["global", "claims"]);
-    let unknown: Vec<_> = here.difference(&known).collect();
-    let absent: Vec<_> = known.difference(&here).filter(|key| !optional.contains(*key)).collect();
+    let unknown: Vec<_> = named.difference(&known).collect();
+    let absent: Vec<_> = known.difference(&named).filter(|key| !optional.contains(*key)).collect();
     ensure!(unknown.is_empty(), "not in the schema: {path} {unknown:?}");
     ensure!(absent.is_empty(), "not in values.yaml: {path} {absent:?}");
-    members
-        .iter()
-        .try_for_each(|(key, member)| compare(&format!("{path}.{key}"), member, &properties[key]))
+    members.iter().try_for_each(|(key, member)| {
+        compare_with_schema(&format!("{path}.{key}"), member, &properties[key])
+    })
 }
 
 fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
@@ -50,7 +51,7 @@ fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
 }
 
 /// The pattern for log levels in each schema has exactly the levels and modules of `--log-level`.
-pub(crate) fn log_levels() -> Result<()> {
+pub(crate) fn check_log_levels() -> Result<()> {
     let code = std::fs::read_to_string(repository("crates/hpa/src/args/values.rs"))?;
     let words = |name: &str| -> Result<String> {
         let (_, rest) = code.split_once(&format!("const {name}: ")).context("no constant")?;
@@ -65,7 +66,7 @@ pub(crate) fn log_levels() -> Result<()> {
     for (chart, pointer) in
         [(&CONTROLLER, "/properties/log/properties/level"), (&ADAPTER, "/properties/logLevel")]
     {
-        let schema = read_of(chart, "values.schema.json")?;
+        let schema = read_from_chart(chart, "values.schema.json")?;
         let pattern = &schema.pointer(pointer).context("no log level")?["pattern"];
         ensure!(*pattern == *expected, "the pattern is {pattern}, expected {expected}");
     }
@@ -73,9 +74,9 @@ pub(crate) fn log_levels() -> Result<()> {
 }
 
 /// The roles may be applied without helm: their names are the flags' defaults in `hpa run`.
-pub(crate) fn names() -> Result<()> {
+pub(crate) fn check_role_names() -> Result<()> {
     for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
-        let role = read(file)?;
+        let role = read_controller_file(file)?;
         ensure!(role["kind"] == kind && role["metadata"]["name"] == "hpa-controller", "{file}");
         ensure!(
             role["rules"].as_array().is_some_and(|rules| !rules.is_empty()),

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use hpa_tests::repository;
 use serde_json::Value;
 
-/// A chart with sets of values: files in a directory, except for the first one, which is empty.
+/// A chart with sets of values. The set `defaults` is empty, the others are files in `directory`.
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
     directory: &'static str,
@@ -60,11 +60,11 @@ pub(crate) fn find() -> Result<Vec<Helm>> {
 
 fn version(path: &PathBuf) -> Result<String> {
     let output = Command::new(path).args(["version", "--short"]).output()?;
-    ensure!(output.status.success(), "{}", text(&output));
+    ensure!(output.status.success(), "{}", output_text(&output));
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn text(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -91,7 +91,7 @@ impl Helm {
     /// `helm lint --strict` reports nothing.
     pub(crate) fn lint(&self, set: &str) -> Result<()> {
         let output = self.run(&["lint", "--strict"], &self.chart.values(set))?;
-        ensure!(output.status.success(), "helm lint: {}", text(&output));
+        ensure!(output.status.success(), "helm lint: {}", output_text(&output));
         Ok(())
     }
 
@@ -109,28 +109,28 @@ impl Helm {
     pub(crate) fn notes(&self, set: &str) -> Result<String> {
         let values = ["--dry-run=client", "--set", set].map(str::to_owned);
         let output = self.run(&["install", RELEASE, "--namespace", NAMESPACE], &values)?;
-        ensure!(output.status.success(), "helm install: {}", text(&output));
+        ensure!(output.status.success(), "helm install: {}", output_text(&output));
         let output = String::from_utf8(output.stdout)?;
         let (_, notes) = output.split_once("\nNOTES:\n").context("no notes")?;
         Ok(notes.to_owned())
     }
 
     /// Renders the chart for a version of Kubernetes.
-    pub(crate) fn template_on(&self, version: &str) -> Result<Vec<Value>> {
+    pub(crate) fn template_for_version(&self, version: &str) -> Result<Vec<Value>> {
         self.render(&["--kube-version".to_owned(), version.to_owned()])
     }
 
     /// The rendered text of a release in a namespace of the same name.
-    pub(crate) fn text_of(&self, release: &str, set: &str) -> Result<String> {
+    pub(crate) fn render_text(&self, release: &str, set: &str) -> Result<String> {
         let values = self.chart.values(set);
         let output = self.run(&["template", release, "--namespace", release], &values)?;
-        ensure!(output.status.success(), "helm template: {}", text(&output));
+        ensure!(output.status.success(), "helm template: {}", output_text(&output));
         Ok(String::from_utf8(output.stdout)?)
     }
 
     /// The objects of a release in a namespace of the same name, without Helm's labels.
     pub(crate) fn manifests(&self, release: &str) -> Result<String> {
-        let rendered = self.text_of(release, "defaults")?;
+        let rendered = self.render_text(release, "defaults")?;
         let is_kept = |line: &&str| {
             let line = line.trim_start();
             !["# Source:", "helm.sh/chart:", "app.kubernetes.io/managed-by:"]
@@ -147,7 +147,7 @@ impl Helm {
     fn render(&self, values: &[String]) -> Result<Vec<Value>> {
         let output = self.run(&["template", RELEASE, "--namespace", NAMESPACE], values)?;
         if !output.status.success() {
-            bail!("helm template: {}", text(&output));
+            bail!("helm template: {}", output_text(&output));
         }
         documents(&String::from_utf8(output.stdout)?)
     }

@@ -4,8 +4,8 @@
 //! permissions match those that the other suites use, and a real API server accepts the objects.
 //! `HELM` names one or more helm binaries, separated by colons; the default is helm in `PATH`. The
 //! API server is found as in the control-plane suite. Without helm or API server, the suite reports
-//! the skipped tests. promtool tests the alerts, if it is in `PATH`. The suite always checks the
-//! files of the charts and the documentation.
+//! the skipped tests. promtool tests the alerts, if it is in `PATH`. The checks of the charts'
+//! files and of the documentation need no program.
 
 #![allow(
     clippy::expect_used,
@@ -43,7 +43,7 @@ use serde_json::Value;
 
 use crate::helm::{ADAPTER, CONTROLLER, Helm};
 
-/// The results so far.
+/// The numbers of results so far.
 #[derive(Default)]
 pub(crate) struct Report {
     passed: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    fn line(&mut self, name: &str, result: Result<()>) {
+    fn add_result(&mut self, name: &str, result: Result<()>) {
         match result {
             Ok(()) => {
                 println!("test {name} ... ok");
@@ -76,25 +76,25 @@ fn main() -> ExitCode {
     let mut report = Report::default();
     for chart in [&CONTROLLER, &ADAPTER] {
         let name = format!("{}::schema_has_exactly_the_values", chart.name);
-        report.line(&name, files::schema(chart));
+        report.add_result(&name, files::check_schema(chart));
     }
-    report.line("schema_has_the_log_levels_of_the_flag", files::log_levels());
-    report.line("role_names_match_flag_defaults", files::names());
-    report.line("namespaced_role_has_the_rights_on_targets", access::namespaced_role());
-    report.line("every_alert_is_documented", documents::alerts());
-    report.line("every_reason_is_documented", documents::reasons());
-    report.line("links_have_targets", documents::links());
-    report.line("documented_values_exist", documents::values());
+    report.add_result("schema_has_the_log_levels_of_the_flag", files::check_log_levels());
+    report.add_result("role_names_match_flag_defaults", files::check_role_names());
+    report.add_result("namespaced_role_has_the_rights_on_targets", access::check_namespaced_role());
+    report.add_result("every_alert_is_documented", documents::check_alerts());
+    report.add_result("every_reason_is_documented", documents::check_condition_reasons());
+    report.add_result("links_have_targets", documents::check_links());
+    report.add_result("documented_values_exist", documents::check_values());
     match alerts::version() {
         Err(missing) => report.skip("alerts_fire", "promtool", &missing),
         Ok(version) => {
             println!("\nwith promtool {version}");
-            report.line("alerts_fire", alerts::fire());
+            report.add_result("alerts_fire", alerts::check_firing_alerts());
         }
     }
     match helm::find() {
         Err(missing) => report.skip("rendered_chart", "helm", &missing),
-        Ok(found) => found.iter().for_each(|helm| with_helm(helm, &mut report)),
+        Ok(found) => found.iter().for_each(|helm| check_with_helm(helm, &mut report)),
     }
     let Report { passed, failed, skipped } = report;
     let result = if failed == 0 { "ok" } else { "FAILED" };
@@ -102,69 +102,85 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn with_helm(helm: &Helm, report: &mut Report) {
+fn check_with_helm(helm: &Helm, report: &mut Report) {
     println!("\nwith helm {}", helm.version);
     let binary = hpa_binary();
     let mut all = Vec::new();
     for set in CONTROLLER.sets {
         let Some(objects) = render(helm, set, report) else { continue };
-        report.line(&format!("{set}::probes"), rendered::probes(&objects));
-        report.line(
+        report.add_result(&format!("{set}::probes"), rendered::check_probes(&objects));
+        report.add_result(
             &format!("{set}::permissions_match_the_files"),
-            rendered::permissions(&objects, set),
+            rendered::check_permissions(&objects, set),
         );
-        report.line(&format!("{set}::contains_the_files"), rendered::files(&objects));
-        report.line(&format!("{set}::flags_are_valid"), rendered::flags(&objects, &binary));
-        report.line(&format!("{set}::names_are_texts"), rendered::names_are_texts(helm, set));
+        report.add_result(
+            &format!("{set}::contains_the_files"),
+            rendered::check_shipped_files(&objects),
+        );
+        report.add_result(
+            &format!("{set}::flags_are_valid"),
+            rendered::check_flags(&objects, &binary),
+        );
+        report.add_result(
+            &format!("{set}::names_are_texts"),
+            rendered::check_quoted_names(helm, set),
+        );
         all.push(((*set).to_owned(), objects));
     }
-    report.line("switches_add_objects", rendered::switches(helm));
-    report.line("alerts_link_to_dashboard_and_runbook", rendered::alert_links(helm));
-    report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
-    report.line("valid_values_are_accepted", rendered::valid_values(helm, &binary));
-    report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));
-    report.line("debug_api_is_optional_and_complete", debug::api(helm));
-    report.line("metrics_from_prometheus", adapter::in_process(helm));
-    report.line("egress_reaches_each_prometheus", access::egress_to_prometheus(helm));
-    report.line("skipper_rights_follow_the_values", access::skipper_rights(helm));
-    all.extend(with_adapter(&helm.with_chart(&ADAPTER), &binary, report));
+    report.add_result("switches_add_objects", rendered::check_switches(helm));
+    report.add_result("alerts_link_to_dashboard_and_runbook", rendered::check_alert_links(helm));
+    report.add_result("invalid_values_are_rejected", rendered::check_invalid_values(helm));
+    report.add_result("valid_values_are_accepted", rendered::check_valid_values(helm, &binary));
+    report.add_result("vendor_versions_are_accepted", rendered::check_kube_versions(helm));
+    report.add_result("debug_api_is_optional_and_complete", debug::check_debug_api(helm));
+    report.add_result("metrics_from_prometheus", adapter::check_in_process_rules(helm));
+    report.add_result("egress_reaches_each_prometheus", access::check_egress_to_prometheus(helm));
+    report.add_result("skipper_rights_follow_the_values", access::check_skipper_rights(helm));
+    all.extend(check_adapter_chart(&helm.with_chart(&ADAPTER), &binary, report));
     match hpa_tests::kube_apiserver::assets::find() {
         Err(missing) => report.skip("api_server_accepts_objects", "kube-apiserver", &missing),
         Ok(assets) => {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-            report.line(
+            report.add_result(
                 "api_server_accepts_objects",
-                runtime.block_on(server::accepts(&assets, &all)),
+                runtime.block_on(server::check_acceptance(&assets, &all)),
             );
         }
     }
 }
 
 /// The objects of the adapter's chart, by set of values.
-fn with_adapter(helm: &Helm, binary: &Path, report: &mut Report) -> Vec<(String, Vec<Value>)> {
+fn check_adapter_chart(
+    helm: &Helm,
+    binary: &Path,
+    report: &mut Report,
+) -> Vec<(String, Vec<Value>)> {
     let mut all = Vec::new();
     for set in ADAPTER.sets {
         let Some(objects) = render(helm, set, report) else { continue };
         let name = |test: &str| format!("adapter::{set}::{test}");
-        report.line(&name("probes"), adapter::probes(&objects, set));
-        report.line(&name("rules_are_valid"), adapter::rules(&objects, set));
-        report.line(&name("apis_have_a_certificate"), adapter::api_services(&objects, set));
-        report.line(&name("permissions_only_read"), adapter::permissions(&objects));
-        report.line(&name("flags_are_valid"), rendered::flags(&objects, binary));
-        report.line(&name("names_are_texts"), rendered::names_are_texts(helm, set));
+        report.add_result(&name("probes"), adapter::check_probes(&objects, set));
+        report.add_result(&name("rules_are_valid"), adapter::check_rules(&objects, set));
+        report.add_result(
+            &name("apis_have_a_certificate"),
+            adapter::check_api_services(&objects, set),
+        );
+        report.add_result(&name("permissions_only_read"), adapter::check_permissions(&objects));
+        report.add_result(&name("flags_are_valid"), rendered::check_flags(&objects, binary));
+        report.add_result(&name("names_are_texts"), rendered::check_quoted_names(helm, set));
         all.push((format!("adapter/{set}"), objects));
     }
-    report.line("adapter::arguments_follow_the_values", adapter::arguments(helm));
-    report.line("adapter::switches_add_objects", adapter::switches(helm));
-    report.line("adapter::rights_follow_the_configuration", adapter::rights(helm));
-    report.line("adapter::manifests_are_those_of_the_chart", adapter::manifests(helm));
-    report.line("adapter::invalid_values_are_rejected", adapter::invalid_values(helm));
+    report.add_result("adapter::arguments_follow_the_values", adapter::check_arguments(helm));
+    report.add_result("adapter::switches_add_objects", adapter::check_switches(helm));
+    report.add_result("adapter::rights_follow_the_configuration", adapter::check_rights(helm));
+    report.add_result("adapter::manifests_are_those_of_the_chart", adapter::check_manifests(helm));
+    report.add_result("adapter::invalid_values_are_rejected", adapter::check_invalid_values(helm));
     let notes = "adapter::notes_say_what_to_do_next";
     if helm.version.starts_with("v3.") {
         println!("test {notes} ... skipped: Helm 3 renders notes only with a cluster");
         report.skipped += 1;
     } else {
-        report.line(notes, adapter::notes(helm));
+        report.add_result(notes, adapter::check_notes(helm));
     }
     all
 }
@@ -174,11 +190,11 @@ fn render(helm: &Helm, set: &str, report: &mut Report) -> Option<Vec<Value>> {
     let name = |test: &str| format!("{}::{set}::{test}", helm.chart_name());
     match helm.lint(set).and_then(|()| helm.template(set)) {
         Ok(objects) => {
-            report.line(&name("is_safe"), rendered::is_safe(&objects));
+            report.add_result(&name("is_safe"), rendered::check_pod_security(&objects));
             Some(objects)
         }
         Err(error) => {
-            report.line(&name("renders"), Err(error));
+            report.add_result(&name("renders"), Err(error));
             None
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::files;
 use crate::helm::{Helm, NAMESPACE};
 
-/// The verbs of a dry run.
+/// The verbs that a dry run needs.
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
 pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -27,7 +27,7 @@ pub(crate) fn arguments(objects: &[Value]) -> Result<Vec<String>> {
 }
 
 /// The pod is unprivileged, has requests, and is selected by all selectors.
-pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
+pub(crate) fn check_pod_security(objects: &[Value]) -> Result<()> {
     let deployment = deployment(objects)?;
     let template = &deployment["spec"]["template"];
     let (pod, container) = (&template["spec"], &template["spec"]["containers"][0]);
@@ -48,11 +48,11 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
         ensure!(pod[host].is_null(), "{host}");
     }
     ensure!(container["resources"]["requests"]["memory"].is_string(), "no memory request");
-    selectors_match_pods(objects, deployment)
+    check_selectors(objects, deployment)
 }
 
 /// The probes use the metrics port.
-pub(crate) fn probes(objects: &[Value]) -> Result<()> {
+pub(crate) fn check_probes(objects: &[Value]) -> Result<()> {
     let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         let get = &container[probe]["httpGet"];
@@ -65,7 +65,7 @@ pub(crate) fn probes(objects: &[Value]) -> Result<()> {
 }
 
 /// Every selector matches the pods.
-fn selectors_match_pods(objects: &[Value], deployment: &Value) -> Result<()> {
+fn check_selectors(objects: &[Value], deployment: &Value) -> Result<()> {
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     let selectors = [
         ("Deployment", "/spec/selector/matchLabels"),
@@ -86,7 +86,7 @@ fn selectors_match_pods(objects: &[Value], deployment: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The role rules that a set of values needs, from the files.
+/// The rules of the shipped role files that a set of values needs.
 fn rules_for(set: &str) -> Result<Value> {
     let mut files = vec!["files/clusterrole.yaml"];
     if set == "everything" {
@@ -95,7 +95,7 @@ fn rules_for(set: &str) -> Result<Value> {
     }
     let mut rules = Vec::new();
     for file in files {
-        let role = files::read(file)?;
+        let role = files::read_controller_file(file)?;
         rules.extend(role["rules"].as_array().context("no rules")?.clone());
     }
     Ok(rules.into())
@@ -103,10 +103,12 @@ fn rules_for(set: &str) -> Result<Value> {
 
 /// The rendered roles have the rules of the shipped files: the `ClusterRole`, for the cluster or
 /// per namespace, and the role for leader election.
-pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
-    let (shipped, election) =
-        (files::read("files/clusterrole.yaml")?, files::read("files/role.yaml")?);
-    let main = |role: &&&Value| {
+pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
+    let (shipped, election) = (
+        files::read_controller_file("files/clusterrole.yaml")?,
+        files::read_controller_file("files/role.yaml")?,
+    );
+    let is_main = |role: &&&Value| {
         !role["metadata"]["name"].as_str().unwrap_or_default().ends_with("-election")
     };
     let cluster_roles = of_kind(objects, "ClusterRole");
@@ -116,14 +118,14 @@ pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
         let namespaces: Vec<_> = roles.iter().map(|role| &role["metadata"]["namespace"]).collect();
         ensure!(namespaces == ["shop", "pay"], "{namespaces:?}");
     }
-    for role in cluster_roles.iter().chain(roles.iter().filter(main)) {
+    for role in cluster_roles.iter().chain(roles.iter().filter(is_main)) {
         if set == "shadow" {
-            reads_only(role, &shipped)?;
+            check_read_only(role, &shipped)?;
         } else {
             ensure!(role["rules"] == rules_for(set)?, "{}", role["metadata"]["name"]);
         }
     }
-    let elections: Vec<_> = roles.iter().filter(|role| !main(role)).collect();
+    let elections: Vec<_> = roles.iter().filter(|role| !is_main(role)).collect();
     ensure!(
         elections.len() == usize::from(has_leader_election(objects)?),
         "{} leader election roles",
@@ -143,7 +145,7 @@ pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
     }
     for role in elections {
         ensure!(
-            role["rules"] == rules_for_lease(&election["rules"], &lease(objects)?)?,
+            role["rules"] == rules_for_lease(&election["rules"], &lease_name(objects)?)?,
             "the leader election role"
         );
         ensure!(
@@ -151,11 +153,11 @@ pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
             "the role is not in the namespace of the lease"
         );
     }
-    roles_are_bound(objects)
+    check_bindings(objects)
 }
 
-/// The role has the rules of the file without write verbs.
-fn reads_only(given: &Value, shipped: &Value) -> Result<()> {
+/// The role has the rules of the shipped file, without write verbs.
+fn check_read_only(role: &Value, shipped: &Value) -> Result<()> {
     let reading = |rule: &Value| {
         let mut rule = rule.clone();
         let verbs = rule["verbs"].as_array_mut()?;
@@ -164,7 +166,7 @@ fn reads_only(given: &Value, shipped: &Value) -> Result<()> {
     };
     let expected: Vec<Value> =
         shipped["rules"].as_array().into_iter().flatten().filter_map(reading).collect();
-    ensure!(expected.len() > 3 && given["rules"] == Value::Array(expected), "{}", given["rules"]);
+    ensure!(expected.len() > 3 && role["rules"] == Value::Array(expected), "{}", role["rules"]);
     Ok(())
 }
 
@@ -172,20 +174,20 @@ fn has_leader_election(objects: &[Value]) -> Result<bool> {
     Ok(arguments(objects)?.contains(&"--leader-elect=true".to_owned()))
 }
 
-fn lease(objects: &[Value]) -> Result<String> {
+fn lease_name(objects: &[Value]) -> Result<String> {
     let named = |argument: String| {
         argument.strip_prefix("--leader-elect-resource-name=").map(ToOwned::to_owned)
     };
     arguments(objects)?.into_iter().find_map(named).context("no lease")
 }
 
-/// The rules, with the lease's name replaced.
+/// The shipped rules, for a lease of another name.
 fn rules_for_lease(rules: &Value, lease: &str) -> Result<Value> {
     Ok(serde_json::from_str(&rules.to_string().replace("hpa-controller", lease))?)
 }
 
 /// Every role is bound to the service account of the pods, and there are no other bindings.
-fn roles_are_bound(objects: &[Value]) -> Result<()> {
+fn check_bindings(objects: &[Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     for (kind, binder) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
         let (roles, bindings) = (of_kind(objects, kind), of_kind(objects, binder));
@@ -207,17 +209,20 @@ fn roles_are_bound(objects: &[Value]) -> Result<()> {
 }
 
 /// CRD, alerts, dashboard and `PodMonitor` equal the shipped files.
-pub(crate) fn files(objects: &[Value]) -> Result<()> {
+pub(crate) fn check_shipped_files(objects: &[Value]) -> Result<()> {
     for definition in of_kind(objects, "CustomResourceDefinition") {
-        ensure!(definition["spec"] == files::read("files/crd.yaml")?["spec"], "the definition");
+        ensure!(
+            definition["spec"] == files::read_controller_file("files/crd.yaml")?["spec"],
+            "the definition"
+        );
         let policy = &definition["metadata"]["annotations"]["helm.sh/resource-policy"];
         ensure!(policy == "keep", "uninstalling would delete every autoscaler");
     }
     for rule in of_kind(objects, "PrometheusRule") {
-        ensure!(rule["spec"] == files::read("files/rules.yaml")?, "the alerts");
+        ensure!(rule["spec"] == files::read_controller_file("files/rules.yaml")?, "the alerts");
     }
     for monitor in of_kind(objects, "PodMonitor") {
-        let shipped = files::read("files/podmonitor.yaml")?;
+        let shipped = files::read_controller_file("files/podmonitor.yaml")?;
         let (endpoint, expected) = (
             &monitor["spec"]["podMetricsEndpoints"][0],
             &shipped["spec"]["podMetricsEndpoints"][0],
@@ -229,13 +234,13 @@ pub(crate) fn files(objects: &[Value]) -> Result<()> {
     let maps = of_kind(objects, "ConfigMap");
     for text in maps.iter().filter_map(|map| map["data"]["hpa-controller.json"].as_str()) {
         let dashboard: Value = serde_json::from_str(text)?;
-        ensure!(dashboard == files::read("files/dashboard.json")?, "the dashboard");
+        ensure!(dashboard == files::read_controller_file("files/dashboard.json")?, "the dashboard");
     }
     Ok(())
 }
 
 /// With the URLs of Grafana and the documentation, every alert links to its panel and section.
-pub(crate) fn alert_links(helm: &Helm) -> Result<()> {
+pub(crate) fn check_alert_links(helm: &Helm) -> Result<()> {
     let (grafana, runbook) = ("https://grafana.example/", "https://docs.example/alerts.md");
     let set = format!(
         "metrics.rules.enabled=true,metrics.rules.dashboardURL={grafana},\
@@ -258,8 +263,8 @@ pub(crate) fn alert_links(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// The command accepts all flags and values. It parses them before it handles `--help`.
-pub(crate) fn flags(objects: &[Value], binary: &Path) -> Result<()> {
+/// The command accepts all flags and values: it parses them before it handles `--help`.
+pub(crate) fn check_flags(objects: &[Value], binary: &Path) -> Result<()> {
     let arguments = arguments(objects)?;
     let command = arguments.first().map(String::as_str);
     ensure!(matches!(command, Some("run" | "adapter")), "{arguments:?}");
@@ -269,7 +274,7 @@ pub(crate) fn flags(objects: &[Value], binary: &Path) -> Result<()> {
 }
 
 /// Optional objects are rendered only if their value is set.
-pub(crate) fn switches(helm: &Helm) -> Result<()> {
+pub(crate) fn check_switches(helm: &Helm) -> Result<()> {
     let defaults = helm.template("defaults")?;
     let switches = [
         ("metrics.service.enabled=true", "Service"),
@@ -306,9 +311,9 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// Names of a release and a namespace that YAML reads as another type are quoted.
-pub(crate) fn names_are_texts(helm: &Helm, set: &str) -> Result<()> {
-    let rendered = helm.text_of("on", set)?;
+/// A release and a namespace are named `on`, which YAML reads as a boolean unless it is quoted.
+pub(crate) fn check_quoted_names(helm: &Helm, set: &str) -> Result<()> {
+    let rendered = helm.render_text("on", set)?;
     for line in rendered.lines() {
         ensure!(!line.ends_with(": on"), "{line} is a boolean");
     }
@@ -317,8 +322,8 @@ pub(crate) fn names_are_texts(helm: &Helm, set: &str) -> Result<()> {
 }
 
 /// Rendering fails for invalid values, and the error names the value.
-pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
-    let bad = [
+pub(crate) fn check_invalid_values(helm: &Helm) -> Result<()> {
+    let invalid = [
         ("replica=3", "replica"),
         ("autoscaling.syncPeriod=15", "syncPeriod"),
         ("autoscaling.tolerance=-1", "tolerance"),
@@ -366,7 +371,7 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("log.level=hpa_control=debug", "level"),
         (r"log.level=info\,hpa_controller=debg", "level"),
     ];
-    for (set, named) in bad {
+    for (set, named) in invalid {
         let error = helm.template_with(set).err().with_context(|| format!("{set} is accepted"))?;
         ensure!(format!("{error:#}").contains(named), "{set}: {error:#}");
     }
@@ -374,8 +379,8 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
 }
 
 /// The chart and `hpa run` both accept values at the limits.
-pub(crate) fn valid_values(helm: &Helm, binary: &Path) -> Result<()> {
-    let good = [
+pub(crate) fn check_valid_values(helm: &Helm, binary: &Path) -> Result<()> {
+    let valid = [
         "leaderElection.leaseDuration=10001ms",
         "leaderElection.retryPeriod=8333ms",
         "shutdownGracePeriod=29.9s",
@@ -387,12 +392,14 @@ pub(crate) fn valid_values(helm: &Helm, binary: &Path) -> Result<()> {
         "log.level=WARN",
         r"log.level=info\,hpa_controller::reconcile=debug\,kube_client=trace",
     ];
-    good.into_iter().try_for_each(|set| flags(&helm.template_with(set)?, binary).context(set))
+    valid
+        .into_iter()
+        .try_for_each(|set| check_flags(&helm.template_with(set)?, binary).context(set))
 }
 
-/// The chart installs on 1.28 and later, with the version suffixes of vendors, and on development
-/// builds.
-pub(crate) fn kube_versions(helm: &Helm) -> Result<()> {
+/// The chart renders for Kubernetes 1.28 and later, with the version suffixes of vendors, and for
+/// development builds.
+pub(crate) fn check_kube_versions(helm: &Helm) -> Result<()> {
     let supported = [
         "v1.28.0",
         "v1.33.5-gke.1080000",
@@ -402,10 +409,10 @@ pub(crate) fn kube_versions(helm: &Helm) -> Result<()> {
         "v0.0.0-abc1234",
     ];
     for version in supported {
-        helm.template_on(version).with_context(|| format!("{version} is refused"))?;
+        helm.template_for_version(version).with_context(|| format!("{version} is refused"))?;
     }
     for version in ["v1.27.16", "v1.27.9-gke.100"] {
-        ensure!(helm.template_on(version).is_err(), "{version} is accepted");
+        ensure!(helm.template_for_version(version).is_err(), "{version} is accepted");
     }
     Ok(())
 }

@@ -9,24 +9,25 @@ use kube::api::{Api, DynamicObject, GroupVersionKind, PostParams};
 use kube::discovery::{Discovery, Scope};
 use serde_json::{Value, json};
 
-use crate::control_plane::{Kind, from};
+use crate::control_plane::{PlaneKind, from_json};
 use crate::helm::NAMESPACE;
 use crate::metrics::Metrics;
 use crate::rendered::of_kind;
 
-/// Kinds whose operators aren't installed.
-const FOREIGN: [&str; 4] = ["Certificate", "Issuer", "PodMonitor", "PrometheusRule"];
+/// Kinds that the API server doesn't have without an operator.
+const OPERATOR_KINDS: [&str; 4] = ["Certificate", "Issuer", "PodMonitor", "PrometheusRule"];
 
 /// The API server accepts every object without unknown fields. The pod satisfies the Pod Security
 /// Standard "restricted".
-pub(crate) async fn accepts(assets: &Path, sets: &[(String, Vec<Value>)]) -> Result<()> {
-    // The metrics are not used.
+pub(crate) async fn check_acceptance(assets: &Path, sets: &[(String, Vec<Value>)]) -> Result<()> {
+    // This suite reads no metrics.
     let metrics = Metrics::new(kube::runtime::reflector::store().0);
-    let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
+    let plane = PlaneKind::KubeApiserver(assets.to_owned()).start(metrics).await?;
     let client = plane.client();
     for name in [NAMESPACE, "shop", "pay"] {
         let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
-        let namespace: Namespace = from(json!({"metadata": {"name": name, "labels": labels}}))?;
+        let namespace: Namespace =
+            from_json(json!({"metadata": {"name": name, "labels": labels}}))?;
         Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
     }
     let server = Server { discovery: Discovery::new(client.clone()).run().await?, client };
@@ -34,7 +35,7 @@ pub(crate) async fn accepts(assets: &Path, sets: &[(String, Vec<Value>)]) -> Res
     for (set, objects) in sets {
         for object in objects {
             let kind = object["kind"].as_str().unwrap_or_default();
-            if FOREIGN.contains(&kind) {
+            if OPERATOR_KINDS.contains(&kind) {
                 skipped.insert(kind);
                 continue;
             }
@@ -46,11 +47,11 @@ pub(crate) async fn accepts(assets: &Path, sets: &[(String, Vec<Value>)]) -> Res
     }
     println!("  {accepted} objects accepted; kinds not served: {skipped:?}");
     ensure!(accepted >= 6 * sets.len(), "only {accepted} objects");
-    rejects_invalid_objects(&server, &sets[0].1).await
+    check_rejections(&server, &sets[0].1).await
 }
 
-/// The server detects unknown fields and pods that may run as root.
-async fn rejects_invalid_objects(server: &Server, objects: &[Value]) -> Result<()> {
+/// The server rejects unknown fields and pods that may run as root.
+async fn check_rejections(server: &Server, objects: &[Value]) -> Result<()> {
     let mut unknown =
         of_kind(objects, "Deployment").first().copied().context("no Deployment")?.clone();
     unknown["spec"]["replica"] = json!(2);

@@ -13,7 +13,7 @@ use crate::compare::difference;
 const NAME: &str = "web";
 const KIND_AND_GROUP: &str = "HorizontalPodAutoscaler.autoscaling";
 
-/// Applies defaults to a line's `input`, validates it, and compares with the recorded result.
+/// Applies defaults to a line's `input`, validates it, and compares with the recorded response.
 pub(crate) fn admission(line: &Value) -> Result<(), String> {
     let input = line.get("input").unwrap_or(&Value::Null);
     let mut spec: HorizontalPodAutoscalerSpec =
@@ -42,17 +42,17 @@ fn check_accepted(
     let mut actual =
         serde_json::to_value(spec).map_err(|error| format!("not serializable: {error}"))?;
     let mut expected = line.get("spec").cloned().unwrap_or_default();
-    drop_absent(&mut actual);
-    drop_absent(&mut expected);
+    remove_empty_fields(&mut actual);
+    remove_empty_fields(&mut expected);
     difference("spec", &expected, &actual).map_or(Ok(()), Err)
 }
 
-/// Removes fields that are `null` or empty. Unlike in other files, zeros remain: a stabilization
-/// window of 0 is a setting.
-fn drop_absent(value: &mut Value) {
+/// Removes fields that are `null`, an empty string or an empty list. Unlike
+/// [`normalize`](crate::compare::normalize), keeps zeros: a stabilization window of 0 is a setting.
+fn remove_empty_fields(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            members.values_mut().for_each(drop_absent);
+            members.values_mut().for_each(remove_empty_fields);
             members.retain(|_, member| match member {
                 Value::Null => false,
                 Value::String(text) => !text.is_empty(),
@@ -60,7 +60,7 @@ fn drop_absent(value: &mut Value) {
                 _ => true,
             });
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_absent),
+        Value::Array(items) => items.iter_mut().for_each(remove_empty_fields),
         _ => {}
     }
 }
@@ -68,9 +68,9 @@ fn drop_absent(value: &mut Value) {
 fn check_rejected(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
     let expected =
         line.get("causes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    order_like(&mut causes, expected);
-    let actual: Vec<Key<'_>> = causes.iter().map(key).collect();
-    let expected: Vec<Key<'_>> = expected.iter().map(recorded_key).collect();
+    order_as_recorded(&mut causes, expected);
+    let actual: Vec<CauseFields<'_>> = causes.iter().map(cause_fields).collect();
+    let expected: Vec<CauseFields<'_>> = expected.iter().map(recorded_cause_fields).collect();
     if actual != expected {
         let missing: Vec<_> = expected.iter().filter(|cause| !actual.contains(cause)).collect();
         let extra: Vec<_> = actual.iter().filter(|cause| !expected.contains(cause)).collect();
@@ -87,29 +87,33 @@ fn check_rejected(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
     }
 }
 
-/// Field, reason, message.
-type Key<'a> = (&'a str, &'a str, &'a str);
+/// Field, reason and message of a cause.
+type CauseFields<'a> = (&'a str, &'a str, &'a str);
 
-fn key(cause: &Cause) -> Key<'_> {
+fn cause_fields(cause: &Cause) -> CauseFields<'_> {
     (&cause.field, cause.reason.as_str(), &cause.message)
 }
 
-fn recorded_key(cause: &Value) -> Key<'_> {
+fn recorded_cause_fields(cause: &Value) -> CauseFields<'_> {
     let text = |name: &str| cause.get(name).and_then(Value::as_str).unwrap_or_default();
     (text("field"), text("reason"), text("message"))
 }
 
-/// Orders causes about superfluous fields of a metric as recorded, because the server emits them in
-/// random order.
-fn order_like(causes: &mut [Cause], expected: &[Value]) {
-    let superfluous =
+/// Orders adjacent causes about superfluous fields of one metric as recorded, because the API
+/// server emits them in random order.
+fn order_as_recorded(causes: &mut [Cause], expected: &[Value]) {
+    let is_about_superfluous_field =
         |cause: &Cause| cause.message == "Forbidden: must populate the given metric source only";
     let metric = |cause: &Cause| cause.field.rsplit_once('.').map(|(metric, _)| metric.to_owned());
     for group in causes.chunk_by_mut(|left, right| {
-        superfluous(left) && superfluous(right) && metric(left) == metric(right)
+        is_about_superfluous_field(left)
+            && is_about_superfluous_field(right)
+            && metric(left) == metric(right)
     }) {
         group.sort_by_key(|cause| {
-            expected.iter().position(|recorded| recorded_key(recorded) == key(cause))
+            expected
+                .iter()
+                .position(|recorded| recorded_cause_fields(recorded) == cause_fields(cause))
         });
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Calculation {
-    #[expect(dead_code, reason = "printed with a failure")]
+    #[expect(dead_code, reason = "a known field; `main` prints it from the JSON")]
     name: String,
     function: String,
     now: Timestamp,
@@ -87,7 +87,7 @@ impl Calculation {
         let values = || -> Vec<MilliValue> {
             self.values.iter().flatten().copied().map(MilliValue::from_milli).collect()
         };
-        let rules = Readiness {
+        let readiness = Readiness {
             now: self.now,
             cpu_initialization_period: SignedDuration::from_secs(
                 self.cpu_initialization_period_seconds,
@@ -102,10 +102,10 @@ impl Calculation {
         let average = |is_cpu| {
             let current_replicas = self.current_replicas;
             let target = AverageTarget { current_replicas, target, is_cpu, tolerances };
-            replicas::average_value(&target, pods(), &samples(), &rules)
+            replicas::average_value(&target, pods(), &samples(), &readiness)
         };
         let value = ValueTarget { replicas: self.current_replicas, target, tolerances };
-        let first = || values().first().copied().unwrap_or_default();
+        let single_value = || values().first().copied().unwrap_or_default();
         match self.function.as_str() {
             "resource_utilization" => {
                 let target = UtilizationTarget {
@@ -115,12 +115,12 @@ impl Calculation {
                     container: self.container.as_deref().filter(|name| !name.is_empty()),
                     tolerances,
                 };
-                replicas::utilization(&target, pods(), &samples(), &rules)
+                replicas::utilization(&target, pods(), &samples(), &readiness)
             }
             "resource_average_value" => average(resource == ResourceName::Cpu),
             "pods_average_value" => average(false),
-            "object_value" => replicas::value(&value, first(), pods()),
-            "object_average_value" => Ok(replicas::object_average_value(&value, first())),
+            "object_value" => replicas::value(&value, single_value(), pods()),
+            "object_average_value" => Ok(replicas::object_average_value(&value, single_value())),
             "external_value" => {
                 replicas::value(&value, replicas::external_total(&values()), pods())
             }

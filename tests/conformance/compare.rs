@@ -1,8 +1,8 @@
-//! Comparison of JSON in which absent, `null`, empty and zero are equal.
+//! Compares JSON values. After [`normalize`], absent, `null`, empty and zero fields are equal.
 
 use serde_json::{Map, Value};
 
-/// Removes fields that are `null`, empty or zero.
+/// Removes fields that are `null`, empty or zero, at all levels. Items of arrays remain.
 pub(crate) fn normalize(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -25,7 +25,7 @@ fn is_absent(value: &Value) -> bool {
     }
 }
 
-/// The first difference, as `path: expected …, got …`.
+/// Returns the first difference, as `path: expected …, got …`. An absent field equals `null`.
 pub(crate) fn difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {

@@ -1,6 +1,6 @@
 //! Derives each decision of a trace from its report alone: from pods and samples to ratios, from
-//! ratios to proposals, and through the limits to the replicas. Also applies the changes that a
-//! report lists, which must change the decision.
+//! ratios to proposals, and through the limits to the replicas. Also applies each change that a
+//! report lists, which must change the replicas as reported.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -19,31 +19,32 @@ use hpa_calc::{
     report::{Inputs, MetricReport, PodReport, RateLimit, Report},
 };
 
-/// Checks the report of a step. `recorded` are the replicas that the reference wrote to the scale.
-/// If the write `has_failed`, there are none.
+/// Checks the report of a step. `recorded` are the replicas that the reference wrote to the scale;
+/// they are not compared if the write failed (`has_failed`).
 pub(crate) fn check(
     inputs: &Inputs,
     recorded: Option<i64>,
     has_failed: bool,
 ) -> Result<(), String> {
     let report = inputs.report();
-    check_text(&report)?;
-    check_line(inputs)?;
+    check_sentence(&report)?;
+    check_log_line(inputs)?;
     for metric in &report.metrics {
         check_metric(metric, &report).map_err(|error| format!("{}: {error}", metric.name))?;
     }
-    let answer = answer(&report)?.filter(|answer| Some(*answer) != report.current_replicas);
-    if answer != report.scale_to {
-        return Err(format!("derived {answer:?}, decided {:?}", report.scale_to));
+    let derived = derive_replicas(&report)?;
+    let derived = derived.filter(|replicas| Some(*replicas) != report.current_replicas);
+    if derived != report.scale_to {
+        return Err(format!("derived {derived:?}, decided {:?}", report.scale_to));
     }
-    if !has_failed && answer.map(i64::from) != recorded {
-        return Err(format!("derived {answer:?}, recorded {recorded:?}"));
+    if !has_failed && derived.map(i64::from) != recorded {
+        return Err(format!("derived {derived:?}, recorded {recorded:?}"));
     }
     check_changes(inputs, &report)
 }
 
-/// The sentence must contain a reason and not repeat a message.
-fn check_text(report: &Report) -> Result<(), String> {
+/// The sentence of a report must contain a reason, and must not repeat the message of an error.
+fn check_sentence(report: &Report) -> Result<(), String> {
     let Report { sentence, error, .. } = report;
     let (_, why) = sentence.split_once(": ").unwrap_or_default();
     if why.trim().is_empty() || sentence.contains(": ;") || sentence.ends_with([':', ';', ' ']) {
@@ -62,8 +63,8 @@ fn check_text(report: &Report) -> Result<(), String> {
     if unexplained { Err(format!("no advice for {error:?}")) } else { Ok(()) }
 }
 
-/// Checks the line of the debug log in the same way.
-fn check_line(inputs: &Inputs) -> Result<(), String> {
+/// Checks the explanation in the debug log like the sentence of a report.
+fn check_log_line(inputs: &Inputs) -> Result<(), String> {
     let decision = inputs.decide();
     let line = decision.explanation().to_string();
     let is_empty = line.contains(": ;") || line.ends_with([':', ';', ' ']);
@@ -89,7 +90,7 @@ fn check_changes(inputs: &Inputs, report: &Report) -> Result<(), String> {
 
 /// The replicas that follow from the numbers of a report. `None` if the numbers don't determine
 /// them.
-fn answer(report: &Report) -> Result<Option<i32>, String> {
+fn derive_replicas(report: &Report) -> Result<Option<i32>, String> {
     let Some(current) = report.current_replicas else { return Ok(None) };
     let bounds = report.bounds;
     if current > bounds.max_replicas {
@@ -98,7 +99,7 @@ fn answer(report: &Report) -> Result<Option<i32>, String> {
     if current > 0 && current < bounds.min_replicas {
         return Ok(Some(bounds.min_replicas));
     }
-    let Some(proposed) = largest(report, current) else { return Ok(None) };
+    let Some(proposed) = largest_proposal(report, current) else { return Ok(None) };
     let proposed = proposed.max(0);
     let limits = report.limits.as_ref().ok_or("the report has no limits")?;
     let stabilization = &limits.stabilization;
@@ -130,8 +131,8 @@ fn answer(report: &Report) -> Result<Option<i32>, String> {
     Ok(Some(if is_waking { bounds.min_replicas } else { desired }))
 }
 
-/// The largest proposal. A failed metric blocks a scale-down.
-fn largest(report: &Report, current: i32) -> Option<i32> {
+/// The largest proposal. `None` if a failed metric blocks a scale-down, or if there is no metric.
+fn largest_proposal(report: &Report, current: i32) -> Option<i32> {
     let proposals = report.metrics.iter().filter_map(|metric| metric.explanation.proposed_replicas);
     let mut largest = 0;
     for proposal in proposals {
@@ -144,10 +145,10 @@ fn largest(report: &Report, current: i32) -> Option<i32> {
     (is_decided && !report.metrics.is_empty()).then_some(largest)
 }
 
-/// Derives the limit of a direction from the policies.
-fn check_rate(rate: &RateLimit, up: bool) -> Result<(), String> {
+/// Checks that the limit of a direction follows from its policies.
+fn check_rate(rate: &RateLimit, is_scale_up: bool) -> Result<(), String> {
     let allowed = rate.policies.iter().map(|policy| policy.allowed_replicas);
-    let take_maximum = up != (rate.select.as_str() == "Min");
+    let take_maximum = is_scale_up != (rate.select.as_str() == "Min");
     let limit = if take_maximum { allowed.max() } else { allowed.min() };
     match limit {
         Some(limit) if rate.select.as_str() != "Disabled" && limit != rate.limit => {
@@ -174,24 +175,24 @@ fn check_metric(metric: &MetricReport, report: &Report) -> Result<(), String> {
             let status = report.status_replicas.unwrap_or_default();
             let target = target.as_milli() as f64;
             let derived = total.as_milli() as f64 / (target * f64::from(status));
-            ensure_equal(ratio, derived)?;
+            ensure_equal_ratio(ratio, derived)?;
             if is_within(ratio) { status } else { ceil(total.as_milli() as f64 / target) }
         }
         (MetricSourceType::Object | MetricSourceType::External, None) => {
-            ensure_equal(ratio, value_ratio(metric)?)?;
+            ensure_equal_ratio(ratio, value_ratio(metric)?)?;
             match explanation.counted {
                 _ if current == 0 => ceil(ratio),
                 None if is_within(ratio) => current,
                 None => return Err("no pods are counted".to_owned()),
                 Some(counted) => {
-                    expect("counted", counted, counts(metric).ready)?;
+                    ensure_equal("counted", counted, pod_counts(metric).ready)?;
                     ceil(ratio * counted as f64)
                 }
             }
         }
-        _ => average(metric, current, is_within)?,
+        _ => average_proposal(metric, current, is_within)?,
     };
-    expect("proposal", proposed, derived)
+    ensure_equal("proposal", proposed, derived)
 }
 
 fn value_ratio(metric: &MetricReport) -> Result<f64, String> {
@@ -203,27 +204,27 @@ fn value_ratio(metric: &MetricReport) -> Result<f64, String> {
     }
 }
 
-fn counts(metric: &MetricReport) -> PodCounts {
+fn pod_counts(metric: &MetricReport) -> PodCounts {
     let mut counts = PodCounts::default();
     metric.pod_list.iter().for_each(|pod| counts.add(pod.class));
     counts
 }
 
 /// The proposal of an average over pods, from the pods of the report.
-fn average(
+fn average_proposal(
     metric: &MetricReport,
     current: i32,
     is_within: impl Fn(f64) -> bool,
 ) -> Result<i32, String> {
     let explanation = &metric.explanation;
-    let counts = counts(metric);
-    expect("pods", Some(counts), explanation.pods)?;
-    let pods = Pods::new(metric);
+    let counts = pod_counts(metric);
+    ensure_equal("pods", Some(counts), explanation.pods)?;
+    let pods = ReportedPods::new(metric);
     let ratio = pods.ratio(&[]);
-    ensure_equal(explanation.ratio.unwrap_or(f64::NAN), ratio)?;
+    ensure_equal_ratio(explanation.ratio.unwrap_or(f64::NAN), ratio)?;
     let include_unready = counts.unready > 0 && ratio > 1.0;
     if !include_unready && counts.missing == 0 {
-        expect("counted", explanation.counted, Some(counts.ready))?;
+        ensure_equal("counted", explanation.counted, Some(counts.ready))?;
         return Ok(if is_within(ratio) { current } else { ceil(ratio * counts.ready as f64) });
     }
     let (mut added, mut counted) = (Vec::new(), pods.samples);
@@ -236,8 +237,8 @@ fn average(
         counted += counts.unready;
     }
     let new = pods.ratio_with(&added, ratio < 1.0);
-    ensure_equal(explanation.rebalanced_ratio.ok_or("no rebalanced ratio")?, new)?;
-    expect("counted", explanation.counted, Some(counted))?;
+    ensure_equal_ratio(explanation.rebalanced_ratio.ok_or("no rebalanced ratio")?, new)?;
+    ensure_equal("counted", explanation.counted, Some(counted))?;
     let replicas = ceil(new * counted as f64);
     let is_reversed = (ratio < 1.0 && new > 1.0)
         || (ratio > 1.0 && new < 1.0)
@@ -248,25 +249,25 @@ fn average(
         () if is_reversed => Rule::DirectionReversed,
         () => Rule::Proportional,
     };
-    expect("rule", explanation.rule, Some(rule))?;
+    ensure_equal("rule", explanation.rule, Some(rule))?;
     Ok(if rule == Rule::Proportional { replicas } else { current })
 }
 
-/// The pods and samples of a report.
-struct Pods<'a> {
+/// The pods and samples of a metric in a report.
+struct ReportedPods<'a> {
     metric: &'a MetricReport,
     /// The number of counted samples.
     samples: usize,
 }
 
-impl<'a> Pods<'a> {
+impl<'a> ReportedPods<'a> {
     fn new(metric: &'a MetricReport) -> Self {
         let unselected = metric.unselected_samples.as_ref();
         let unselected = unselected.map_or(0, |samples| samples.pods.len());
-        Self { metric, samples: counts(metric).ready + unselected }
+        Self { metric, samples: pod_counts(metric).ready + unselected }
     }
 
-    fn of(&self, class: PodClass) -> impl Iterator<Item = &'a PodReport> {
+    fn in_class(&self, class: PodClass) -> impl Iterator<Item = &'a PodReport> {
         self.metric.pod_list.iter().filter(move |pod| pod.class == class)
     }
 
@@ -274,17 +275,20 @@ impl<'a> Pods<'a> {
         self.ratio_with(added, false)
     }
 
-    /// The ratio with pods of other classes. For a scale-down, missing pods have usage.
+    /// The ratio with pods of further classes. If `is_down`, missing pods are assumed to use their
+    /// target, or their request if that is more. Otherwise, all added pods are assumed to use
+    /// nothing.
     fn ratio_with(&self, added: &[PodClass], is_down: bool) -> f64 {
-        let mut usage: i128 = self.of(PodClass::Ready).filter_map(|pod| pod.usage).map(milli).sum();
+        let mut usage: i128 =
+            self.in_class(PodClass::Ready).filter_map(|pod| pod.usage).map(milli).sum();
         let mut requests: i128 =
-            self.of(PodClass::Ready).filter_map(|pod| pod.request).map(milli).sum();
+            self.in_class(PodClass::Ready).filter_map(|pod| pod.request).map(milli).sum();
         let mut count = self.samples;
         match self.metric.explanation.target {
             Some(TargetValue::Utilization(target)) => {
                 let assumed = i128::from(target.max(100));
                 for class in added {
-                    for pod in self.of(*class) {
+                    for pod in self.in_class(*class) {
                         let request = pod.request.map_or(0, milli);
                         requests += request;
                         let is_assumed = is_down && *class == PodClass::Missing;
@@ -298,7 +302,7 @@ impl<'a> Pods<'a> {
             Some(TargetValue::Value(target)) => {
                 usage += self.metric.unselected_samples.as_ref().map_or(0, |one| milli(one.total));
                 for class in added {
-                    let pods = self.of(*class).count();
+                    let pods = self.in_class(*class).count();
                     count += pods;
                     if is_down && *class == PodClass::Missing {
                         usage += milli(target) * pods as i128;
@@ -324,12 +328,12 @@ fn ceil(replicas: f64) -> i32 {
     replicas.ceil() as i32
 }
 
-fn ensure_equal(reported: f64, derived: f64) -> Result<(), String> {
+fn ensure_equal_ratio(reported: f64, derived: f64) -> Result<(), String> {
     let is_same = reported == derived || (reported.is_nan() && derived.is_nan());
     if is_same { Ok(()) } else { Err(format!("ratio {reported}, derived {derived}")) }
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(
+fn ensure_equal<T: PartialEq + std::fmt::Debug>(
     field: &str,
     reported: T,
     derived: T,

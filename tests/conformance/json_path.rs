@@ -19,7 +19,7 @@ struct Line {
     error: Option<String>,
 }
 
-/// The tolerated difference between the functions of Go and of the platform.
+/// The tolerated relative difference between the math functions of Go and of the platform.
 const TOLERANCE: f64 = 1e-12;
 
 pub(crate) fn check(line: &Value) -> Result<(), String> {
@@ -38,14 +38,18 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         extractor.with_compat(Compat::Reference).extract(case.document.as_bytes())
     });
     match (&case.error, result) {
-        (None, Ok(value)) => same_number(expected(&case.value)?, value, &case.json_eval),
-        (Some(expected), Err(error)) if kind(&error, &case).contains(&expected.as_str()) => Ok(()),
+        (None, Ok(value)) => ensure_equal(parse_number(&case.value)?, value, &case.json_eval),
+        (Some(expected), Err(error))
+            if recorded_kinds(&error, &case).contains(&expected.as_str()) =>
+        {
+            Ok(())
+        }
         (Some(expected), result) => Err(format!("expected the error {expected}, got {result:?}")),
         (None, Err(error)) => Err(format!("expected {}, got the error {error}", case.value)),
     }
 }
 
-fn expected(value: &Value) -> Result<f64, String> {
+fn parse_number(value: &Value) -> Result<f64, String> {
     match value.as_str() {
         Some("NaN") => Ok(f64::NAN),
         Some("+Inf") => Ok(f64::INFINITY),
@@ -55,7 +59,7 @@ fn expected(value: &Value) -> Result<f64, String> {
 }
 
 #[expect(clippy::float_cmp, reason = "exact unless a function rounds")]
-fn same_number(expected: f64, value: f64, expression: &str) -> Result<(), String> {
+fn ensure_equal(expected: f64, value: f64, expression: &str) -> Result<(), String> {
     let is_function = ["(", "**"].iter().any(|part| expression.contains(part));
     let tolerance = if is_function { TOLERANCE * expected.abs() } else { 0.0 };
     let is_same = expected == value
@@ -64,8 +68,8 @@ fn same_number(expected: f64, value: f64, expression: &str) -> Result<(), String
     if is_same { Ok(()) } else { Err(format!("expected {expected}, got {value}")) }
 }
 
-/// The names of an error in the recorded data.
-fn kind(error: &ExtractError, case: &Line) -> &'static [&'static str] {
+/// The kinds that the recording may have for an error.
+fn recorded_kinds(error: &ExtractError, case: &Line) -> &'static [&'static str] {
     match error {
         ExtractError::Empty => &["empty"],
         ExtractError::NoAggregator => &["no-aggregator"],
@@ -76,7 +80,7 @@ fn kind(error: &ExtractError, case: &Line) -> &'static [&'static str] {
         ExtractError::Type(JsonType::Object) => &["type-object"],
         ExtractError::Path { .. } => &["parse"],
         ExtractError::Document { .. } => &["document"],
-        // Errors of paths in an expression are errors of the expression.
+        // In an expression, an error of a path may be recorded as one of the evaluation.
         ExtractError::Evaluation(_) if case.json_key.is_empty() => &["eval", "path", "panic"],
         ExtractError::Evaluation(_) => &["path", "panic"],
         ExtractError::TooLarge => &[],

@@ -10,8 +10,8 @@ use hpa_calc::{
     quantity::{Format, Quantity},
 };
 use hpa_collectors::{
-    Clients, Cluster, Compat, ConfigError, Context, Environment, Ingress, LookupError,
-    MetricConfig, Plan, Pod, RouteGroup, annotations::Annotations, metric_configs,
+    Clients, Cluster, CollectorPlan, Compat, ConfigError, Context, Environment, Ingress,
+    LookupError, MetricConfig, Pod, RouteGroup, annotations::Annotations, metric_configs,
 };
 use hpa_prometheus::client::{Client, Settings};
 use jiff::Timestamp;
@@ -46,7 +46,7 @@ fn configs(line: &Value) -> Result<(HorizontalPodAutoscaler, ConfigResult), Stri
 
 type ConfigResult = Result<Vec<MetricConfig>, ConfigError>;
 
-/// Compares the configurations and plans of an autoscaler's metrics.
+/// Compares the configurations of an autoscaler's metrics, and the plans for reading them.
 pub(crate) fn hpa_config(line: &Value) -> Result<(), String> {
     let (_, configs) = configs(line)?;
     let error = configs.as_ref().err().map(ToString::to_string);
@@ -56,7 +56,7 @@ pub(crate) fn hpa_config(line: &Value) -> Result<(), String> {
     ensure_equal("configs", &json!(expected.len()), &json!(configs.len()))?;
     for (expected, config) in expected.iter().zip(&configs) {
         compare_config(expected, config)?;
-        let plan = Plan::new(config, &environment(None));
+        let plan = CollectorPlan::new(config, &environment(None));
         compare_plan(&expected["collector"], config, &plan)?;
     }
     Ok(())
@@ -79,26 +79,30 @@ fn compare_config(expected: &Value, config: &MetricConfig) -> Result<(), String>
     ensure_equal("config", &expected["config"], &json!(config.values()))?;
     ensure_equal("collectorType", &expected["collectorType"], &json!(config.collector))?;
     ensure_equal("perReplica", &expected["perReplica"], &json!(config.per_replica))?;
-    same_duration("interval", &expected["interval"], config.interval)?;
-    same_duration("minPodReadyAge", &expected["minPodReadyAge"], config.min_pod_ready_age)
+    ensure_equal_duration("interval", &expected["interval"], config.interval)?;
+    ensure_equal_duration("minPodReadyAge", &expected["minPodReadyAge"], config.min_pod_ready_age)
 }
 
 fn compare_plan(
     expected: &Value,
     config: &MetricConfig,
-    plan: &Result<Plan, ConfigError>,
+    plan: &Result<CollectorPlan, ConfigError>,
 ) -> Result<(), String> {
     let error = expected["error"].as_str();
     match (error, plan) {
         (None, Ok(plan)) => {
-            ensure_equal("collector.kind", &expected["kind"], &json!(kind(plan, config)))?;
-            same_duration("collector.interval", &expected["interval"], plan.interval)
+            ensure_equal(
+                "collector.kind",
+                &expected["kind"],
+                &json!(reference_collector(plan, config)),
+            )?;
+            ensure_equal_duration("collector.interval", &expected["interval"], plan.interval)
         }
-        // A plan doesn't look up the target.
+        // The reference looks up the target, which may be missing. A plan does not.
         (Some(text), _) if text.ends_with("not found") && text.contains("pod label selector") => {
             Ok(())
         }
-        // Our messages differ, and name the mistake in the path.
+        // Messages about a JSONPath differ from the reference: they name the mistake in the path.
         (Some(_), Err(ConfigError::JsonPath(_))) => Ok(()),
         (Some(text), Err(error)) => {
             ensure_equal("collector.error", &json!(text), &json!(error.to_string()))
@@ -108,7 +112,8 @@ fn compare_plan(
     }
 }
 
-fn kind(plan: &Plan, config: &MetricConfig) -> &'static str {
+/// The type of the reference's collector for a plan.
+fn reference_collector(plan: &CollectorPlan, config: &MetricConfig) -> &'static str {
     let kind = config.object.as_ref().map(|object| object.kind.as_str());
     match plan.name {
         "pods" => "PodCollector",
@@ -126,7 +131,7 @@ fn kind(plan: &Plan, config: &MetricConfig) -> &'static str {
     }
 }
 
-/// Compares the query of a metric and its value, over HTTP.
+/// Compares the query of an autoscaler's only metric, as sent over HTTP, and the metric's value.
 pub(crate) fn promql(line: &Value) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(check_query(line))
@@ -137,7 +142,7 @@ async fn check_query(line: &Value) -> Result<(), String> {
     let configs = configs.map_err(|error| error.to_string())?;
     let [config] = configs.as_slice() else { return Err("not one metric".to_owned()) };
     let environment = environment(line["externalRPSMetricName"].as_str());
-    let plan = match Plan::new(config, &environment) {
+    let plan = match CollectorPlan::new(config, &environment) {
         Ok(plan) => plan,
         Err(error) => {
             return ensure_equal("newError", &line["newError"], &json!(error.to_string()));
@@ -145,9 +150,9 @@ async fn check_query(line: &Value) -> Result<(), String> {
     };
     ensure_equal("newError", &line["newError"], &Value::Null)?;
     let prometheus = Prometheus::start().await.map_err(|error| error.to_string())?;
-    let sent = line.pointer("/prometheusRequests/0/params/query").unwrap_or(&Value::Null);
+    let recorded_query = line.pointer("/prometheusRequests/0/params/query").unwrap_or(&Value::Null);
     prometheus.expect(&json!([{
-        "method": "POST", "path": "/api/v1/query", "params": [["query", sent]],
+        "method": "POST", "path": "/api/v1/query", "params": [["query", recorded_query]],
         "response": line["prometheusResponse"],
     }]));
     let settings = Settings::new("prometheus", &format!("http://{}", prometheus.address));
@@ -167,23 +172,23 @@ async fn check_query(line: &Value) -> Result<(), String> {
     let values = plan.read(&context).await;
     let received = prometheus.received();
     let params = received.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
-    let query = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].clone()).next();
-    ensure_equal("query", sent, &query.unwrap_or_default())?;
+    let sent_query = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].clone()).next();
+    ensure_equal("query", recorded_query, &sent_query.unwrap_or_default())?;
     let expected = line.pointer("/values/0/value").unwrap_or(&Value::Null);
     let quantity = |milli| Quantity::from_milli(milli, Format::DecimalSI).to_string();
     let value = values.as_ref().ok().and_then(|values| values.samples.first());
     ensure_equal("value", expected, &json!(value.map(|sample| quantity(sample.value))))?;
-    // The messages may differ.
+    // The messages of errors may differ.
     ensure_equal("has error", &json!(!line["error"].is_null()), &json!(values.is_err()))
 }
 
-/// The recorded objects: a target `web`, and an Ingress or `RouteGroup` `main`.
+/// The recorded objects of a line: the target `web`, and an Ingress or `RouteGroup` named `main`.
 struct RecordedCluster(Value);
 
 impl RecordedCluster {
     fn named_main(&self, field: &str, kind: &str, name: &str) -> Result<&Value, LookupError> {
-        let found = self.0.get(field).filter(|found| !found.is_null() && name == "main");
-        found.ok_or_else(|| not_found(kind, name))
+        let object = self.0.get(field).filter(|object| !object.is_null() && name == "main");
+        object.ok_or_else(|| not_found(kind, name))
     }
 }
 
@@ -240,7 +245,7 @@ impl Cluster for RecordedCluster {
     }
 }
 
-fn same_duration(field: &str, expected: &Value, got: i64) -> Result<(), String> {
+fn ensure_equal_duration(field: &str, expected: &Value, got: i64) -> Result<(), String> {
     let text = expected.as_str().unwrap_or_default();
     let nanos = go_duration::parse_nanos(text).map_err(|error| format!("{field}: {error}"))?;
     ensure_equal(field, &json!(nanos), &json!(got))

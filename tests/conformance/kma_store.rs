@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{
     compare::{difference, normalize},
-    store::{GroupResource, ObjectKey, Store, Stored},
+    store::{CollectedValue, GroupResource, ObjectKey, Store},
 };
 
-/// Compares the reads of a sequence in the reference's mode. In the default mode, only expired
+/// Compares the reads of a sequence with [`Compat::Reference`]. With [`Compat::Off`], only expired
 /// values may be missing.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let ttl = SignedDuration::from_secs(line["ttlSeconds"].as_i64().unwrap_or_default());
@@ -23,25 +23,25 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let steps = line["steps"].as_array().map_or(&[][..], Vec::as_slice);
     for (index, step) in steps.iter().enumerate() {
         let result = reference.step(step)?;
-        let bounded = default_mode.step(step)?;
+        let default_result = default_mode.step(step)?;
         let Some(expected) = step.get("result").filter(|result| *result != "panic") else {
             continue;
         };
         let path = format!("steps[{index}]");
         ensure_equal(&path, expected, &result)?;
-        // Zero is omitted.
+        // The recording omits an `insertedAt` of zero.
         let is_fresh = |item: &Value| {
             reference.now - item["insertedAt"].as_i64().unwrap_or_default() <= ttl.as_secs()
         };
         let is_list = step["op"].as_str().is_some_and(|op| op.starts_with("list"));
-        let fresh = if is_list { result } else { without_old(&result, is_fresh) };
-        ensure_equal(&format!("{path} by default"), &fresh, &bounded)?;
+        let fresh = if is_list { result } else { without_expired(&result, is_fresh) };
+        ensure_equal(&format!("{path} by default"), &fresh, &default_result)?;
     }
     Ok(())
 }
 
-/// The result without expired values.
-fn without_old(result: &Value, is_fresh: impl Fn(&Value) -> bool) -> Value {
+/// The result of a read without expired values.
+fn without_expired(result: &Value, is_fresh: impl Fn(&Value) -> bool) -> Value {
     match result {
         Value::Array(items) => items.iter().filter(|item| is_fresh(item)).cloned().collect(),
         Value::Object(_) if !is_fresh(result) => Value::Null,
@@ -59,18 +59,18 @@ impl Sequence {
         Self { store: Store::new(ttl, compat), now: 0 }
     }
 
-    fn at(&self) -> Timestamp {
+    fn timestamp(&self) -> Timestamp {
         Timestamp::from_second(self.now).expect("a time")
     }
 
-    /// The result of a step. `Null` for a step without one.
+    /// Runs a step. Returns the result of a read, `null` for other steps.
     fn step(&mut self, step: &Value) -> Result<Value, String> {
         let text = |name: &str| step[name].as_str().unwrap_or_default();
         let selector = || Selector::parse(text("selector")).map_err(|error| error.to_string());
         let (resource, group) = text("resource").split_once('.').unwrap_or((text("resource"), ""));
         let resource = GroupResource { resource: resource.to_owned(), group: group.to_owned() };
         let namespace = (step["namespaced"] == true).then(|| text("namespace"));
-        let now = self.at();
+        let now = self.timestamp();
         match text("op") {
             "insert" => self.insert(step, &text)?,
             "advance" => self.now += step["seconds"].as_i64().unwrap_or_default(),
@@ -126,7 +126,7 @@ impl Sequence {
                 "insertedAt": self.now, "labels": step["labels"], "metric": text("metric"),
                 "value": step["value"],
             });
-            let stored = Stored { value, labels: Some(labels), at: self.at() };
+            let stored = CollectedValue { value, labels: Some(labels), at: self.timestamp() };
             self.store.insert_external(text("namespace"), text("metric"), stored);
             return Ok(());
         }
@@ -145,16 +145,16 @@ impl Sequence {
             name: text("name").to_owned(),
         };
         let labels = step.get("selector").map(labels).transpose()?;
-        self.store.insert(key, Stored { value, labels, at: self.at() });
+        self.store.insert(key, CollectedValue { value, labels, at: self.timestamp() });
         Ok(())
     }
 }
 
-fn to_json(stored: &Stored<Value>) -> Value {
+fn to_json(stored: &CollectedValue<Value>) -> Value {
     stored.value.clone()
 }
 
-/// Sorts items. The recorded lists are sorted by other keys.
+/// Normalizes items and sorts them by their JSON. The recorded lists are sorted by other keys.
 fn sorted(items: impl Iterator<Item = Value>) -> Value {
     let mut items: Vec<Value> = items
         .map(|mut item| {
@@ -175,7 +175,8 @@ fn ensure_equal(path: &str, expected: &Value, got: &Value) -> Result<(), String>
             other
         }
     };
-    // If all values have expired, an unknown metric equals one without matching values.
+    // If all values of a metric have expired, the default mode doesn't know the metric (`null`),
+    // while the expected result without expired values is an empty list.
     let (expected, got) = (ordered(expected), ordered(got));
     let is_none = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     if path.ends_with("by default") && is_none(&expected) && is_none(&got) {

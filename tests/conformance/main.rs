@@ -1,15 +1,16 @@
-//! Compares this implementation with recorded inputs and outputs of the reference, line by line.
+//! Compares this implementation with recorded inputs and outputs, line by line. They were recorded
+//! from the reference, from prometheus-adapter and from kube-metrics-adapter.
 //!
 //! `cargo test --release --test conformance` reads the data in this directory, or in
-//! `HPA_CONFORMANCE_DIR`. The README there is its schema. The suite prints `FILE: N passed, N
-//! failed` for each file, and the first differences. Arguments that are not options select files by
-//! a part of their names.
+//! `HPA_CONFORMANCE_DIR`. `README.md` in this directory describes the lines. The suite prints
+//! `FILE: N passed, N failed` for each file, and the first differences. Arguments that are not
+//! options select files by a part of their names.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test runner, which stops at broken data and prints results"
+    reason = "a test runner, which panics on broken data and prints results"
 )]
 
 mod adapter;
@@ -38,13 +39,13 @@ use std::{
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// Number of differences printed per file.
+/// Maximum number of differences printed per file.
 const MAX_DIFFERENCES: usize = 5;
 
 type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
-/// The prefix of file names, whether the first line is a header, and the check of a line. The
-/// longest prefix wins.
+/// The prefix of file names, whether the first line is a header, and the check of a line. If
+/// several prefixes match, the longest one applies.
 const CHECKS: [(&str, bool, Check); 16] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
@@ -64,36 +65,38 @@ const CHECKS: [(&str, bool, Check); 16] = [
     ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
-/// Relative to the crate of the binary. The suite belongs to that crate, because it starts the
-/// binary.
+/// The directory of this file. `CARGO_MANIFEST_DIR` is that of crate `hpa`: the suite belongs to it
+/// because it starts its binary.
 pub(crate) const DEFAULT_DIR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance");
 
-/// Number of files in the default directory. A missing file is an error.
+/// Number of data files in the default directory. Fewer files are an error.
 const DEFAULT_FILES: usize = 18;
 
 fn main() -> ExitCode {
-    let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);
-    let dir = given.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DIR));
-    let files = match files(&dir) {
-        Ok(files) if files.len() >= if given.is_some() { 1 } else { DEFAULT_FILES } => files,
+    let custom_dir = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);
+    let min_files = if custom_dir.is_some() { 1 } else { DEFAULT_FILES };
+    let dir = custom_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DIR));
+    let files = match data_files(&dir) {
+        Ok(files) if files.len() >= min_files => files,
         Ok(files) => {
             return invalid_dir(&dir, &format!("only {} files with recorded data", files.len()));
         }
         Err(error) => return invalid_dir(&dir, &error.to_string()),
     };
-    let chosen: Vec<String> =
+    let name_parts: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let is_chosen =
-        |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
+    let is_selected = |name: &str| {
+        name_parts.is_empty() || name_parts.iter().any(|part| name.contains(part.as_str()))
+    };
     let (mut passed, mut failed) = (0, 0);
     for path in files {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = name.split('.').next().unwrap_or_default();
-        if !is_chosen(name) {
+        if !is_selected(name) {
             continue;
         }
-        match run(&path, name) {
+        match check_file(&path, name) {
             Ok((file_passed, file_failed)) => {
                 println!("{name}: {file_passed} passed, {file_failed} failed");
                 passed += file_passed;
@@ -117,8 +120,8 @@ fn invalid_dir(dir: &Path, reason: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The data files in a directory, by name.
-fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The data files in a directory, sorted by name.
+fn data_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
@@ -135,7 +138,8 @@ fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn run(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
+/// Checks all lines of a file. Returns how many passed and failed.
+fn check_file(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
     let checks = CHECKS.into_iter().filter(|(prefix, ..)| name.starts_with(prefix));
     let Some((_, has_header, check)) = checks.max_by_key(|(prefix, ..)| prefix.len()) else {
         return Err(std::io::Error::other("no check for a file of this name"));

@@ -1,4 +1,4 @@
-//! Evaluates the recorded metrics API responses of a step like the metrics client.
+//! Evaluates the recorded responses of the metrics APIs as the metrics client does.
 
 use hpa_calc::{
     api::ResourceName,
@@ -11,7 +11,7 @@ use hpa_metrics::wire::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Items of a list. All recorded items are decodable.
+/// Decodes the items of a list. `null` is an empty list.
 fn items<I: ListItem>(items: &Value) -> Vec<I> {
     Option::<Vec<I>>::deserialize(items).expect("items that decode").unwrap_or_default()
 }
@@ -32,7 +32,8 @@ pub(crate) fn object(response: &Value) -> Result<Reading, ReadError> {
     object_value(&items(response)).map(Reading::Object)
 }
 
-/// An absent selector selects nothing, but its string is empty: requests select everything.
+/// Evaluates the items that the metric's selector matches. An absent selector
+/// ([`Selector::is_nothing`]) matches all: its string in the request is empty.
 pub(crate) fn external(response: &Value, selector: &Selector) -> Result<Reading, ReadError> {
     let selected = |item: &ExternalMetricValue| {
         let labels = item.labels.clone().unwrap_or_default();

@@ -7,7 +7,7 @@ use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 use hpa_prometheus::rules::{
     Compat, CustomRegistry, Rule, RuleSeries, Series,
     config::{DiscoveryRule, NameMapping, OverrideTarget, RegexFilter, ResourceMapping},
-    registry::{CustomRequest, Source},
+    registry::{CustomRequest, DiscoveredRule},
     rule::Naming,
 };
 use serde::Deserialize;
@@ -97,7 +97,7 @@ struct ExternalCase {
     metric_selector: String,
 }
 
-/// Compares a line; `header` is the first line of the file.
+/// Compares the metrics and queries of a rule. `header` is the first line of the file.
 pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     let resources = resources(header)?;
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
@@ -116,7 +116,7 @@ pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     ensure_equal("names", line, &json!(names))?;
 
     let series = Arc::new(RuleSeries::new(&rule, &resources, &series));
-    let source = Source { index: 0, rule: rule.clone(), series };
+    let source = DiscoveredRule { index: 0, rule: rule.clone(), series };
     let registry = CustomRegistry::new([&source]);
     let mut metrics: Vec<_> = registry.metrics().collect();
     metrics.sort_by_key(|metric| (metric.resource.to_string(), metric.metric));
@@ -128,15 +128,15 @@ pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
 
     for (index, case) in case.queries.iter().enumerate() {
         let query = custom_query(case, &registry, &resources)?;
-        same_at("queries", index, "query", line, &json!(query))?;
+        ensure_equal_in("queries", index, "query", line, &json!(query))?;
     }
     for (index, case) in case.external.iter().enumerate() {
         let selector = Selector::parse(&case.metric_selector).map_err(|error| error.to_string())?;
         let query =
             rule.external_query(&case.series, &case.namespace, &selector, &resources, COMPAT);
         let error = query.as_ref().err().map(ToString::to_string);
-        same_at("external", index, "query", line, &json!(query.ok()))?;
-        same_at("external", index, "error", line, &json!(error))?;
+        ensure_equal_in("external", index, "query", line, &json!(query.ok()))?;
+        ensure_equal_in("external", index, "error", line, &json!(error))?;
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ fn custom_query(
     Ok(registry.query(&request, resources, COMPAT).ok().map(|found| found.query))
 }
 
-/// The resources of the header.
+/// The resources of the API, from `kinds` in the first line of a file.
 pub(crate) fn resources(header: &Value) -> Result<ApiResources, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -212,6 +212,7 @@ impl SeriesFields {
     }
 }
 
+/// Compares a field of a line. Absent, `null` and empty lists are equal.
 fn ensure_equal(field: &str, line: &Value, got: &Value) -> Result<(), String> {
     let expected = line.get(field).unwrap_or(&Value::Null);
     let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
@@ -221,7 +222,14 @@ fn ensure_equal(field: &str, line: &Value, got: &Value) -> Result<(), String> {
     difference(field, expected, got).map_or(Ok(()), Err)
 }
 
-fn same_at(list: &str, index: usize, field: &str, line: &Value, got: &Value) -> Result<(), String> {
+/// Compares a field of an item in a list of a line.
+fn ensure_equal_in(
+    list: &str,
+    index: usize,
+    field: &str,
+    line: &Value,
+    got: &Value,
+) -> Result<(), String> {
     let expected = line.pointer(&format!("/{list}/{index}/{field}")).unwrap_or(&Value::Null);
     difference(&format!("{list}[{index}].{field}"), expected, got).map_or(Ok(()), Err)
 }

@@ -19,8 +19,8 @@ struct Line {
     spec: ScalingScheduleSpec,
 }
 
-/// Compares a line in the reference's mode. In the default mode, the value may differ only because
-/// of a window or ramp beyond midnight.
+/// Compares a line with [`Compat::Reference`]. With [`Compat::Off`], the value may differ only
+/// because of a window or ramp beyond midnight.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
     let settings = |compat| Settings {
@@ -46,8 +46,8 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     };
     ensure_equal("value", line, &json!(compatible))?;
     let windows = metric.windows(case.now, case.now);
-    let of_entry = |index| windows.iter().find(|window: &&Window| window.entry == index);
-    let windows = (0..case.spec.schedules.len()).map(|index| of_entry(index).map(interval));
+    let window_of_entry = |index| windows.iter().find(|window: &&Window| window.entry == index);
+    let windows = (0..case.spec.schedules.len()).map(|index| window_of_entry(index).map(interval));
     ensure_equal("windows", line, &json!(windows.collect::<Vec<_>>()))?;
 
     let Ok((metric, default)) = default else { return Ok(()) };
@@ -61,8 +61,8 @@ fn windows_of(metric: &ScheduledMetric, case: &Line) -> Vec<Window> {
     metric.windows(case.now, case.now)
 }
 
-/// Whether a relevant window starts on another day than `now`, or ends on another day than its
-/// start.
+/// Whether one of the windows that are active now, including its ramps, starts on another day than
+/// now, or ends on another day than it starts. Days are those of the window's time zone.
 fn is_beyond_midnight(metric: &ScheduledMetric, windows: &[Window], case: &Line) -> bool {
     windows.iter().any(|window| {
         let schedule = &case.spec.schedules[window.entry];
@@ -70,11 +70,12 @@ fn is_beyond_midnight(metric: &ScheduledMetric, windows: &[Window], case: &Line)
         let zone = Settings::default().time_zones;
         let zone = zone.get(&period.timezone).or_else(|_| zone.get(&case.default_time_zone));
         let zone = zone.expect("a time zone");
-        let day = |time: Timestamp| zone.to_datetime(time).date();
-        let counts = window.start.saturating_sub(metric.ramp_duration()).expect("a time")
+        let date = |time: Timestamp| zone.to_datetime(time).date();
+        let is_active = window.start.saturating_sub(metric.ramp_duration()).expect("a time")
             <= case.now
             && case.now < window.end.saturating_add(metric.ramp_duration()).expect("a time");
-        counts && (day(window.start) != day(case.now) || day(window.end) != day(window.start))
+        is_active
+            && (date(window.start) != date(case.now) || date(window.end) != date(window.start))
     })
 }
 

@@ -17,8 +17,8 @@ pub(crate) struct GroupResource {
 }
 
 impl GroupResource {
-    /// The resource under which the reference stores a kind. Empty for kinds without a collector:
-    /// their values can't be read.
+    /// The resource under which the reference stores values of a kind. Empty for kinds without a
+    /// collector: their values can't be read.
     pub(crate) fn for_kind(kind: &str, api_version: &str) -> Self {
         let (resource, default_group) = match kind {
             "Pod" => return Self { resource: "pods".to_owned(), group: String::new() },
@@ -49,21 +49,21 @@ pub(crate) struct ObjectKey {
 
 /// A value with the time of its collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stored<V> {
+pub(crate) struct CollectedValue<V> {
     pub(crate) value: V,
     /// The labels of the metric's selector. `None` without a selector.
     pub(crate) labels: Option<Labels>,
     pub(crate) at: Timestamp,
 }
 
-/// Values of objects and external values. By default, reads leave out expired values. The reference
-/// returns them until [`Self::remove_expired`].
+/// Values of objects and external values. Reads leave out expired values, except with
+/// [`Compat::Reference`]: then expired values are returned until [`Self::remove_expired`].
 #[derive(Debug)]
 pub(crate) struct Store<V> {
     max_age: SignedDuration,
     compat: Compat,
-    objects: BTreeMap<ObjectKey, BTreeMap<Labels, Stored<V>>>,
-    external: BTreeMap<(String, String), BTreeMap<Labels, Stored<V>>>,
+    objects: BTreeMap<ObjectKey, BTreeMap<Labels, CollectedValue<V>>>,
+    external: BTreeMap<(String, String), BTreeMap<Labels, CollectedValue<V>>>,
 }
 
 impl<V> Store<V> {
@@ -72,20 +72,25 @@ impl<V> Store<V> {
     }
 
     /// Stores a value of an object. Replaces one with equal labels.
-    pub(crate) fn insert(&mut self, key: ObjectKey, stored: Stored<V>) {
+    pub(crate) fn insert(&mut self, key: ObjectKey, stored: CollectedValue<V>) {
         let labels = stored.labels.clone().unwrap_or_default();
         self.objects.entry(key).or_default().insert(labels, stored);
     }
 
     /// Stores an external value. Replaces one with equal labels.
-    pub(crate) fn insert_external(&mut self, namespace: &str, metric: &str, stored: Stored<V>) {
+    pub(crate) fn insert_external(
+        &mut self,
+        namespace: &str,
+        metric: &str,
+        stored: CollectedValue<V>,
+    ) {
         let key = (namespace.to_owned(), metric.to_owned());
         let labels = stored.labels.clone().unwrap_or_default();
         self.external.entry(key).or_default().insert(labels, stored);
     }
 
-    /// The values of objects in one or all namespaces whose labels match. `None` if no object of
-    /// the resource has the metric.
+    /// The values of objects whose labels match, in one namespace or in all. `None` if no object of
+    /// the resource has the metric in any namespace.
     pub(crate) fn by_selector(
         &self,
         metric: &str,
@@ -93,27 +98,28 @@ impl<V> Store<V> {
         namespace: Option<&str>,
         selector: &Selector,
         now: Timestamp,
-    ) -> Option<Vec<&Stored<V>>> {
+    ) -> Option<Vec<&CollectedValue<V>>> {
         let mut is_known = false;
-        let mut found = Vec::new();
-        for (key, values) in self.of_metric(metric, resource) {
+        let mut matching = Vec::new();
+        for (key, values) in self.values_of_metric(metric, resource) {
             let fresh = values.values().filter(|stored| self.is_readable(stored, now));
             for stored in fresh {
                 is_known = true;
                 let is_in_scope = namespace.is_none_or(|namespace| key.namespace == namespace);
-                // A value without a selector matches none. The reference panics on one if all
-                // namespaces are read.
+                // A value without labels matches no selector. The reference panics if it reads such
+                // a value from all namespaces.
                 let matches = |labels: &Labels| selector.matches(labels);
                 if is_in_scope && stored.labels.as_ref().is_some_and(matches) {
-                    found.push(stored);
+                    matching.push(stored);
                 }
             }
         }
-        is_known.then_some(found)
+        is_known.then_some(matching)
     }
 
-    /// The value of one object whose labels match, the first one by labels. As in the reference, an
-    /// empty namespace means any.
+    /// A value of one object whose labels match. If there are several, the first one in the order
+    /// of their labels. Without a namespace, an object of any namespace is read, as in the
+    /// reference.
     pub(crate) fn by_name(
         &self,
         metric: &str,
@@ -122,11 +128,11 @@ impl<V> Store<V> {
         name: &str,
         selector: &Selector,
         now: Timestamp,
-    ) -> Option<&Stored<V>> {
+    ) -> Option<&CollectedValue<V>> {
         let is_object = |key: &ObjectKey| {
             key.name == name && namespace.is_none_or(|namespace| key.namespace == namespace)
         };
-        self.of_metric(metric, resource)
+        self.values_of_metric(metric, resource)
             .filter(|(key, _)| is_object(key))
             .flat_map(|(_, values)| values)
             .find(|(labels, stored)| selector.matches(*labels) && self.is_readable(stored, now))
@@ -140,7 +146,7 @@ impl<V> Store<V> {
         metric: &str,
         selector: &Selector,
         now: Timestamp,
-    ) -> Vec<&Stored<V>> {
+    ) -> Vec<&CollectedValue<V>> {
         let values = self.external.get(&(namespace.to_owned(), metric.to_owned()));
         let values = values.into_iter().flatten();
         values
@@ -166,7 +172,7 @@ impl<V> Store<V> {
     /// Removes expired values.
     pub(crate) fn remove_expired(&mut self, now: Timestamp) {
         let max_age = self.max_age;
-        let keep = |values: &mut BTreeMap<Labels, Stored<V>>| {
+        let keep = |values: &mut BTreeMap<Labels, CollectedValue<V>>| {
             values.retain(|_, stored| now.duration_since(stored.at) <= max_age);
             !values.is_empty()
         };
@@ -174,11 +180,11 @@ impl<V> Store<V> {
         self.external.retain(|_, values| keep(values));
     }
 
-    fn of_metric<'s>(
+    fn values_of_metric<'s>(
         &'s self,
         metric: &str,
         resource: &GroupResource,
-    ) -> impl Iterator<Item = (&'s ObjectKey, &'s BTreeMap<Labels, Stored<V>>)> {
+    ) -> impl Iterator<Item = (&'s ObjectKey, &'s BTreeMap<Labels, CollectedValue<V>>)> {
         let first = ObjectKey {
             metric: metric.to_owned(),
             resource: resource.clone(),
@@ -191,7 +197,7 @@ impl<V> Store<V> {
             .take_while(move |(key, _)| key.metric == metric && key.resource == resource)
     }
 
-    fn is_readable(&self, stored: &Stored<V>, now: Timestamp) -> bool {
+    fn is_readable(&self, stored: &CollectedValue<V>, now: Timestamp) -> bool {
         self.compat == Compat::Reference || now.duration_since(stored.at) <= self.max_age
     }
 }

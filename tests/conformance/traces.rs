@@ -29,7 +29,7 @@ use crate::{
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Trace {
-    #[expect(dead_code, reason = "for the reader of a failure")]
+    #[expect(dead_code, reason = "a known field; `main` prints it from the JSON")]
     name: String,
     start: Timestamp,
     config: Config,
@@ -92,7 +92,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         .with_cpu_initialization_period(seconds(config.cpu_initialization_period_seconds))
         .with_initial_readiness_delay(seconds(config.initial_readiness_delay_seconds))
         .with_scale_to_zero(config.scale_to_zero);
-    let others = parse_selectors(&other_hpa_selectors)?;
+    let other_selectors = parse_selectors(&other_hpa_selectors)?;
     let mut history = History::default();
     let mut shadow = Shadow::new(&hpa);
     for (number, step) in steps.into_iter().enumerate() {
@@ -100,8 +100,8 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
             hpa.spec = spec.clone();
         }
         let now = start + SignedDuration::from_secs(step.at);
-        let inputs = step.inputs(&hpa, &settings, &others, history, now);
-        let conclusion = inputs.decide().conclude(step.written(), now);
+        let inputs = step.inputs(&hpa, &settings, &other_selectors, history, now);
+        let conclusion = inputs.decide().conclude(step.write_outcome(), now);
         if let Some(difference) = compare(&step.expect, &conclusion) {
             return Err(format!("step {number} at {}s: {difference}", step.at));
         }
@@ -109,7 +109,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         explanations::check(&inputs, recorded, has_failed).map_err(|difference| {
             format!("step {number} at {}s, in the report: {difference}", step.at)
         })?;
-        shadow.compare(&step, &hpa, &settings, &others, now).map_err(|difference| {
+        shadow.compare(&step, &hpa, &settings, &other_selectors, now).map_err(|difference| {
             format!("step {number} at {}s, in shadow mode: {difference}", step.at)
         })?;
         hpa.status = conclusion.status;
@@ -118,7 +118,8 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A dry run beside the reference. It sees only the stored status, and whether a step changed it.
+/// This controller in shadow mode beside the reference. All it knows of the reference's decisions
+/// is the stored status, and whether a step changed it.
 struct Shadow {
     /// The last status that the reference stored.
     stored: HorizontalPodAutoscalerStatus,
@@ -130,24 +131,24 @@ impl Shadow {
         Self { stored: hpa.status.clone(), history: History::default() }
     }
 
-    /// Compares with the status that the reference stored in a step. At that time, the target
-    /// already has the replicas that the reference set.
+    /// Decides as in shadow mode, and compares with the status that the reference stored in a step.
+    /// At that time, the target already has the replicas that the reference set.
     fn compare(
         &mut self,
         step: &Step,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
-        others: &[(String, Selector)],
+        other_selectors: &[(String, Selector)],
         now: Timestamp,
     ) -> Result<(), String> {
         let reference_status = HorizontalPodAutoscalerStatus::deserialize(&step.expect["status"])
             .map_err(|error| format!("invalid line: {error}"))?;
-        let before = std::mem::replace(&mut self.stored, reference_status);
+        let previous_status = std::mem::replace(&mut self.stored, reference_status);
         let reference_status = &self.stored;
-        let is_status_changed = before != *reference_status;
+        let is_status_changed = previous_status != *reference_status;
         let scaled_to =
             step.expect["scaleTo"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
-        let hpa = HorizontalPodAutoscaler { status: before, ..hpa.clone() };
+        let hpa = HorizontalPodAutoscaler { status: previous_status, ..hpa.clone() };
         let scale = step.scale(&hpa).map(|scale| {
             let current_replicas = scaled_to.unwrap_or(scale.spec_replicas);
             let scale = Scale { spec_replicas: current_replicas, ..scale };
@@ -158,7 +159,7 @@ impl Shadow {
             }
         });
         let history = std::mem::take(&mut self.history);
-        let decision = step.decide(&hpa, scale, settings, others, history, now);
+        let decision = step.decide(&hpa, scale, settings, other_selectors, history, now);
         let Comparison { conclusion, differences, .. } =
             shadow::compare(decision, reference_status, is_status_changed, now);
         self.history = conclusion.history;
@@ -185,13 +186,13 @@ impl Step {
         &self,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
-        others: &[(String, Selector)],
+        other_selectors: &[(String, Selector)],
         history: History,
         now: Timestamp,
     ) -> Inputs {
         let scale = self.scale(hpa);
         let selector = scale.as_ref().ok().and_then(|scale| Selector::parse(&scale.selector).ok());
-        let selected = selector.map(|selector| self.select(hpa, others, &selector));
+        let selected = selector.map(|selector| self.select(hpa, other_selectors, &selector));
         let inputs = Inputs {
             hpa: hpa.clone(),
             scale,
@@ -202,12 +203,13 @@ impl Step {
             now,
         };
         let plan = inputs.plan();
-        let readings = plan.queries().map(|(metric, query)| (metric, self.read(hpa, query)));
+        let readings = plan.queries().map(|(metric, query)| (metric, self.read_metric(hpa, query)));
         let readings = readings.collect();
         Inputs { readings, ..inputs }
     }
 
-    fn written(&self) -> Result<(), ScaleWriteError> {
+    /// The recorded outcome of the scale write.
+    fn write_outcome(&self) -> Result<(), ScaleWriteError> {
         self.update_error.as_ref().map(ScaleWriteError::failed).map_or(Ok(()), Err)
     }
 
@@ -216,18 +218,20 @@ impl Step {
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,
         settings: &'a Settings,
-        others: &[(String, Selector)],
+        other_selectors: &[(String, Selector)],
         history: History,
         now: Timestamp,
     ) -> Decision<'a> {
-        let select = |selector: &Selector| self.select(hpa, others, selector);
+        let select = |selector: &Selector| self.select(hpa, other_selectors, selector);
         let plan = Plan::new(hpa, scale, settings, select);
         let queries = plan.queries();
-        let readings = queries.map(|(metric, query)| (metric, self.read(hpa, query))).collect();
+        let readings =
+            queries.map(|(metric, query)| (metric, self.read_metric(hpa, query))).collect();
         plan.decide(readings, history, now)
     }
 
-    /// The scale of the target, if its kind is served.
+    /// The target's scale. Fails like the reference for an invalid API version, for an unknown
+    /// kind, or with the recorded error.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
         let target = &hpa.spec.scale_target_ref;
         let (group, version) =
@@ -256,7 +260,7 @@ impl Step {
     fn select(
         &self,
         hpa: &HorizontalPodAutoscaler,
-        others: &[(String, Selector)],
+        other_selectors: &[(String, Selector)],
         selector: &Selector,
     ) -> SelectedPods {
         let is_selected =
@@ -264,18 +268,18 @@ impl Step {
         let pods: Vec<Arc<Pod>> =
             self.pods.iter().flatten().filter(|pod| is_selected(selector, pod)).cloned().collect();
         let own_key = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
-        // A selector applies only to its namespace.
+        // A selector selects pods of its autoscaler's namespace only.
         let namespace = format!("{}/", hpa.metadata.namespace);
-        let others = others.iter().filter(|(key, selector)| {
+        let other_selectors = other_selectors.iter().filter(|(key, selector)| {
             key.starts_with(&namespace) && pods.iter().any(|pod| is_selected(selector, pod))
         });
-        let mut autoscalers: Vec<String> = others.map(|(key, _)| key.clone()).collect();
+        let mut autoscalers: Vec<String> = other_selectors.map(|(key, _)| key.clone()).collect();
         autoscalers.extend((!pods.is_empty()).then_some(own_key));
         autoscalers.sort();
         SelectedPods { pods, autoscalers, ..SelectedPods::default() }
     }
 
-    fn read(
+    fn read_metric(
         &self,
         hpa: &HorizontalPodAutoscaler,
         query: &MetricQuery,
@@ -291,7 +295,7 @@ impl Step {
             }
             MetricQuery::Pods { metric, .. } => {
                 fail(&self.custom_metrics_error, MetricsApi::Custom)?;
-                responses::pods(self.custom(&format!("pods/*/{metric}")))
+                responses::pods(self.custom_items(&format!("pods/*/{metric}")))
             }
             MetricQuery::Object { object, metric, .. } => {
                 fail(&self.custom_metrics_error, MetricsApi::Custom)?;
@@ -300,7 +304,7 @@ impl Step {
                     "Service" => ("services", object.name.as_str()),
                     _ => ("deployments.apps", object.name.as_str()),
                 };
-                responses::object(self.custom(&format!("{resource}/{name}/{metric}")))
+                responses::object(self.custom_items(&format!("{resource}/{name}/{metric}")))
             }
             MetricQuery::External { metric, metric_selector } => {
                 fail(&self.external_metrics_error, MetricsApi::External)?;
@@ -312,7 +316,7 @@ impl Step {
         }
     }
 
-    fn custom(&self, key: &str) -> &Value {
+    fn custom_items(&self, key: &str) -> &Value {
         self.custom_metrics.get(key).unwrap_or(&Value::Null)
     }
 }
@@ -320,7 +324,7 @@ impl Step {
 fn compare(expect: &Value, conclusion: &Conclusion) -> Option<String> {
     let mut expect = expect.clone();
     if let Some(members) = expect.as_object_mut() {
-        // The error of the reconcile is informative only.
+        // The error of the reconcile is not compared.
         members.remove("error");
     }
     let events: Vec<Value> = conclusion.events.iter().map(event).collect();
@@ -328,7 +332,7 @@ fn compare(expect: &Value, conclusion: &Conclusion) -> Option<String> {
         json!({ "status": conclusion.status, "events": events, "scaleTo": conclusion.scaled_to });
     normalize(&mut expect);
     normalize(&mut actual);
-    excuse_unread_metrics(&expect, &mut actual);
+    ignore_names_of_failed_metrics(&expect, &mut actual);
     difference("", &expect, &actual)
 }
 
@@ -338,7 +342,7 @@ fn event(event: &hpa_calc::event::Event) -> Value {
 
 /// Ignores a difference for failed metrics: the reference stores an empty entry, this controller
 /// may name the metric.
-fn excuse_unread_metrics(expect: &Value, actual: &mut Value) {
+fn ignore_names_of_failed_metrics(expect: &Value, actual: &mut Value) {
     let path = "/status/currentMetrics";
     let (Some(Value::Array(expected)), Some(Value::Array(actual))) =
         (expect.pointer(path), actual.pointer_mut(path))

@@ -14,9 +14,9 @@ pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     let parsed = input.parse::<Quantity>();
     if let Some(expected) = line.get("error") {
         let got = parsed.err().map(|error| error.to_string());
-        let in_milli = input.parse::<MilliValue>().err().map(|error| error.to_string());
+        let milli_error = input.parse::<MilliValue>().err().map(|error| error.to_string());
         ensure_equal("error", expected, &got.into())?;
-        return ensure_equal("error of MilliValue", expected, &in_milli.into());
+        return ensure_equal("error of MilliValue", expected, &milli_error.into());
     }
     let quantity = parsed.map_err(|error| format!("error: expected none, got {error:?}"))?;
     if let Some(expected) = line.get("canonical") {
@@ -36,7 +36,7 @@ pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     if let Some(expected) = line.get("float") {
         let expected = expected.as_f64().ok_or("float: not a number")?;
         let got = quantity.as_f64();
-        // The JSON parser may be off by one ulp.
+        // The JSON parser may be off by one unit in the last place.
         if got.to_bits().abs_diff(expected.to_bits()) > 1 {
             return Err(format!("float: expected {expected:?}, got {got:?}"));
         }
@@ -88,10 +88,10 @@ fn compare_selector(
         line.get("canonical").unwrap_or(&Value::Null),
         &selector.to_string().into(),
     )?;
-    let sets = header.get("labelSets").cloned().unwrap_or_default();
-    let sets: Vec<BTreeMap<String, String>> =
-        serde_json::from_value(sets).map_err(|error| format!("labelSets: {error}"))?;
-    let got: Vec<bool> = sets.iter().map(|labels| selector.matches(labels)).collect();
+    let label_sets = header.get("labelSets").cloned().unwrap_or_default();
+    let label_sets: Vec<BTreeMap<String, String>> =
+        serde_json::from_value(label_sets).map_err(|error| format!("labelSets: {error}"))?;
+    let got: Vec<bool> = label_sets.iter().map(|labels| selector.matches(labels)).collect();
     ensure_equal("matches", line.get("matches").unwrap_or(&Value::Null), &got.into())
 }
 

@@ -1,7 +1,7 @@
 //! End-to-end tests: the real binary against an API server over the network.
 //!
-//! Every scenario runs against the testbed, and against a real etcd and kube-apiserver if they are
-//! installed:
+//! The scenarios run against the testbed, and against a real etcd and kube-apiserver if they are
+//! installed. The scenarios with real workloads need the latter:
 //!
 //! ```sh
 //! setup-envtest use 1.36                             # once
@@ -14,14 +14,14 @@
 //! The binaries of etcd and kube-apiserver come from the directory `KUBEBUILDER_ASSETS`, or from
 //! the newest version that setup-envtest has installed. Without them, the suite reports that it
 //! used the testbed only. The controller is built first, unless `HPA_BINARY` names a binary. The
-//! suite needs no cluster, container, network or root.
+//! suite needs no cluster, container or root, and no network beyond loopback.
 //!
-//! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. One
-//! control plane serves all scenarios, each in its own namespace. Most run concurrently under one
-//! controller, which has the chart's `ClusterRole` and no other permission. The suite replaces the
-//! rest of the cluster: [`workload`] runs the pods, and [`metrics`] serves the metrics APIs. Where
-//! owners or rollouts matter, kube-controller-manager runs the workloads if it is installed. The
-//! suite waits for watch events instead of sleeping.
+//! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. Scenarios
+//! share a control plane, each in its own namespace. Many run concurrently under one controller,
+//! which has the chart's `ClusterRole` and no other permission. The suite replaces the rest of the
+//! cluster: [`workload`] runs the pods, and [`metrics`] serves the metrics APIs. Where owners or
+//! rollouts matter, kube-controller-manager runs the workloads if it is installed. Scenarios wait
+//! for watch events.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,7 +49,7 @@ use futures::future::BoxFuture;
 use hpa_tests::{harness::hpa_binary, programs};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::control_plane::Kind;
+use crate::control_plane::PlaneKind;
 use crate::report::Report;
 use crate::scenarios::SCENARIOS;
 use crate::test_env::TestEnv;
@@ -60,7 +60,7 @@ struct Scenario {
     run: fn(TestEnv) -> BoxFuture<'static, Result<()>>,
 }
 
-/// The controller for the namespace of a scenario.
+/// The controller that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ControllerSetup {
     /// None, and targets get no pods: only the scenario changes objects.
@@ -102,12 +102,12 @@ impl Selection {
         Self { plane, scenarios: scenarios.collect() }
     }
 
-    fn has(&self, setup: ControllerSetup) -> bool {
+    fn has_setup(&self, setup: ControllerSetup) -> bool {
         self.scenarios.iter().any(|scenario| scenario.controller == setup)
     }
 }
 
-/// `testbed::conflicts`.
+/// For example `testbed::scale_to_zero_and_back`.
 fn full_name(plane: &str, scenario: &str) -> String {
     format!("{plane}::{scenario}")
 }
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let result = runtime.block_on(async {
         let mut stop = signal(SignalKind::terminate())?;
-        // Stop all processes when the suite is interrupted.
+        // Dropping `run` stops all processes.
         tokio::select! {
             result = run(&testbed, &real, &mut report) => result,
             _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -136,18 +136,18 @@ fn main() -> ExitCode {
         }
     });
     if let Err(error) = result {
-        report.failure("the suite", error);
+        report.add_failure("the suite", error);
     }
-    report.end()
+    report.print_summary()
 }
 
 /// Runs the selected scenarios against one control plane, then against the other.
 async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Result<()> {
     let assets = hpa_tests::kube_apiserver::assets::find();
     let binary = tokio::task::spawn_blocking(hpa_binary).await?;
-    against(&Kind::Testbed, testbed, &binary, report).await;
+    run_against(&PlaneKind::Testbed, testbed, &binary, report).await;
     match assets {
-        Ok(assets) => against(&Kind::KubeApiserver(assets), real, &binary, report).await,
+        Ok(assets) => run_against(&PlaneKind::KubeApiserver(assets), real, &binary, report).await,
         Err(missing) if !real.scenarios.is_empty() => {
             programs::skip("kube-apiserver", missing);
             report.skip(real.scenarios.len(), "NO KUBE-APISERVER, THE TESTBED ONLY");
@@ -157,14 +157,14 @@ async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Runs scenarios against a control plane, and reports a failure if it does not start.
-async fn against(kind: &Kind, selection: &Selection, binary: &Path, report: &mut Report) {
+/// Runs scenarios against a control plane. Reports a failure if the control plane does not start.
+async fn run_against(kind: &PlaneKind, selection: &Selection, binary: &Path, report: &mut Report) {
     if selection.scenarios.is_empty() {
         return;
     }
-    report.begin(selection.plane);
+    report.begin_plane(selection.plane);
     if let Err(error) = suite::run(kind, selection, binary, report).await {
-        report.failure(selection.plane, error);
+        report.add_failure(selection.plane, error);
     }
-    report.finish(selection.plane);
+    report.finish_plane(selection.plane);
 }

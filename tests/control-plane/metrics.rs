@@ -13,12 +13,12 @@ use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
 use serde_json::json;
 
-/// Usage of pods, in thousandths, or bytes of memory.
+/// A load of pods, in thousandths of a core or of a metric, or in bytes of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
     /// Each pod uses this much.
     PerPod(i64),
-    /// This much is divided among all running pods.
+    /// This much is divided among the running pods.
     Total(i64),
 }
 
@@ -55,8 +55,8 @@ struct State {
     objects: HashMap<[String; 3], String>,
     /// Series with labels, by namespace and metric.
     external: HashMap<[String; 2], Vec<(Labels, String)>>,
-    /// The value that each running pod adds to one series, with the pods' label `app`, by namespace
-    /// and metric.
+    /// By namespace and metric: the label `app` of pods, and the value that each of them adds to
+    /// the only series.
     external_by_pod: HashMap<[String; 2], (String, i64)>,
     outages: HashMap<(String, Source), Outage>,
 }
@@ -97,7 +97,7 @@ impl Metrics {
         self.state().external.insert([ns, metric].map(str::to_owned), series.collect());
     }
 
-    /// The metric is a series to which each running pod of `app` adds this much.
+    /// Each running pod of `app` adds `each` to the only series of the metric.
     pub(crate) fn set_external_by_pod(&self, ns: &str, metric: &str, app: &str, each: i64) {
         let key = [ns, metric].map(str::to_owned);
         self.state().external_by_pod.insert(key, (app.to_owned(), each));
@@ -115,7 +115,7 @@ impl Metrics {
         self.state().outages.get(&(ns.to_owned(), source)).copied()
     }
 
-    fn items<T>(
+    fn items_unless_outage<T>(
         &self,
         ns: &str,
         source: Source,
@@ -131,7 +131,7 @@ impl Metrics {
     }
 
     /// The running pods of a namespace that a selector matches.
-    fn running(&self, ns: &str, selector: &Selector) -> Vec<Arc<Pod>> {
+    fn running_pods(&self, ns: &str, selector: &Selector) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.state();
         pods.retain(|pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -145,11 +145,12 @@ impl Metrics {
 
     fn pod_usage(&self, ns: &str, selector: &Selector) -> Vec<PodMetrics> {
         let state = self.state();
-        let running = self.running(ns, selector).into_iter();
+        let running = self.running_pods(ns, selector).into_iter();
         let usage = running.map(|pod| {
             let app = pod.labels().get("app").cloned().unwrap_or_default();
-            let of_app = |other: &&Arc<Pod>| other.labels().get("app") == Some(&app);
-            let count = self.running(ns, &Selector::everything()).iter().filter(of_app).count();
+            let is_of_app = |other: &&Arc<Pod>| other.labels().get("app") == Some(&app);
+            let count =
+                self.running_pods(ns, &Selector::everything()).iter().filter(is_of_app).count();
             let names =
                 pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &container.name);
             let containers =
@@ -169,9 +170,9 @@ impl Metrics {
         let ns = &query.namespace;
         let load = self.state().pods.get(&[ns.clone(), query.metric.clone()]).copied();
         let load = load.ok_or_else(|| not_found(&query.metric, "pods"))?;
-        let pods = self.running(ns, &query.selector);
-        let value = format!("{}m", load.of(pods.len()));
-        Ok(pods.iter().map(|pod| metric_of("Pod", ns, &pod.name_any(), &value)).collect())
+        let pods = self.running_pods(ns, &query.selector);
+        let value = format!("{}m", load.per_pod(pods.len()));
+        Ok(pods.iter().map(|pod| custom_metric("Pod", ns, &pod.name_any(), &value)).collect())
     }
 
     fn object_metric(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
@@ -183,7 +184,7 @@ impl Metrics {
         let found =
             self.state().objects.get(&[ns.clone(), object.clone(), query.metric.clone()]).cloned();
         let found = found.ok_or_else(|| not_found(&query.metric, &object))?;
-        Ok(vec![metric_of("Object", ns, &query.name, &found)])
+        Ok(vec![custom_metric("Object", ns, &query.name, &found)])
     }
 
     fn external_metric(
@@ -193,7 +194,7 @@ impl Metrics {
         let key = [query.namespace.clone(), query.metric.clone()];
         let state = self.state();
         let by_pod = state.external_by_pod.get(&key).map(|(app, each)| {
-            let pods = self.running(&query.namespace, &Selector::everything());
+            let pods = self.running_pods(&query.namespace, &Selector::everything());
             let pods = pods.iter().filter(|pod| pod.labels().get("app") == Some(app)).count();
             vec![(Labels::new(), (each * i64::try_from(pods).unwrap_or(i64::MAX)).to_string())]
         });
@@ -213,18 +214,20 @@ impl Metrics {
 impl MetricsProvider for Metrics {
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         let ns = &query.namespace;
-        self.items(ns, Source::Resource, || Ok(self.pod_usage(ns, &query.selector)))
+        self.items_unless_outage(ns, Source::Resource, || Ok(self.pod_usage(ns, &query.selector)))
     }
 
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        self.items(&query.namespace, Source::Custom, || match query.resource.as_str() {
-            "pods" => self.pods_metric(query),
-            _ => self.object_metric(query),
+        self.items_unless_outage(&query.namespace, Source::Custom, || {
+            match query.resource.as_str() {
+                "pods" => self.pods_metric(query),
+                _ => self.object_metric(query),
+            }
         })
     }
 
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        self.items(&query.namespace, Source::External, || self.external_metric(query))
+        self.items_unless_outage(&query.namespace, Source::External, || self.external_metric(query))
     }
 }
 
@@ -239,14 +242,14 @@ impl State {
     ) -> BTreeMap<String, String> {
         let usage = [("cpu", "m"), ("memory", "")].into_iter().filter_map(|(resource, unit)| {
             let load = self.usage.get(&[ns, app, container, resource].map(str::to_owned))?;
-            Some((resource.to_owned(), format!("{}{unit}", load.of(count))))
+            Some((resource.to_owned(), format!("{}{unit}", load.per_pod(count))))
         });
         usage.collect()
     }
 }
 
 impl Load {
-    fn of(self, pods: usize) -> i64 {
+    fn per_pod(self, pods: usize) -> i64 {
         match self {
             Self::PerPod(each) => each,
             Self::Total(all) => all / i64::try_from(pods.max(1)).unwrap_or(i64::MAX),
@@ -254,7 +257,7 @@ impl Load {
     }
 }
 
-fn metric_of(kind: &str, ns: &str, name: &str, value: &str) -> CustomMetric {
+fn custom_metric(kind: &str, ns: &str, name: &str, value: &str) -> CustomMetric {
     CustomMetric {
         described_object: json!({"kind": kind, "namespace": ns, "name": name, "apiVersion": "v1"}),
         value: value.to_owned(),

@@ -22,16 +22,16 @@ impl Report {
         Self { start, plane_start: start, passed: 0, failed: Vec::new(), skipped: 0, notice: None }
     }
 
-    pub(crate) fn begin(&mut self, plane: &str) {
+    pub(crate) fn begin_plane(&mut self, plane: &str) {
         self.plane_start = Instant::now();
         println!("\nagainst {plane}");
     }
 
-    pub(crate) fn finish(&self, plane: &str) {
+    pub(crate) fn finish_plane(&self, plane: &str) {
         println!("{plane} took {:.1} s", self.plane_start.elapsed().as_secs_f32());
     }
 
-    pub(crate) fn line(&mut self, name: &str, result: Result<()>, time: Duration) {
+    pub(crate) fn add_result(&mut self, name: &str, result: Result<()>, time: Duration) {
         let seconds = time.as_secs_f32();
         match result {
             Ok(()) => {
@@ -46,8 +46,8 @@ impl Report {
     }
 
     /// Reports a failure outside of a test.
-    pub(crate) fn failure(&mut self, step: &str, error: Error) {
-        self.line(step, Err(error), self.plane_start.elapsed());
+    pub(crate) fn add_failure(&mut self, step: &str, error: Error) {
+        self.add_result(step, Err(error), self.plane_start.elapsed());
     }
 
     /// Reports `count` tests as skipped.
@@ -57,7 +57,7 @@ impl Report {
         self.notice = Some(reason.to_owned());
     }
 
-    pub(crate) fn end(self) -> ExitCode {
+    pub(crate) fn print_summary(self) -> ExitCode {
         let (result, code) = if self.failed.is_empty() {
             ("ok", ExitCode::SUCCESS)
         } else {

@@ -12,33 +12,31 @@ use kube::Api;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use tokio::task::JoinHandle;
 
-use crate::control_plane::{ControlPlane, Kind};
+use crate::control_plane::{ControlPlane, PlaneKind};
 use crate::metrics::Metrics;
 use crate::report::Report;
 use crate::test_env::{self, TestEnv};
 use crate::workload::Workloads;
 use crate::{ControllerSetup, Scenario, Selection, full_name};
 
-/// Number of concurrent scenarios.
-const CONCURRENCY: usize = 12;
-/// Deadline of a scenario.
-const LIMIT: Duration = Duration::from_mins(3);
+const MAX_CONCURRENT: usize = 12;
+const SCENARIO_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// Runs the scenarios by controller set-up.
+/// Runs the selected scenarios, grouped by their controllers.
 pub(crate) async fn run(
-    kind: &Kind,
+    kind: &PlaneKind,
     selection: &Selection,
     binary: &Path,
     report: &mut Report,
 ) -> Result<()> {
     if selection.scenarios.iter().any(|one| one.controller != ControllerSetup::RealWorkloads) {
-        run_on_one_plane(kind, selection, binary, report).await?;
+        run_with_simulated_workloads(kind, selection, binary, report).await?;
     }
-    if !selection.has(ControllerSetup::RealWorkloads) {
+    if !selection.has_setup(ControllerSetup::RealWorkloads) {
         return Ok(());
     }
     let cluster = Cluster::start(kind, binary).await?;
-    if let Some(_controllers) = cluster.plane.workload_controllers()? {
+    if let Some(_controllers) = cluster.plane.start_workload_controllers()? {
         cluster.workloads.run_pods();
         run_all(selection, ControllerSetup::RealWorkloads, &cluster, None, report).await;
     } else {
@@ -49,24 +47,24 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Runs the scenarios whose pods the suite runs.
-async fn run_on_one_plane(
-    kind: &Kind,
+/// Runs the scenarios whose pods the suite runs, on one control plane.
+async fn run_with_simulated_workloads(
+    kind: &PlaneKind,
     selection: &Selection,
     binary: &Path,
     report: &mut Report,
 ) -> Result<()> {
     let cluster = Cluster::start(kind, binary).await?;
     run_all(selection, ControllerSetup::NoController, &cluster, None, report).await;
-    cluster.workloads.start();
-    if selection.has(ControllerSetup::Shared) {
-        // Earlier scenarios have written statuses, as another controller would.
+    cluster.workloads.run_built_in_targets();
+    if selection.has_setup(ControllerSetup::Shared) {
+        // Earlier scenarios have written statuses, which look like those of another controller.
         let flags = ["--allow-other-controller"];
-        let mut shared = test_env::controller(&*cluster.plane, binary, "controller", &flags)?;
+        let mut shared = test_env::start_controller(&*cluster.plane, binary, "controller", &flags)?;
         run_all(selection, ControllerSetup::Shared, &cluster, Some(&shared), report).await;
         let start = Instant::now();
-        let result = stops_cleanly(&*cluster.plane, &mut shared).await;
-        report.line(
+        let result = stop_shared_controller(&*cluster.plane, &mut shared).await;
+        report.add_result(
             &full_name(selection.plane, "shared_controller_stops_cleanly"),
             result,
             start.elapsed(),
@@ -77,27 +75,27 @@ async fn run_on_one_plane(
     Ok(())
 }
 
-/// A running control plane, and the parts that replace the rest of its cluster.
+/// A control plane with what replaces the rest of a cluster.
 struct Cluster {
     plane: Arc<dyn ControlPlane>,
     metrics: Metrics,
     workloads: Arc<Workloads>,
     binary: PathBuf,
     /// The task that keeps the pods of `metrics` up to date.
-    cache: JoinHandle<()>,
+    pod_watch: JoinHandle<()>,
 }
 
 impl Cluster {
-    async fn start(kind: &Kind, binary: &Path) -> Result<Self> {
+    async fn start(kind: &PlaneKind, binary: &Path) -> Result<Self> {
         let (pods, writer) = reflector::store();
         let metrics = Metrics::new(pods);
         let plane = kind.start(metrics.clone()).await?;
         let client = plane.client();
         let all = Api::<Pod>::all(client.clone());
         let stream = watcher(all, watcher::Config::default()).default_backoff();
-        let cache = tokio::spawn(stream.reflect(writer).for_each(|_| std::future::ready(())));
+        let pod_watch = tokio::spawn(stream.reflect(writer).for_each(|_| std::future::ready(())));
         let workloads = Arc::new(Workloads::new(client));
-        Ok(Self { plane, metrics, workloads, binary: binary.to_owned(), cache })
+        Ok(Self { plane, metrics, workloads, binary: binary.to_owned(), pod_watch })
     }
 
     fn env(&self, scenario: &Scenario) -> TestEnv {
@@ -114,11 +112,11 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.cache.abort();
+        self.pod_watch.abort();
     }
 }
 
-/// Runs the scenarios of one controller set-up concurrently.
+/// Runs the scenarios with this setup, concurrently unless they are exclusive.
 async fn run_all(
     selection: &Selection,
     setup: ControllerSetup,
@@ -135,7 +133,7 @@ async fn run_all(
                 (scenario, run_one(scenario, env).await, start.elapsed())
             }
         })
-        .buffer_unordered(if setup.is_exclusive() { 1 } else { CONCURRENCY });
+        .buffer_unordered(if setup.is_exclusive() { 1 } else { MAX_CONCURRENT });
     while let Some((scenario, result, time)) = results.next().await {
         let result = result.map_err(|error| match shared {
             Some(shared) => {
@@ -144,7 +142,7 @@ async fn run_all(
             }
             None => error,
         });
-        report.line(&full_name(selection.plane, scenario.name), result, time);
+        report.add_result(&full_name(selection.plane, scenario.name), result, time);
     }
 }
 
@@ -157,22 +155,23 @@ async fn run_one(scenario: &Scenario, env: TestEnv) -> Result<()> {
     env.create_namespace().await?;
     // A panic must fail this scenario only.
     let run = std::panic::AssertUnwindSafe((scenario.run)(env.clone())).catch_unwind();
-    let result = match tokio::time::timeout(LIMIT, run).await {
+    let result = match tokio::time::timeout(SCENARIO_TIMEOUT, run).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(anyhow!("panicked")),
-        Err(_) => Err(anyhow!("took longer than {LIMIT:?}")),
+        Err(_) => Err(anyhow!("took longer than {SCENARIO_TIMEOUT:?}")),
     };
     match result {
         Ok(()) => Ok(()),
-        Err(error) => Err(anyhow!("{error:#}\n{}", env.dump().await)),
+        Err(error) => Err(anyhow!("{error:#}\n{}", env.describe().await)),
     }
 }
 
-/// The shared controller stops on SIGTERM, never panicked, and was never denied a request.
-async fn stops_cleanly(plane: &dyn ControlPlane, shared: &mut Process) -> Result<()> {
+/// Checks that the shared controller stops on SIGTERM, and that its log has no panic and no denied
+/// request.
+async fn stop_shared_controller(plane: &dyn ControlPlane, shared: &mut Process) -> Result<()> {
     let status = shared.terminate(Duration::from_secs(15)).await?;
     ensure!(status.success(), "SIGTERM: {status}\n{}", shared.tail(10, ""));
-    plane.permissions_suffice(shared)?;
+    plane.check_permissions(shared)?;
     let panicked = shared.tail(5, "panicked");
     ensure!(panicked.is_empty(), "{panicked}");
     Ok(())

@@ -1,4 +1,4 @@
-//! The environment of a scenario: a namespace of the control plane, actions and expectations in it.
+//! The environment of a scenario: a namespace of the control plane, and actions and waits in it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::control_plane::{ControlPlane, HeldWrites, from};
+use crate::control_plane::{ControlPlane, HeldWrites, from_json};
 use crate::metrics::{Load, Metrics};
 use crate::wait;
 use crate::workload::{Kind, Workloads, container};
 
 pub(crate) type Hpa = HorizontalPodAutoscaler;
 
-/// Default deadline of waits: many sync periods, even on a busy machine.
+/// The default deadline of waits: many sync periods, even on a busy machine.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(40);
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub(crate) struct Target {
 
 impl TestEnv {
     pub(crate) async fn create_namespace(&self) -> Result<()> {
-        let namespace: Namespace = from(json!({"metadata": {"name": self.ns}}))?;
+        let namespace: Namespace = from_json(json!({"metadata": {"name": self.ns}}))?;
         Api::<Namespace>::all(self.client.clone())
             .create(&PostParams::default(), &namespace)
             .await?;
@@ -59,16 +59,21 @@ impl TestEnv {
         Api::namespaced(self.client.clone(), &self.ns)
     }
 
-    pub(crate) async fn deployment(&self, name: &str, replicas: i32) -> Result<Target> {
-        self.target(Kind::DEPLOYMENT, name, replicas).await
+    pub(crate) async fn create_deployment(&self, name: &str, replicas: i32) -> Result<Target> {
+        self.create_target(Kind::DEPLOYMENT, name, replicas).await
     }
 
     /// Creates a target whose pods have one container, `app`.
-    pub(crate) async fn target(&self, kind: Kind, name: &str, replicas: i32) -> Result<Target> {
-        self.target_of(kind, name, replicas, &["app"]).await
+    pub(crate) async fn create_target(
+        &self,
+        kind: Kind,
+        name: &str,
+        replicas: i32,
+    ) -> Result<Target> {
+        self.create_target_with_containers(kind, name, replicas, &["app"]).await
     }
 
-    pub(crate) async fn target_of(
+    pub(crate) async fn create_target_with_containers(
         &self,
         kind: Kind,
         name: &str,
@@ -89,7 +94,7 @@ impl TestEnv {
             "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec,
         });
         let api = Api::namespaced_with(self.client.clone(), &self.ns, &kind.resource());
-        api.create(&PostParams::default(), &from(object)?)
+        api.create(&PostParams::default(), &from_json(object)?)
             .await
             .with_context(|| format!("create {name}"))?;
         let target = Target { kind, name: name.to_owned(), api };
@@ -100,8 +105,8 @@ impl TestEnv {
         Ok(target)
     }
 
-    pub(crate) async fn hpa(&self, name: &str, spec: Value) -> Result<Hpa> {
-        let hpa: Hpa = from(json!({"metadata": {"name": name}, "spec": spec}))?;
+    pub(crate) async fn create_hpa(&self, name: &str, spec: Value) -> Result<Hpa> {
+        let hpa: Hpa = from_json(json!({"metadata": {"name": name}, "spec": spec}))?;
         self.hpas()
             .create(&PostParams::default(), &hpa)
             .await
@@ -127,7 +132,7 @@ impl TestEnv {
     }
 
     /// Waits until current and desired replicas are `replicas`, and the conditions report success.
-    pub(crate) async fn settled(&self, name: &str, replicas: i32) -> Result<Hpa> {
+    pub(crate) async fn wait_until_settled(&self, name: &str, replicas: i32) -> Result<Hpa> {
         self.wait_for_hpa(name, &format!("{name} to settle at {replicas}"), |hpa| {
             has_replicas(hpa, replicas)
                 && has_condition(hpa, "AbleToScale", "True", "ReadyForNewScale")
@@ -137,7 +142,12 @@ impl TestEnv {
     }
 
     /// Waits for an event of the autoscaler with this reason, and a message that contains `text`.
-    pub(crate) async fn event(&self, name: &str, reason: &str, text: &str) -> Result<Event> {
+    pub(crate) async fn wait_for_event(
+        &self,
+        name: &str,
+        reason: &str,
+        text: &str,
+    ) -> Result<Event> {
         let config = watcher::Config::default().fields(&format!("involvedObject.name={name}"));
         let awaited = format!("an event {reason} {text:?} about {name}");
         let event = wait::first_match(&self.events(), config, &awaited, WAIT_LIMIT, |event| {
@@ -159,25 +169,25 @@ impl TestEnv {
     }
 
     /// Sets the CPU usage of the container `app` of a target.
-    pub(crate) fn cpu(&self, app: &str, load: Load) {
+    pub(crate) fn set_cpu(&self, app: &str, load: Load) {
         self.metrics.set_usage(&self.ns, app, "app", "cpu", load);
     }
 
-    /// Holds scale writes of the target in the API server, from arrival to effect.
+    /// Holds scale writes of the target in the API server, between their arrival and their effect.
     pub(crate) async fn hold_scale_writes(&self, target: &Target) -> Result<HeldWrites> {
         self.plane.hold_scale_writes(&self.ns, target).await
     }
 
     /// Starts a controller of this namespace. `flags` override the default flags.
-    pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Process> {
+    pub(crate) fn start_controller(&self, name: &str, flags: &[&str]) -> Result<Process> {
         let namespace = format!("--namespace={}", self.ns);
         let mut all = vec![namespace.as_str()];
         all.extend(flags);
-        controller(&*self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
+        start_controller(&*self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
     }
 
     /// Starts `hpa shadow-report` for this namespace. `flags` override the default flags.
-    pub(crate) fn shadow_report(
+    pub(crate) fn start_shadow_report(
         &self,
         name: &str,
         length: &str,
@@ -202,7 +212,7 @@ impl TestEnv {
     }
 
     /// Describes the namespace for the report of a failure.
-    pub(crate) async fn dump(&self) -> String {
+    pub(crate) async fn describe(&self) -> String {
         let mut text = String::new();
         if let Ok(hpas) = self.hpas().list(&ListParams::default()).await {
             for hpa in hpas {
@@ -230,7 +240,7 @@ impl TestEnv {
 
 impl Target {
     /// The spec of an autoscaler of this target.
-    pub(crate) fn hpa(&self, min: i32, max: i32, metrics: Value) -> Value {
+    pub(crate) fn hpa_spec(&self, min: i32, max: i32, metrics: Value) -> Value {
         let target = json!({"apiVersion": self.kind.api_version(), "kind": self.kind.kind, "name": self.name});
         json!({"scaleTargetRef": target, "minReplicas": min, "maxReplicas": max, "metrics": metrics})
     }
@@ -242,7 +252,7 @@ impl Target {
     }
 
     /// Waits until spec and status of the target have this number of replicas.
-    pub(crate) async fn scaled_to(&self, replicas: i32) -> Result<DynamicObject> {
+    pub(crate) async fn wait_for_replicas(&self, replicas: i32) -> Result<DynamicObject> {
         let awaited = format!("{} at {replicas} replicas", self.name);
         let wanted = i64::from(replicas);
         wait::object(&self.api, &self.name, &awaited, WAIT_LIMIT, |object| {
@@ -288,7 +298,7 @@ pub(crate) fn current_metric(hpa: &Hpa) -> Value {
 }
 
 /// Starts the controller under test. `flags` override the default flags.
-pub(crate) fn controller(
+pub(crate) fn start_controller(
     plane: &dyn ControlPlane,
     binary: &std::path::Path,
     name: &str,
@@ -309,21 +319,22 @@ fn command(
     name: &str,
     flags: &[&str],
 ) -> Command {
-    let usual = [
+    let default_flags = [
         "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
         "--horizontal-pod-autoscaler-downscale-stabilization=2s".to_owned(),
         format!("--kubeconfig={}", plane.controller_kubeconfig().display()),
     ];
     let name_of = |flag: &str| flag.split('=').next().map(str::to_owned);
-    let usual =
-        usual.iter().filter(|usual| !flags.iter().any(|flag| name_of(flag) == name_of(usual)));
+    let default_flags = default_flags
+        .iter()
+        .filter(|default_flag| !flags.iter().any(|flag| name_of(flag) == name_of(default_flag)));
     let mut command = Command::new(binary);
     // The caller's environment must not affect the test.
     for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
         command.env_remove(variable);
     }
     // Several controllers run at the same time.
-    command.arg(name).args(usual).args(flags).env("HPA_METRICS_PORT", "0");
+    command.arg(name).args(default_flags).args(flags).env("HPA_METRICS_PORT", "0");
     command.env("HPA_LOG_LEVEL", "info,hpa_controller=debug");
     command
 }

@@ -25,20 +25,20 @@ where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
 {
     let deadline = Instant::now() + within;
-    let mut last = Seen::Nothing;
+    let mut last = LastState::Nothing;
     let mut changes = pin!(watch_object(api.clone(), name));
     while let Ok(Some(change)) = timeout_at(deadline, changes.next()).await {
         match change {
             Ok(Some(object)) if done(&object) => return Ok(object),
-            Ok(Some(object)) => last = Seen::Object(Box::new(object)),
-            Ok(None) => last = Seen::Absent,
-            Err(error) => last = Seen::Error(error),
+            Ok(Some(object)) => last = LastState::Object(Box::new(object)),
+            Ok(None) => last = LastState::Absent,
+            Err(error) => last = LastState::Error(error),
         }
     }
-    Err(anyhow!("waited {within:?} for {awaited}; {name} {}", last.text()))
+    Err(anyhow!("waited {within:?} for {awaited}; {name} {}", last.describe()))
 }
 
-/// Waits until `each` returns a value for an object that the watch delivers.
+/// Waits until the watch delivers an object for which `each` returns a value.
 pub(crate) async fn first_match<K, T>(
     api: &Api<K>,
     config: watcher::Config,
@@ -50,7 +50,7 @@ where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
 {
     let deadline = Instant::now() + within;
-    let mut last = Seen::Nothing;
+    let mut last = LastState::Nothing;
     let mut changes = pin!(kube::runtime::watcher(api.clone(), config));
     while let Ok(Some(change)) = timeout_at(deadline, changes.next()).await {
         match change {
@@ -58,16 +58,16 @@ where
                 if let Some(found) = each(object.clone()) {
                     return Ok(found);
                 }
-                last = Seen::Object(Box::new(object));
+                last = LastState::Object(Box::new(object));
             }
             Ok(_) => {}
-            Err(error) => last = Seen::Error(error),
+            Err(error) => last = LastState::Error(error),
         }
     }
-    Err(anyhow!("waited {within:?} for {awaited}; the last one {}", last.text()))
+    Err(anyhow!("waited {within:?} for {awaited}; the last one {}", last.describe()))
 }
 
-/// Watches the object `name` for a fixed time, and returns every state.
+/// Watches the object `name` for a fixed time. Returns each state that the watch delivers.
 pub(crate) async fn observe_for<K>(api: &Api<K>, name: &str, time: Duration) -> Result<Vec<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -81,15 +81,16 @@ where
     Ok(seen)
 }
 
-enum Seen<K> {
+/// The last state that a watch delivered.
+enum LastState<K> {
     Nothing,
     Absent,
     Object(Box<K>),
     Error(watcher::Error),
 }
 
-impl<K: Serialize> Seen<K> {
-    fn text(&self) -> String {
+impl<K: Serialize> LastState<K> {
+    fn describe(&self) -> String {
         match self {
             Self::Nothing => "was not seen".into(),
             Self::Absent => "does not exist".into(),
@@ -101,7 +102,6 @@ impl<K: Serialize> Seen<K> {
     }
 }
 
-/// JSON of an object without its managed fields.
 pub(crate) fn json_without_managed_fields(object: &impl Serialize) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value.get_mut("metadata").and_then(|m| m.as_object_mut()) {

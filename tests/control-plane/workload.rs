@@ -1,5 +1,5 @@
 //! Replaces workload controllers, scheduler and kubelet: creates and deletes running pods to match
-//! the replicas of every target.
+//! the replicas of each target.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Age of new pods, beyond all grace periods.
-const AGE: SignedDuration = SignedDuration::from_mins(10);
+/// The age of new pods, which is longer than all grace periods.
+const POD_AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A kind that can be scaled.
 #[allow(clippy::struct_field_names)] // the API's own term
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Runs the workloads until it is dropped.
+/// Runs the pods of workloads until it is dropped.
 pub(crate) struct Workloads {
     client: Client,
     tasks: Mutex<JoinSet<()>>,
@@ -73,10 +73,10 @@ impl Workloads {
         Self { client, tasks: Mutex::default() }
     }
 
-    /// Starts to run the targets of all built-in kinds.
-    pub(crate) fn start(&self) {
+    /// Starts to run the pods of all targets of built-in kinds.
+    pub(crate) fn run_built_in_targets(&self) {
         for kind in Kind::BUILT_IN {
-            self.follow(kind);
+            self.run_targets(kind);
         }
     }
 
@@ -86,26 +86,27 @@ impl Workloads {
         self.tasks.lock().expect("no one panics with the lock").spawn(run_pods(client));
     }
 
-    /// Starts to run the targets of another kind.
-    pub(crate) fn follow(&self, kind: Kind) {
-        let driver = Driver { client: self.client.clone(), kind, pods: HashMap::new() };
+    /// Starts to run the pods of all targets of a kind.
+    pub(crate) fn run_targets(&self, kind: Kind) {
+        let driver = TargetRunner { client: self.client.clone(), kind, pods: HashMap::new() };
         self.tasks.lock().expect("no one panics with the lock").spawn(driver.run());
     }
 }
 
-struct Driver {
+/// Runs the pods of all targets of a kind.
+struct TargetRunner {
     client: Client,
     kind: Kind,
     /// Number of pods by namespace and name of the target.
     pods: HashMap<(String, String), i64>,
 }
 
-impl Driver {
+impl TargetRunner {
     async fn run(mut self) {
         let api = Api::<DynamicObject>::all_with(self.client.clone(), &self.kind.resource());
         let mut events = std::pin::pin!(watcher(api, watcher::Config::default()));
         while let Some(event) = events.next().await {
-            let (target, gone) = match event {
+            let (target, is_deleted) = match event {
                 Ok(watcher::Event::InitApply(target) | watcher::Event::Apply(target)) => {
                     (target, false)
                 }
@@ -117,27 +118,28 @@ impl Driver {
                     continue;
                 }
             };
-            if let Err(error) = self.drive(&target, gone).await {
+            if let Err(error) = self.match_replicas(&target, is_deleted).await {
                 eprintln!("workload driver: {} {}: {error:#}", self.kind.kind, target.name_any());
             }
         }
     }
 
-    async fn drive(&mut self, target: &DynamicObject, gone: bool) -> Result<()> {
+    async fn match_replicas(&mut self, target: &DynamicObject, is_deleted: bool) -> Result<()> {
         let (ns, name) = (target.namespace().unwrap_or_default(), target.name_any());
-        let desired = if gone { 0 } else { target.data["spec"]["replicas"].as_i64().unwrap_or(1) };
+        let desired =
+            if is_deleted { 0 } else { target.data["spec"]["replicas"].as_i64().unwrap_or(1) };
         let current = self.pods.entry((ns.clone(), name.clone())).or_default();
         let api = Api::<Pod>::namespaced(self.client.clone(), &ns);
         let spec = match &target.data["spec"]["template"]["spec"] {
             Value::Null => json!({"containers": [container("app")]}),
             spec => spec.clone(),
         };
-        let created = (*current..desired).map(|i| start(&api, &name, i, &spec));
+        let created = (*current..desired).map(|i| create_running_pod(&api, &name, i, &spec));
         stream::iter(created).buffer_unordered(8).try_collect::<Vec<_>>().await?;
-        let deleted = (desired..*current).map(|i| stop(&api, &name, i));
+        let deleted = (desired..*current).map(|i| delete_pod(&api, &name, i));
         stream::iter(deleted).buffer_unordered(8).try_collect::<Vec<_>>().await?;
         *current = desired;
-        if gone || target.data["status"]["replicas"].as_i64() == Some(desired) {
+        if is_deleted || target.data["status"]["replicas"].as_i64() == Some(desired) {
             return Ok(());
         }
         let mut status =
@@ -161,7 +163,7 @@ pub(crate) fn container(name: &str) -> Value {
     json!({"name": name, "image": "none", "resources": {"requests": requests}})
 }
 
-async fn start(api: &Api<Pod>, target: &str, index: i64, spec: &Value) -> Result<()> {
+async fn create_running_pod(api: &Api<Pod>, target: &str, index: i64, spec: &Value) -> Result<()> {
     let name = format!("{target}-{index}");
     let pod = json!({"metadata": {"name": name, "labels": {"app": target}}, "spec": spec});
     match api.create(&PostParams::default(), &serde_json::from_value(pod)?).await {
@@ -171,7 +173,7 @@ async fn start(api: &Api<Pod>, target: &str, index: i64, spec: &Value) -> Result
     run_pod(api, &name).await
 }
 
-/// Runs all pods, as the kubelet does. Pods have no node, so a deletion removes them at once.
+/// Sets the status of new pods to running, as the kubelet would.
 async fn run_pods(client: Client) {
     let all = Api::<Pod>::all(client.clone());
     let mut events = std::pin::pin!(watcher(all, watcher::Config::default()).default_backoff());
@@ -191,7 +193,7 @@ async fn run_pods(client: Client) {
 }
 
 async fn run_pod(api: &Api<Pod>, name: &str) -> Result<()> {
-    let since = (Timestamp::now() - AGE).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let since = (Timestamp::now() - POD_AGE).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let status = json!({"status": {
         "phase": "Running", "startTime": since,
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
@@ -202,7 +204,7 @@ async fn run_pod(api: &Api<Pod>, name: &str) -> Result<()> {
     }
 }
 
-async fn stop(api: &Api<Pod>, target: &str, index: i64) -> Result<()> {
+async fn delete_pod(api: &Api<Pod>, target: &str, index: i64) -> Result<()> {
     match api.delete(&format!("{target}-{index}"), &DeleteParams::default().grace_period(0)).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         other => other.map(drop).map_err(Into::into),

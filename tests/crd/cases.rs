@@ -2,42 +2,42 @@
 
 use serde_json::{Value, json};
 
-/// Specs with names.
+/// Valid and invalid specs, each with a name.
 pub(crate) fn specs() -> Vec<(String, Value)> {
     let mut specs = Vec::new();
     for (member, values) in members() {
         for value in values {
             let name = format!("{member} = {value}");
-            specs.push((name, with(member, value)));
+            specs.push((name, spec_with(member, value)));
         }
     }
     for metric in metrics() {
-        specs.push((format!("metric {metric}"), with("metrics", json!([metric]))));
+        specs.push((format!("metric {metric}"), spec_with("metrics", json!([metric]))));
     }
     for quantity in quantities() {
         let target = json!({ "type": "AverageValue", "averageValue": quantity });
         let metric = json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
-        specs.push((format!("target {quantity}"), with("metrics", json!([metric]))));
+        specs.push((format!("target {quantity}"), spec_with("metrics", json!([metric]))));
         let behavior = json!({ "scaleUp": { "tolerance": quantity } });
-        specs.push((format!("tolerance {quantity}"), with("behavior", behavior)));
+        specs.push((format!("tolerance {quantity}"), spec_with("behavior", behavior)));
     }
     for name in resource_names() {
         let source = json!({ "name": name, "container": "app", "target": utilization() });
         let metric = json!({ "type": "ContainerResource", "containerResource": source });
-        specs.push((format!("resource {name}"), with("metrics", json!([metric]))));
+        specs.push((format!("resource {name}"), spec_with("metrics", json!([metric]))));
     }
     for container in containers() {
         let source = json!({ "name": "cpu", "container": container, "target": utilization() });
         let metric = json!({ "type": "ContainerResource", "containerResource": source });
-        specs.push((format!("container {container}"), with("metrics", json!([metric]))));
+        specs.push((format!("container {container}"), spec_with("metrics", json!([metric]))));
     }
     specs.push(("nothing".to_owned(), json!({})));
     specs.push(("null".to_owned(), Value::Null));
     specs
 }
 
-/// A valid spec with one field set.
-fn with(member: &str, value: Value) -> Value {
+/// A valid spec with one field replaced.
+fn spec_with(member: &str, value: Value) -> Value {
     let reference = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
     let mut spec = json!({ "scaleTargetRef": reference, "maxReplicas": 5 });
     spec[member] = value;
@@ -172,7 +172,7 @@ fn metrics() -> Vec<Value> {
             json!({ "name": "cpu", "container": "app", "target": utilization() }),
         ),
     ];
-    // All pairs under every type.
+    // All pairs of sources under each type.
     for source_type in ["Object", "Pods", "Resource", "External", "ContainerResource"] {
         for (first, one) in &sources {
             for (second, other) in &sources {
@@ -240,7 +240,7 @@ pub(crate) fn quantities_of_core_only() -> Vec<(String, Value)> {
         .into_iter()
         .map(|quantity| {
             let behavior = json!({ "scaleUp": { "tolerance": quantity } });
-            (format!("tolerance {quantity}"), with("behavior", behavior))
+            (format!("tolerance {quantity}"), spec_with("behavior", behavior))
         })
         .collect()
 }
@@ -312,7 +312,7 @@ pub(crate) fn hpa_with_status() -> Value {
     ]);
     json!({
         "apiVersion": hpa_crd::API_VERSION, "kind": hpa_crd::KIND, "metadata": { "name": "web" },
-        "spec": with("metrics", metrics),
+        "spec": spec_with("metrics", metrics),
         "status": {
             "currentReplicas": 3, "desiredReplicas": 4, "lastScaleTime": "2026-01-02T03:04:05Z",
             "targets": "cpu: 66%/50%, 20/30",

@@ -42,15 +42,15 @@ use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{
-    control_plane::{ControlPlane, Kind},
+    control_plane::{ControlPlane, PlaneKind},
     metrics::Metrics,
-    validation::{Group, table, validate},
+    validation::{Group, print_table_row, validate},
 };
 
 const NAMES: [&str; 4] =
     ["recorded_admission", "more_admission", "printed_table", "scaling_schedules"];
-/// Deadline until a new kind is served, on a busy machine.
-const SERVED: Duration = Duration::from_secs(60);
+/// The deadline for a new kind to be served, on a busy machine.
+const SERVED_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
@@ -90,44 +90,44 @@ async fn run(assets: &Path) -> Vec<Result<()>> {
     };
     let client = plane.client();
     vec![
-        recorded_admission(&client).await,
-        more_admission(&client).await,
-        printed_table(&client).await,
-        schedules::scaling_schedules(&client).await,
+        check_recorded_admission(&client).await,
+        check_more_admission(&client).await,
+        check_printed_table(&client).await,
+        schedules::check_scaling_schedules(&client).await,
     ]
 }
 
 /// Starts a control plane that serves the custom API.
 async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
-    // The metrics are not used.
+    // This suite reads no metrics.
     let metrics = Metrics::new(kube::runtime::reflector::store().0);
-    let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
-    define(&plane.client(), hpa_crd::definition()?).await?;
+    let plane = PlaneKind::KubeApiserver(assets.to_owned()).start(metrics).await?;
+    install_definition(&plane.client(), hpa_crd::definition()?).await?;
     Ok(plane)
 }
 
 /// Creates a definition, and waits until its kind is served.
-async fn define(client: &Client, definition: Value) -> Result<()> {
-    let definition: CustomResourceDefinition = control_plane::from(definition)?;
+async fn install_definition(client: &Client, definition: Value) -> Result<()> {
+    let definition: CustomResourceDefinition = control_plane::from_json(definition)?;
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let created =
         api.create(&PostParams::default(), &definition).await.context("create the definition")?;
     let name = created.metadata.name.unwrap_or_default();
-    let seen = wait::object(&api, &name, "the kind to be established", SERVED, |object| {
+    let seen = wait::object(&api, &name, "the kind to be established", SERVED_TIMEOUT, |object| {
         let status = object.status.as_ref();
         // NonStructuralSchema is set before Established.
-        ["Established", "NonStructuralSchema"].iter().any(|kind| condition(status, kind))
+        ["Established", "NonStructuralSchema"].iter().any(|kind| has_condition(status, kind))
     })
     .await?;
     let conditions = seen.status.as_ref().and_then(|status| status.conditions.as_ref());
     ensure!(
-        !condition(seen.status.as_ref(), "NonStructuralSchema"),
+        !has_condition(seen.status.as_ref(), "NonStructuralSchema"),
         "the schema is not structural: {conditions:?}"
     );
     Ok(())
 }
 
-fn condition(
+fn has_condition(
     status: Option<
         &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionStatus,
     >,
@@ -137,17 +137,18 @@ fn condition(
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == kind && one.status == "True"))
 }
 
-/// Every line of `hpa_admission` has the recorded result and, if accepted, the recorded spec.
+/// Each input of `hpa_admission` has the recorded result and, if accepted, the recorded spec.
 ///
-/// A rejection names the same fields. If bounds or enumerations reject an object, the server skips
-/// the validation rules: it adds a cause without field, and names only a part of the fields.
-async fn recorded_admission(client: &Client) -> Result<()> {
-    let lines = recorded()?;
+/// A rejection names the recorded fields, with one exception: if bounds or enumerations reject an
+/// object, the server skips the validation rules, adds a cause without a field, and names only some
+/// of the fields.
+async fn check_recorded_admission(client: &Client) -> Result<()> {
+    let lines = read_recorded_lines()?;
     let (mut same_fields, mut refused, mut wrong) = (0, 0, Vec::new());
     for (number, line) in lines.iter().enumerate() {
         let validation = validate(client, Group::Custom, &line["input"]).await?;
-        let expected = validation::recorded(line);
-        if let Some(difference) = validation.differs_from(&expected) {
+        let expected = validation::from_recorded_line(line);
+        if let Some(difference) = validation.difference_from(&expected) {
             wrong.push(format!("line {}: {difference}", number + 1));
         }
         if let (Some(fields), Some(expected)) = (validation.fields(), expected.fields()) {
@@ -168,7 +169,7 @@ async fn recorded_admission(client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn recorded() -> Result<Vec<Value>> {
+fn read_recorded_lines() -> Result<Vec<Value>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/hpa_admission.jsonl.gz");
     let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
     BufReader::new(GzDecoder::new(file))
@@ -178,12 +179,12 @@ fn recorded() -> Result<Vec<Value>> {
 }
 
 /// Specs beyond the recorded ones, compared between both APIs of the server.
-async fn more_admission(client: &Client) -> Result<()> {
+async fn check_more_admission(client: &Client) -> Result<()> {
     let mut wrong = Vec::new();
     for (name, spec) in cases::specs() {
         let core = validate(client, Group::Core, &spec).await?;
         let custom = validate(client, Group::Custom, &spec).await?;
-        if let Some(difference) = custom.differs_from(&core) {
+        if let Some(difference) = custom.difference_from(&core) {
             wrong.push(format!("{name}: {difference}"));
         }
     }
@@ -199,13 +200,13 @@ async fn more_admission(client: &Client) -> Result<()> {
 }
 
 /// The columns of `kubectl get`, except for the age.
-async fn printed_table(client: &Client) -> Result<()> {
-    let mut table = table(client, &cases::hpa_with_status()).await?;
-    table["Age"] = Value::Null;
+async fn check_printed_table(client: &Client) -> Result<()> {
+    let mut row = print_table_row(client, &cases::hpa_with_status()).await?;
+    row["Age"] = Value::Null;
     let expected = json!({
         "Name": "web", "Reference": "web", "Targets": "cpu: 66%/50%, 20/30", "MinPods": 1,
-        "MaxPods": 5, "Replicas": 3, "Age": null, "Kind": "Deployment",
+        "MaxPods": 5, "Replicas": 3, "Age": null, "PlaneKind": "Deployment",
     });
-    ensure!(table == expected, "{table}");
+    ensure!(row == expected, "{row}");
     Ok(())
 }

@@ -8,11 +8,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::define;
+use crate::install_definition;
 
-pub(crate) async fn scaling_schedules(client: &Client) -> Result<()> {
+pub(crate) async fn check_scaling_schedules(client: &Client) -> Result<()> {
     for definition in hpa_collectors::schedules::definition::schedule_definitions()? {
-        define(client, definition.clone()).await?;
+        install_definition(client, definition.clone()).await?;
         let kind = text(&definition, "/spec/names/kind");
         let resource = ApiResource {
             group: "zalando.org".to_owned(),

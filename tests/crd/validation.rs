@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 const NAME: &str = "web";
-/// The field of a cause without field.
+/// The `field` of a cause that has none.
 const NO_FIELD: &str = "<nil>";
 
 /// The core API or the custom API.
@@ -34,7 +34,7 @@ impl Group {
 /// The result of a dry run.
 #[derive(Debug)]
 pub(crate) enum Validation {
-    /// The spec as stored and read by a controller.
+    /// The spec as a controller reads it.
     Accepted(Box<HorizontalPodAutoscalerSpec>),
     /// Status code, named fields and message.
     Rejected { code: u64, fields: BTreeSet<String>, message: String },
@@ -54,12 +54,12 @@ impl Validation {
 
     /// Whether the server skipped validation rules.
     pub(crate) fn is_cut_short(&self) -> bool {
-        let left = "some validation rules were not checked";
-        matches!(self, Self::Rejected { message, .. } if message.contains(left))
+        let marker = "some validation rules were not checked";
+        matches!(self, Self::Rejected { message, .. } if message.contains(marker))
     }
 
-    /// Describes the difference, ignoring message and fields of a rejection.
-    pub(crate) fn differs_from(&self, expected: &Self) -> Option<String> {
+    /// Describes the difference, if there is one other than the message or fields of a rejection.
+    pub(crate) fn difference_from(&self, expected: &Self) -> Option<String> {
         match (self, expected) {
             (Self::Accepted(spec), Self::Accepted(expected)) if spec == expected => None,
             (Self::Rejected { .. }, Self::Rejected { .. }) => None,
@@ -93,8 +93,8 @@ pub(crate) async fn validate(client: &Client, group: Group, spec: &Value) -> Res
     }
 }
 
-/// The result recorded in a line of `hpa_admission`.
-pub(crate) fn recorded(line: &Value) -> Validation {
+/// The result in a recorded line of `hpa_admission`.
+pub(crate) fn from_recorded_line(line: &Value) -> Validation {
     if line["status"] == 201 {
         return accepted(&line["spec"]).expect("a spec");
     }
@@ -114,8 +114,8 @@ fn accepted(spec: &Value) -> Result<Validation> {
     Ok(Validation::Accepted(Box::new(spec)))
 }
 
-/// Stores an object with its status, and returns its table row as for `kubectl get`, by column.
-pub(crate) async fn table(client: &Client, object: &Value) -> Result<Value> {
+/// Stores an object with its status, and returns the row that `kubectl get` prints, by column.
+pub(crate) async fn print_table_row(client: &Client, object: &Value) -> Result<Value> {
     let path = Group::Custom.path();
     let send = async |request: http::request::Builder, body: Vec<u8>| {
         let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body)?;

@@ -1,4 +1,5 @@
-//! A kube-apiserver with two instances of the controller, which it reaches through the pod proxy.
+//! A kube-apiserver with two instances of the controller. The kube-apiserver reaches their debug
+//! APIs through its pod proxy.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +28,7 @@ const ROLE: &str = include_str!("../../charts/hpa-controller/files/role.yaml");
 
 const NAMESPACE: &str = "scaling";
 pub(crate) const LEASE: &str = "hpa-controller";
-/// The time limit of `kubectl wait`, for a loaded machine.
+/// The time limit of `kubectl wait`, long enough for a busy machine.
 const WAIT_TIMEOUT: &str = "--timeout=120s";
 
 /// The rules of the chart's Role for readers, in the order in which they are needed.
@@ -100,13 +101,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until an instance other than `before` is the leader and has reconciled at least twice.
-    /// Returns the name of its pod.
-    pub(crate) async fn wait_for_leader(&self, before: Option<&str>) -> Result<String> {
+    /// Waits until an instance other than `previous` is the leader and has reconciled at least
+    /// twice. Returns the name of its pod.
+    pub(crate) async fn wait_for_leader(&self, previous: Option<&str>) -> Result<String> {
         // The first leader causes no transition.
-        let transitions = i32::from(before.is_some());
+        let transitions = i32::from(previous.is_some());
         let held = format!("--for=jsonpath={{.spec.leaseTransitions}}={transitions}");
-        if before.is_none() {
+        if previous.is_none() {
             self.kubectl(&["-n", NAMESPACE, "wait", "--for=create", WAIT_TIMEOUT, "lease", LEASE])
                 .await?;
         }
@@ -118,7 +119,7 @@ impl Cluster {
         let scaled = "--for=jsonpath={.spec.replicas}=3";
         self.kubectl(&["-n", "shop", "wait", scaled, WAIT_TIMEOUT, "deployment/web"]).await?;
         self.wait_for_decisions().await?;
-        let token = self.token(LEASE, Some("debug.hpa-rs.dev")).await?;
+        let token = self.create_token(LEASE, Some("debug.hpa-rs.dev")).await?;
         let header = ("hpa-debug-authorization", token.as_str());
         let (_, body) = self.request(&pod, "/debug/v1/autoscalers/shop/web", Some(header)).await?;
         let last = body["runs"].as_array().and_then(|runs| runs.last());
@@ -145,15 +146,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills an instance, which doesn't release the lease, and deletes its events to distinguish
-    /// those of its successor.
+    /// Kills an instance, so that it can't release the lease. Deletes its events, so that later
+    /// ones are those of its successor.
     pub(crate) async fn kill(&mut self, pod: &str) -> Result<()> {
         drop(self.instances.remove(pod).context("no such instance")?);
         self.kubectl(&["-n", "shop", "delete", "events", "--all"]).await.map(drop)
     }
 
     /// Replaces a pod by one without a port.
-    pub(crate) async fn close_port(&self, pod: &str) -> Result<()> {
+    pub(crate) async fn remove_port(&self, pod: &str) -> Result<()> {
         self.kubectl(&["-n", NAMESPACE, "delete", "pod", pod, "--force"]).await?;
         self.create_pod(pod, &json!([])).await
     }
@@ -187,13 +188,13 @@ impl Cluster {
 
     /// The output of `hpa explain` for the user.
     pub(crate) async fn explain(&self) -> Result<String> {
-        let (output, is_success) = self.hpa(&["explain", "shop/web", "--since=1h"]).await?;
+        let (output, is_success) = self.run_hpa(&["explain", "shop/web", "--since=1h"]).await?;
         ensure!(is_success, "{output}");
         Ok(output)
     }
 
     /// Runs `hpa` as the user. Returns its output, and whether it succeeded.
-    pub(crate) async fn hpa(&self, arguments: &[&str]) -> Result<(String, bool)> {
+    pub(crate) async fn run_hpa(&self, arguments: &[&str]) -> Result<(String, bool)> {
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("--kubeconfig").arg(self.path("user.kubeconfig")).env_clear();
         let output = timeout(Duration::from_secs(120), command.output());
@@ -202,8 +203,8 @@ impl Cluster {
         Ok((text, output.status.success()))
     }
 
-    /// A token for the ServiceAccount of the debug API of a lease.
-    pub(crate) async fn token(&self, lease: &str, audience: Option<&str>) -> Result<String> {
+    /// A token for the ServiceAccount of a lease's debug API.
+    pub(crate) async fn create_token(&self, lease: &str, audience: Option<&str>) -> Result<String> {
         let account = format!("{lease}-debug");
         let audience = audience.map(|audience| format!("--audience={audience}"));
         let mut arguments = vec!["-n", NAMESPACE, "create", "token", &account];
@@ -212,7 +213,7 @@ impl Cluster {
     }
 
     /// The user's token for the API server.
-    pub(crate) async fn user_token(&self) -> Result<String> {
+    pub(crate) async fn create_user_token(&self) -> Result<String> {
         let token = self.kubectl(&["-n", "shop", "create", "token", "user"]).await?;
         Ok(token.trim().to_owned())
     }
@@ -236,7 +237,7 @@ impl Cluster {
         let (_, port) = self.instances.get(pod).context("no such instance")?;
         let url = format!("https://{}:{port}", self.address);
         let mut config = Config::new(url.parse()?);
-        // Like kube-apiserver's proxy.
+        // kube-apiserver's proxy doesn't verify the certificate either.
         config.accept_invalid_certs = true;
         send(Client::try_from(config)?, path, header).await
     }
@@ -283,7 +284,7 @@ impl Cluster {
     }
 }
 
-/// Sends a GET. Returns its status and document.
+/// Sends a GET. Returns the status and the document of the response.
 async fn send(client: Client, path: &str, header: Option<(&str, &str)>) -> Result<(u16, Value)> {
     let mut request = http::Request::get(path);
     if let Some((name, token)) = header {

@@ -1,6 +1,6 @@
-//! The debug API of two instances behind a real kube-apiserver: `hpa explain` and `hpa status` read
-//! the leader's debug API through the proxy, before and after a leader change, or report the reason
-//! why they can't. Without the programs, the test is reported as skipped.
+//! The debug API of two instances behind a real kube-apiserver. `hpa explain` and `hpa status` read
+//! the leader's debug API through the pod proxy, before and after a leader change. If they can't,
+//! they report the reason. Without kube-apiserver, the test is reported as skipped.
 
 #![allow(clippy::indexing_slicing, reason = "a missing field is null")]
 
@@ -15,7 +15,7 @@ mod cluster;
 use cluster::{Cluster, LEASE, READER_RULES};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_is_read_through_the_api_server() -> Result<()> {
+async fn debug_api_of_the_leader_is_read_through_the_api_server() -> Result<()> {
     let assets = match assets::find() {
         Ok(assets) => assets,
         Err(reason) => {
@@ -23,7 +23,7 @@ async fn leader_is_read_through_the_api_server() -> Result<()> {
             return Ok(());
         }
     };
-    let Some(address) = address() else {
+    let Some(address) = find_address() else {
         programs::skip("address", "kube-apiserver's proxy refuses loopback, and there is no other");
         return Ok(());
     };
@@ -39,14 +39,14 @@ async fn leader_is_read_through_the_api_server() -> Result<()> {
     ensure!(successor != leader, "{successor} is still the leader");
     check_documents(&cluster, &successor).await?;
 
-    cluster.close_port(&successor).await?;
+    cluster.remove_port(&successor).await?;
     let text = cluster.explain().await?;
     let off = format!("the debug API is off: pod scaling/{successor} has no port \"debug\"");
     ensure!(text.contains(&off), "{text}");
     Ok(())
 }
 
-/// The report names missing rights, and is otherwise complete.
+/// The report names the first missing right, and is otherwise complete.
 async fn check_rights(cluster: &Cluster) -> Result<()> {
     let missing = [
         "not permitted to get the lease scaling/hpa-controller: ",
@@ -74,7 +74,7 @@ async fn check_documents(cluster: &Cluster, leader: &str) -> Result<()> {
     let is_successor = text.contains("are not recorded");
     ensure!(is_first || is_successor, "{text}");
 
-    let (output, is_success) = cluster.hpa(&["status", "-o", "json"]).await?;
+    let (output, is_success) = cluster.run_hpa(&["status", "-o", "json"]).await?;
     ensure!(!is_success, "an autoscaler fails: {output}");
     let report: Value = serde_json::from_str(&output).with_context(|| output.clone())?;
     let checks = report["sections"].as_array().into_iter().flatten();
@@ -105,9 +105,9 @@ async fn check_documents(cluster: &Cluster, leader: &str) -> Result<()> {
 
 /// A token for one server is invalid for the other, and a token alone grants no rights.
 async fn check_tokens(cluster: &Cluster, leader: &str) -> Result<()> {
-    let debug = cluster.token(LEASE, Some("debug.hpa-rs.dev")).await?;
-    let wrong_audience = cluster.token(LEASE, None).await?;
-    let user = cluster.user_token().await?;
+    let debug = cluster.create_token(LEASE, Some("debug.hpa-rs.dev")).await?;
+    let wrong_audience = cluster.create_token(LEASE, None).await?;
+    let user = cluster.create_user_token().await?;
     let header = "hpa-debug-authorization";
     let rows = [
         ("no token", None, 401),
@@ -128,8 +128,8 @@ async fn check_tokens(cluster: &Cluster, leader: &str) -> Result<()> {
     Ok(())
 }
 
-/// An address of this machine that is not loopback. Sends nothing.
-fn address() -> Option<IpAddr> {
+/// An address of this machine that is not loopback. No packet is sent.
+fn find_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("198.51.100.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();

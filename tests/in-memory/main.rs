@@ -34,25 +34,25 @@ use tokio::sync::watch;
 const LIMIT: Duration = Duration::from_secs(30);
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Counts requests, and optionally refuses those for scales.
+/// Counts requests, and refuses those for scales if `scales_fail`.
 #[derive(Default)]
 struct Requests {
     scales_fail: AtomicBool,
     /// Requests for scales: one per reconcile if scales are not watched.
-    scales: watch::Sender<usize>,
+    scale_requests: watch::Sender<usize>,
     /// Requests for pod metrics: one per reconcile.
-    metrics: watch::Sender<usize>,
+    metrics_requests: watch::Sender<usize>,
 }
 
 impl Interceptor for Requests {
     fn intercept(&self, request: &RequestInfo) -> Action {
         if request.group == "metrics.k8s.io" && request.resource == "pods" {
-            self.metrics.send_modify(|requests| *requests += 1);
+            self.metrics_requests.send_modify(|requests| *requests += 1);
         }
         if request.subresource != "scale" {
             return Action::Pass;
         }
-        self.scales.send_modify(|requests| *requests += 1);
+        self.scale_requests.send_modify(|requests| *requests += 1);
         if !self.scales_fail.load(Ordering::SeqCst) {
             return Action::Pass;
         }
@@ -70,10 +70,10 @@ struct Cluster {
 
 impl Cluster {
     fn start(cpu_percent: i64) -> Self {
-        Self::start_with(cpu_percent, true)
+        Self::start_with(cpu_percent, options())
     }
 
-    fn start_with(cpu_percent: i64, watch_scales: bool) -> Self {
+    fn start_with(cpu_percent: i64, options: Options) -> Self {
         let metrics = Arc::new(SettableMetrics::new(cpu_percent, 1));
         let requests = Arc::new(Requests::default());
         let testbed = Testbed::new(Config {
@@ -89,7 +89,7 @@ impl Cluster {
             objects::hpa("web", 1..=4, [objects::cpu_metric(50)]),
         ]);
         let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
-        let options = Options { settings, sync_period: PERIOD, watch_scales, ..options() };
+        let options = Options { settings, sync_period: PERIOD, ..options };
         let clients =
             Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
         let controller = RunningController::start(Dependencies::new(clients, &options), options);
@@ -106,10 +106,10 @@ impl Cluster {
         condition: impl Condition<HorizontalPodAutoscaler>,
     ) -> Value {
         let wait = await_condition(self.hpas(), "web", condition);
-        let found = tokio::time::timeout(LIMIT, wait).await;
-        let seen = self.testbed.hpa("web").map(|object| object["status"].to_string());
-        assert!(found.is_ok(), "waited for {awaited}; last seen {seen:?}");
-        serde_json::to_value(found.expect("in time").expect("a watch")).expect("JSON")
+        let result = tokio::time::timeout(LIMIT, wait).await;
+        let last_status = self.testbed.hpa("web").map(|object| object["status"].to_string());
+        assert!(result.is_ok(), "waited for {awaited}; last seen {last_status:?}");
+        serde_json::to_value(result.expect("in time").expect("a watch")).expect("JSON")
     }
 
     async fn wait_for_replicas(&self, replicas: i32) {
@@ -176,8 +176,8 @@ async fn spec_change_is_applied() {
 }
 
 #[tokio::test]
-async fn scale_outage_is_reported_and_recovered_from() {
-    let cluster = Cluster::start_with(50, false);
+async fn scaling_resumes_after_a_reported_scale_outage() {
+    let cluster = Cluster::start_with(50, Options { watch_scales: false, ..options() });
     cluster
         .wait_for_hpa(
             "a first decision",
@@ -207,7 +207,7 @@ async fn expired_watches_are_restarted() {
         )
         .await;
     cluster.testbed.compact();
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
     cluster.patch_hpa(json!({ "spec": { "minReplicas": 3 } })).await;
     cluster.wait_for_replicas(3).await;
     cluster.controller.stop().await;
@@ -222,17 +222,17 @@ async fn steady_state_writes_nothing() {
             has_condition("ScalingLimited", "False", "DesiredWithinRange"),
         )
         .await;
-    let before = cluster.testbed.resource_version();
-    let mut requests = cluster.requests.metrics.subscribe();
-    let later = *requests.borrow() + 10;
-    let reconciled = requests.wait_for(|requests| *requests >= later);
+    let version_before = cluster.testbed.resource_version();
+    let mut requests = cluster.requests.metrics_requests.subscribe();
+    let awaited_count = *requests.borrow() + 10;
+    let reconciled = requests.wait_for(|requests| *requests >= awaited_count);
     tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
-    assert_eq!(cluster.testbed.resource_version(), before);
-    // Scales come from the watch, except for the first reconciles.
+    assert_eq!(cluster.testbed.resource_version(), version_before);
+    // After the first reconciles, scales come from the watch.
     assert!(
-        *cluster.requests.scales.borrow() < 5,
+        *cluster.requests.scale_requests.borrow() < 5,
         "{} requests",
-        *cluster.requests.scales.borrow()
+        *cluster.requests.scale_requests.borrow()
     );
     cluster.controller.stop().await;
 }

@@ -1,5 +1,5 @@
-//! Autoscalers that are divided between instances, in virtual time: none is reconciled by two
-//! instances, and none waits for long, while the division changes.
+//! Autoscalers that are divided between instances by namespace, in virtual time. While the division
+//! changes, no autoscaler is reconciled by two instances at a time, and none waits for long.
 
 use std::{
     collections::BTreeMap,
@@ -24,24 +24,24 @@ const AUTOSCALERS_PER_NAMESPACE: usize = 5;
 /// first.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The reconciles of each autoscaler: the release or machine, and the time.
+/// The reconciles of each autoscaler, in order: the name of the instance, and the time.
 #[derive(Debug, Default)]
 struct Reconciles(Mutex<BTreeMap<String, Vec<(&'static str, Duration)>>>);
 
-/// Observes one instance.
-struct Instance {
+/// Records the reconciles of one instance.
+struct InstanceObserver {
     name: &'static str,
     clock: VirtualClock,
     reconciles: Arc<Reconciles>,
 }
 
-impl Observer for Instance {
+impl Observer for InstanceObserver {
     fn reconciled(&self, _: &ConcludedReconcile<'_>) {}
 
     fn finished(&self, finished: &FinishedReconcile<'_>) {
         let mut reconciles = self.reconciles.0.lock().expect("no panic");
-        let of_key = reconciles.entry(finished.key.to_string()).or_default();
-        of_key.push((self.name, self.clock.age()));
+        let of_autoscaler = reconciles.entry(finished.key.to_string()).or_default();
+        of_autoscaler.push((self.name, self.clock.age()));
     }
 }
 
@@ -94,7 +94,7 @@ impl Cluster {
         let mut election = election(client.clone(), "autoscaling", name);
         lease.clone_into(&mut election.config.name);
         let clients = Clients { api: client.clone(), metrics: client, server: String::new() };
-        let observer = Arc::new(Instance {
+        let observer = Arc::new(InstanceObserver {
             name,
             clock: self.clock.clone(),
             reconciles: Arc::clone(&self.reconciles),
@@ -109,21 +109,22 @@ impl Cluster {
     }
 
     async fn run_for(&self, periods: u32) {
-        // A multiple of the period would end in the middle of reconciles.
+        // After a multiple of the period, reconciles would be in progress.
         tokio::time::sleep(PERIOD * periods + PERIOD / 3).await;
     }
 
     /// The instances that reconciled each autoscaler of a namespace, one after the other, and the
     /// longest time between two of its reconciles.
-    fn history(&self, namespace: &str) -> Vec<(Vec<&'static str>, Duration)> {
+    fn instances_and_gaps(&self, namespace: &str) -> Vec<(Vec<&'static str>, Duration)> {
         let reconciles = self.reconciles.0.lock().expect("no panic");
         let of_namespace = reconciles
             .iter()
             .filter(|(key, _)| key.split('/').next() == Some(namespace))
-            .map(|(_, of_key)| {
-                let mut instances: Vec<&str> = of_key.iter().map(|(name, _)| *name).collect();
+            .map(|(_, of_autoscaler)| {
+                let mut instances: Vec<&str> =
+                    of_autoscaler.iter().map(|(name, _)| *name).collect();
                 instances.dedup();
-                let gaps = of_key.windows(2).map(|pair| pair[1].1.abs_diff(pair[0].1));
+                let gaps = of_autoscaler.windows(2).map(|pair| pair[1].1.abs_diff(pair[0].1));
                 (instances, gaps.max().expect("two reconciles"))
             })
             .collect::<Vec<_>>();
@@ -131,16 +132,16 @@ impl Cluster {
         of_namespace
     }
 
-    fn assert_history(&self, namespace: &str, expected: &[&str], longest: Duration) {
-        for (instances, gap) in self.history(namespace) {
+    fn assert_reconciled_by(&self, namespace: &str, expected: &[&str], longest_gap: Duration) {
+        for (instances, gap) in self.instances_and_gaps(namespace) {
             assert_eq!(instances, expected, "{namespace}");
-            assert!(gap <= longest + SLACK, "{namespace}: {gap:?} between two reconciles");
+            assert!(gap <= longest_gap + SLACK, "{namespace}: {gap:?} between two reconciles");
         }
     }
 }
 
-/// Two machines, with an instance of each release. The lease of a release decides on which machine
-/// its namespaces are handled.
+/// Each of two machines runs an instance of both releases. The holder of a release's lease handles
+/// its namespaces.
 #[tokio::test(start_paused = true)]
 async fn release_moves_to_another_machine_without_a_pause() {
     let cluster = Cluster::new();
@@ -152,9 +153,9 @@ async fn release_moves_to_another_machine_without_a_pause() {
     cluster.run_for(2).await;
     moving.stop().await;
     cluster.run_for(4).await;
-    cluster.assert_history("a", &["a on 1"], PERIOD);
+    cluster.assert_reconciled_by("a", &["a on 1"], PERIOD);
     for namespace in ["b", "c"] {
-        cluster.assert_history(namespace, &["b on 1", "b on 2"], PERIOD);
+        cluster.assert_reconciled_by(namespace, &["b on 1", "b on 2"], PERIOD);
     }
     first.stop().await;
     for standby in standbys {
@@ -170,18 +171,18 @@ async fn namespace_moves_to_another_release_within_a_period() {
     let old = [cluster.start("1", &["a", "b"], "hpa-1"), cluster.start("2", &["c"], "hpa-2")];
     cluster.run_for(3).await;
     let [old_1, old_2] = old;
-    // As in a rollout: the new instance waits for the lease of the old one.
+    // As in a rollout, the new instance waits for the lease of the old one.
     let new_1 = cluster.start("1 without b", &["a"], "hpa-1");
     cluster.run_for(1).await;
     old_1.stop().await;
     let new_2 = cluster.start("2 with b", &["b", "c"], "hpa-2");
-    // Its caches sync.
+    // Until the caches of the new instance have synced.
     tokio::time::sleep(Duration::from_secs(1)).await;
     old_2.stop().await;
     cluster.run_for(4).await;
-    cluster.assert_history("a", &["1", "1 without b"], PERIOD);
-    cluster.assert_history("b", &["1", "2 with b"], PERIOD * 2);
-    cluster.assert_history("c", &["2", "2 with b"], PERIOD);
+    cluster.assert_reconciled_by("a", &["1", "1 without b"], PERIOD);
+    cluster.assert_reconciled_by("b", &["1", "2 with b"], PERIOD * 2);
+    cluster.assert_reconciled_by("c", &["2", "2 with b"], PERIOD);
     new_1.stop().await;
     new_2.stop().await;
 }

@@ -16,18 +16,20 @@ use tokio::{
 use super::*;
 
 const HOSTILE: &str = "hostile";
-/// The maximum delay from a change of the load to the scaling: two sync periods and two intervals,
-/// with a margin for a loaded machine.
+/// The maximum delay from a change of the load to the scaling. Far more than two sync periods of 2
+/// s and two collection intervals of 1 s, because the machine is loaded.
 const MAX_DELAY: Duration = Duration::from_secs(20);
-/// The kubelet's default timeout of probes. It restarts a pod after three consecutive failures.
+/// The kubelet's default timeout of probes. After three consecutive failures, it restarts the
+/// container.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The machine is considered busy if a trivial request takes longer than this.
-const BUSY: Duration = Duration::from_millis(100);
-/// The factor for all limits on a busy machine.
+/// The machine is considered busy if a request to the control server takes longer.
+const BUSY_THRESHOLD: Duration = Duration::from_millis(100);
+/// On a busy machine, the limits of delays and probes are multiplied by this.
 const BUSY_FACTOR: u32 = 5;
 
-/// A server that repeats `chunk` without end. If it is empty, the server sends nothing.
-async fn endless(chunk: &'static [u8]) -> SocketAddr {
+/// Starts a server that sends `chunk` repeatedly, without end. If `chunk` is empty, it sends
+/// nothing.
+async fn serve_endlessly(chunk: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -60,8 +62,8 @@ fn json_path_metric() -> Value {
     metric
 }
 
-/// A Deployment and its autoscaler with the metric of an endpoint.
-fn on_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
+/// A Deployment, and its autoscaler on a metric from an HTTP endpoint.
+fn scaled_by_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
     let hpa = annotated(
         objects::hpa(name, 1..=9, [json_path_metric()]),
         &[
@@ -73,8 +75,8 @@ fn on_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
     [objects::running_deployment(name, 2), hpa]
 }
 
-/// A Deployment and its autoscaler with a metric of its pods.
-fn on_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
+/// Pods with a Deployment, and its autoscaler on a metric that the pods serve.
+fn scaled_by_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
     let hpa = annotated(
         objects::hpa(name, 1..=9, [objects::pods_metric("rps", "10")]),
         &[
@@ -89,33 +91,46 @@ fn on_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
         pod["status"]["podIP"] = "127.0.0.1".into();
         pod
     });
-    pods.chain([objects::running_deployment(name, pods_of(name)), hpa]).collect()
+    pods.chain([objects::running_deployment(name, replicas_of(name)), hpa]).collect()
 }
 
-fn pods_of(name: &str) -> i64 {
+fn replicas_of(name: &str) -> i64 {
     if name == "web" { 2 } else { 30 }
 }
 
 async fn hostile_objects() -> Vec<Value> {
-    let silent = endless(b"").await;
+    let silent = serve_endlessly(b"").await;
     let flood =
-        endless(b"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",").await;
+        serve_endlessly(b"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",")
+            .await;
     let texts = Json(vec!["x".repeat(7); 9000]);
     let router = Router::new().route("/texts", get_route(async move || texts.clone()));
     let texts = hpa_tests::harness::serve(router).await;
     let mut all = Vec::new();
     for index in 0..100 {
-        all.extend(on_endpoint(&format!("silent-{index}"), &format!("http://{silent}/"), "$.v"));
+        all.extend(scaled_by_endpoint(
+            &format!("silent-{index}"),
+            &format!("http://{silent}/"),
+            "$.v",
+        ));
     }
     for index in 0..50 {
-        all.extend(on_endpoint(&format!("flood-{index}"), &format!("http://{flood}/"), "$.v"));
+        all.extend(scaled_by_endpoint(
+            &format!("flood-{index}"),
+            &format!("http://{flood}/"),
+            "$.v",
+        ));
     }
     for index in 0..20 {
         let key = "$[?(@ =~ '\\pL{200}')]";
-        all.extend(on_endpoint(&format!("pattern-{index}"), &format!("http://{texts}/texts"), key));
+        all.extend(scaled_by_endpoint(
+            &format!("pattern-{index}"),
+            &format!("http://{texts}/texts"),
+            key,
+        ));
     }
     for index in 0..5 {
-        all.extend(on_pods(&format!("pods-{index}"), 30, silent.port()));
+        all.extend(scaled_by_pods(&format!("pods-{index}"), 30, silent.port()));
     }
     for index in 0..2 {
         let metrics = (0..3000).map(|_| objects::pods_metric("rps", "1"));
@@ -129,8 +144,8 @@ async fn hostile_objects() -> Vec<Value> {
     all
 }
 
-/// Measures the duration of a request to a path.
-async fn get(port: u16, path: &str) -> Duration {
+/// Sends a request, and returns how long it took.
+async fn request_duration(port: u16, path: &str) -> Duration {
     let started = Instant::now();
     let call = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
@@ -149,17 +164,18 @@ async fn get(port: u16, path: &str) -> Duration {
 #[derive(Default)]
 struct Durations {
     probes: Vec<Duration>,
-    /// Of requests to an idle server in this process.
+    /// Requests to an idle server in this process, to detect a busy machine.
     control: Vec<Duration>,
 }
 
-/// Calls the probes and the control server until it is dropped.
+/// Calls the probes and the control server forever.
 async fn probe(port: u16, control: u16, durations: &Mutex<Durations>) {
-    let mut pace = interval(Duration::from_millis(200));
+    let mut ticks = interval(Duration::from_millis(200));
     loop {
-        pace.tick().await;
+        ticks.tick().await;
         for path in ["/healthz", "/readyz"] {
-            let (probe, control) = (get(port, path).await, get(control, "/").await);
+            let probe = request_duration(port, path).await;
+            let control = request_duration(control, "/").await;
             let mut durations = durations.lock();
             durations.probes.push(probe);
             durations.control.push(control);
@@ -183,8 +199,8 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     let mut namespace = objects::namespace();
     namespace["metadata"]["name"] = HOSTILE.into();
     testbed.apply_all([namespace]);
-    testbed.apply_all(on_pods("web", 2, good.port()));
-    testbed.apply_all(on_endpoint("mail", &format!("http://{good}/metrics"), "$.rps"));
+    testbed.apply_all(scaled_by_pods("web", 2, good.port()));
+    testbed.apply_all(scaled_by_endpoint("mail", &format!("http://{good}/metrics"), "$.rps"));
     let served = ServedTestbed::new(&testbed).await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -231,18 +247,18 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     let peak = peak_mib(process.id().expect("a process"));
     let Durations { mut probes, control } = durations.into_inner();
-    let is_busy = control.iter().any(|duration| *duration > BUSY);
+    let is_busy = control.iter().any(|duration| *duration > BUSY_THRESHOLD);
     let factor = if is_busy { BUSY_FACTOR } else { 1 };
-    let late = PROBE_TIMEOUT * factor;
-    let has_failed = probes.windows(3).any(|three| three.iter().all(|one| *one > late));
+    let probe_limit = PROBE_TIMEOUT * factor;
+    let has_failed = probes.windows(3).any(|three| three.iter().all(|one| *one > probe_limit));
     probes.sort_unstable();
-    let [usual, slowest] = [probes.len() * 99 / 100, probes.len() - 1].map(|at| probes[at]);
+    let [p99, slowest] = [probes.len() * 99 / 100, probes.len() - 1].map(|at| probes[at]);
     println!(
-        "hostile tenant: scaled after {delays:?}; {} probes, 99% within {usual:?}, all within \
+        "hostile tenant: scaled after {delays:?}; {} probes, 99% within {p99:?}, all within \
          {slowest:?}; {peak} MiB; busy machine: {is_busy}",
         probes.len()
     );
     assert!(delays.iter().all(|delay| *delay < MAX_DELAY * factor), "{delays:?}");
-    assert!(usual < late && !has_failed, "{usual:?}");
+    assert!(p99 < probe_limit && !has_failed, "{p99:?}");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
 }

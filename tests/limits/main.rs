@@ -47,29 +47,29 @@ const MAX_ADAPTER_PEAK_MIB: u64 = 128;
 /// Deadline of a test, far beyond the expected durations.
 const DEADLINE: Duration = Duration::from_mins(4);
 
-/// The autoscalers whose status or events have one of the reasons.
-struct Reasons {
+/// Counts the autoscalers whose conditions or events have one of the reasons.
+struct ReasonCounter {
     any_of: &'static [&'static str],
     names: Mutex<HashSet<String>>,
     count: watch::Sender<usize>,
 }
 
-impl Reasons {
+impl ReasonCounter {
     fn new(reasons: &'static [&'static str]) -> Arc<Self> {
         Arc::new(Self { any_of: reasons, names: Mutex::default(), count: watch::Sender::new(0) })
     }
 
-    async fn reach(&self, count: usize) {
+    async fn wait_for(&self, count: usize) {
         let reached = async { self.count.subscribe().wait_for(|it| *it >= count).await.map(drop) };
         let reached = timeout(DEADLINE, reached).await;
-        let now = *self.count.borrow();
+        let actual = *self.count.borrow();
         reached
-            .unwrap_or_else(|_| panic!("{now} of {count} have {:?}", self.any_of))
+            .unwrap_or_else(|_| panic!("{actual} of {count} have {:?}", self.any_of))
             .expect("alive");
     }
 }
 
-impl ChangeListener for Reasons {
+impl ChangeListener for ReasonCounter {
     fn on_change(&self, change: &ObjectChange<'_>) {
         let Some(new) = change.new else { return };
         let has_reason = |object: &Value| self.any_of.iter().any(|it| object["reason"] == *it);
@@ -89,7 +89,7 @@ impl ChangeListener for Reasons {
     }
 }
 
-/// A metrics API whose response for each external metric has 40 MiB.
+/// A metrics API that responds with 40 MiB for each external metric.
 struct LargeResponses;
 
 impl MetricsProvider for LargeResponses {
@@ -111,7 +111,7 @@ struct Rules {
     url: String,
 }
 
-/// Serves results of `len` bytes to all queries, and returns the URL.
+/// Serves a Prometheus whose results have about `len` bytes, and returns its URL.
 async fn serve_prometheus(len: usize) -> String {
     let series = async || {
         let names = (0..10).map(|at| json!({ "__name__": format!("m{at}") }));
@@ -161,7 +161,6 @@ impl RunningProgram {
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
         let mut command = Command::new(hpa_binary());
         command.env_clear().current_dir(dir.path());
-        // The machine may be loaded.
         let common = ["--log-level=error"];
         match program {
             Program::AdapterWithCollectors => command.args([
@@ -211,8 +210,8 @@ impl Drop for RunningProgram {
     }
 }
 
-/// Runs the binary on a testbed until `count` autoscalers have a condition with one of the reasons,
-/// and checks its memory.
+/// Runs the controller on a testbed until `count` autoscalers have a condition or an event with one
+/// of the reasons, and checks the peak of its memory.
 async fn assert_bounded(
     set_up: impl FnOnce(&Testbed),
     reasons: &'static [&'static str],
@@ -233,9 +232,9 @@ async fn assert_program_is_bounded(
         println!("{name}: skipped, HPA_LONG_TESTS=1 runs it");
         return;
     }
-    let reasons = Reasons::new(reasons);
+    let counter = ReasonCounter::new(reasons);
     let testbed = Testbed::new(Config {
-        listener: Some(reasons.clone()),
+        listener: Some(counter.clone()),
         metrics: Some(Arc::new(LargeResponses)),
         ..Config::default()
     });
@@ -244,7 +243,7 @@ async fn assert_program_is_bounded(
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let (address, _server) = testbed.serve(any_port).await.expect("a port");
     let running = RunningProgram::start(address, program);
-    reasons.reach(count).await;
+    counter.wait_for(count).await;
     let peak = peak_mib(running.process.id());
     println!("{name}: peak of {peak} MiB");
     assert!(peak < program.max_peak_mib(), "{peak} MiB");
@@ -262,7 +261,7 @@ fn hpa_of_web(name: &str, metrics: Vec<Value>) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_of_a_megabyte_each() {
+async fn memory_is_bounded_for_pods_of_a_megabyte() {
     let set_up = |testbed: &Testbed| {
         for at in 0..250 {
             let mut pod = objects::pod("web", at);
@@ -276,7 +275,7 @@ async fn pods_of_a_megabyte_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousand_autoscalers_with_one_selector() {
+async fn memory_is_bounded_for_a_thousand_autoscalers_with_one_selector() {
     let set_up = |testbed: &Testbed| {
         apply(testbed, objects::pod("web", 0));
         for at in 0..1000 {
@@ -288,7 +287,7 @@ async fn thousand_autoscalers_with_one_selector() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn autoscalers_with_thousands_of_metrics() {
+async fn memory_is_bounded_for_autoscalers_with_thousands_of_metrics() {
     let set_up = |testbed: &Testbed| {
         for at in 0..20 {
             let metrics = (0..15_000).map(|at| objects::external_metric(&format!("m{at}"), "1"));
@@ -299,10 +298,10 @@ async fn autoscalers_with_thousands_of_metrics() {
 }
 
 /// The number of autoscalers with their own external metric and target.
-const EXTERNAL: usize = 10;
+const EXTERNAL_AUTOSCALERS: usize = 10;
 
 fn set_up_external(testbed: &Testbed) {
-    for at in 0..EXTERNAL {
+    for at in 0..EXTERNAL_AUTOSCALERS {
         let mut deployment = objects::running_deployment("web", 1);
         deployment["metadata"]["name"] = format!("web-{at}").into();
         apply(testbed, deployment);
@@ -314,14 +313,14 @@ fn set_up_external(testbed: &Testbed) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_responses_of_forty_megabytes() {
+async fn memory_is_bounded_for_metrics_responses_of_40_mib() {
     // The number of responses that fit into the budget depends on timing.
     let reasons = &["ValidMetricFound", "FailedGetExternalMetric"];
-    assert_bounded(set_up_external, reasons, EXTERNAL).await;
+    assert_bounded(set_up_external, reasons, EXTERNAL_AUTOSCALERS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn results_of_prometheus_just_below_and_far_above_the_limit() {
+async fn memory_is_bounded_for_results_below_and_above_the_size_limit() {
     const RULES: &str = "
 externalRules:
 - seriesQuery: '{queue!=\"\"}'
@@ -334,12 +333,12 @@ externalRules:
     {
         let rules = Rules { file: RULES, url: serve_prometheus(len).await };
         let program = Program::ControllerWithRules(rules);
-        assert_program_is_bounded(&program, set_up_external, reasons, EXTERNAL).await;
+        assert_program_is_bounded(&program, set_up_external, reasons, EXTERNAL_AUTOSCALERS).await;
     }
 }
 
-/// Autoscalers of almost a megabyte: thousands of metrics that share annotations of the maximum
-/// length.
+/// Autoscalers of almost a megabyte: hundreds or thousands of metrics that share annotations of
+/// almost the maximum length.
 fn set_up_annotations(testbed: &Testbed) {
     for (index, metrics) in [3000, 3000, 256, 256].into_iter().enumerate() {
         let metrics = (0..metrics).map(|_| objects::pods_metric("rps", "1"));
@@ -354,7 +353,7 @@ fn set_up_annotations(testbed: &Testbed) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn annotations_shared_by_thousands_of_metrics() {
+async fn memory_is_bounded_for_annotations_that_thousands_of_metrics_share() {
     for program in [Program::ControllerWithCollectors, Program::AdapterWithCollectors] {
         let reasons = &["CreateNewMetricsCollector"];
         assert_program_is_bounded(&program, set_up_annotations, reasons, 4).await;

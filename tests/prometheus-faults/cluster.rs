@@ -52,14 +52,15 @@ externalRules:
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)
 "#;
 
-/// Paths of the adapter: metrics of pods by selector, of one pod, and an external metric.
-pub(crate) const PODS: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
+/// The adapter's paths of the pods metric by selector and by name, and of the external metric.
+pub(crate) const PODS_PATH: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
                                http_requests_per_second?labelSelector=app%3Dweb";
-pub(crate) const POD: &str =
+pub(crate) const POD_PATH: &str =
     "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/web-0/http_requests_per_second";
-pub(crate) const QUEUE: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
+pub(crate) const QUEUE_PATH: &str =
+    "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
 
-/// CPU usage from the metrics API of the testbed, which has no other metrics.
+/// The metrics APIs of the testbed, with only CPU usage.
 struct CpuOnly(Arc<SettableMetrics>);
 
 impl MetricsProvider for CpuOnly {
@@ -78,8 +79,9 @@ impl AccessReviews for AllowAll {
     }
 }
 
-/// The autoscaler `web` has a pods metric and `mail` an external metric, each with a target of 10.
-/// `cpu` has CPU usage, not from Prometheus, with a target of 50 %.
+/// A cluster with three autoscalers. `web` has a pods metric and `mail` an external metric, both
+/// from Prometheus and with a target of 10. `cpu` has CPU usage, not from Prometheus, with a target
+/// of 50 %.
 pub(crate) struct Cluster {
     pub(crate) prometheus: Prometheus,
     pub(crate) provider: Arc<PrometheusProvider>,
@@ -119,8 +121,8 @@ impl Cluster {
         self.testbed.replicas(name)
     }
 
-    pub(crate) async fn scaled_to(&self, name: &str, replicas: i64) {
-        self.until(
+    pub(crate) async fn wait_for_replicas(&self, name: &str, replicas: i64) {
+        self.wait_until(
             || self.replicas(name) == replicas,
             || {
                 let condition = self.testbed.condition(name, "ScalingActive");
@@ -133,23 +135,32 @@ impl Cluster {
         .await;
     }
 
-    /// Waits for a reason in the condition `ScalingActive` of an autoscaler. Returns the message.
-    pub(crate) async fn fails_with(&self, name: &str, reason: &str) -> String {
+    /// Waits until the condition `ScalingActive` of an autoscaler has this reason. Returns its
+    /// message.
+    pub(crate) async fn wait_for_failure(&self, name: &str, reason: &str) -> String {
         let condition = || self.testbed.condition(name, "ScalingActive");
         let has_reason = || condition().is_some_and(|[_, found, _]| found == reason);
-        self.until(has_reason, || format!("{name}: not {reason}: {:?}", condition())).await;
+        self.wait_until(has_reason, || format!("{name}: not {reason}: {:?}", condition())).await;
         condition().map(|[_, _, message]| message).unwrap_or_default()
     }
 
-    /// Waits until discovery has problems, or has none.
-    pub(crate) async fn wait_for_problems(&self, expected: bool) -> Vec<String> {
+    /// Waits until discovery has problems, and returns them.
+    pub(crate) async fn wait_for_problems(&self) -> Vec<String> {
+        self.wait_until_has_problems(true).await
+    }
+
+    pub(crate) async fn wait_for_no_problems(&self) {
+        self.wait_until_has_problems(false).await;
+    }
+
+    async fn wait_until_has_problems(&self, expected: bool) -> Vec<String> {
         let problems = || self.provider.problems();
         let description = || format!("problems, not {expected}: {:?}", problems());
-        self.until(|| problems().is_empty() != expected, description).await;
+        self.wait_until(|| problems().is_empty() != expected, description).await;
         problems()
     }
 
-    async fn until(&self, reached: impl Fn() -> bool, description: impl Fn() -> String) {
+    async fn wait_until(&self, reached: impl Fn() -> bool, description: impl Fn() -> String) {
         let start = Instant::now();
         while !reached() {
             assert!(start.elapsed() < LIMIT, "{}", description());
@@ -157,7 +168,8 @@ impl Cluster {
         }
     }
 
-    /// Status and body of a response of the adapter.
+    /// Sends a request to the adapter. Returns the status and the body, as a string if it isn't
+    /// JSON.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         let (head, ()) = Request::get(path).body(()).expect("a request").into_parts();
         let client = Peer::new([127, 0, 0, 1].into(), Vec::new());

@@ -17,40 +17,41 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    cluster::{Cluster, PERIOD, POD, PODS, QUEUE, RELIST_INTERVAL},
+    cluster::{Cluster, PERIOD, POD_PATH, PODS_PATH, QUEUE_PATH, RELIST_INTERVAL},
     prometheus::{Fault, Prometheus},
 };
 
-/// A cluster whose load needs 6 replicas of `web` and 3 of `mail`.
-async fn loaded() -> Cluster {
+/// A cluster that has scaled `web` to 6 and `mail` to 3 replicas, as its load requires.
+async fn scaled_up_cluster() -> Cluster {
     let prometheus = Prometheus::default();
-    prometheus.set("http_requests_total", 30.0);
-    prometheus.set("queue_length", 30.0);
+    prometheus.set_value("http_requests_total", 30.0);
+    prometheus.set_value("queue_length", 30.0);
     let cluster = Cluster::start(&prometheus);
-    cluster.scaled_to("web", 6).await;
-    cluster.scaled_to("mail", 3).await;
+    cluster.wait_for_replicas("web", 6).await;
+    cluster.wait_for_replicas("mail", 3).await;
     cluster
 }
 
 /// Changes the load: `web` and `mail` need one replica, `cpu` needs four.
 fn change_load(cluster: &Cluster) {
-    cluster.prometheus.set("http_requests_total", 5.0);
-    cluster.prometheus.set("queue_length", 5.0);
+    cluster.prometheus.set_value("http_requests_total", 5.0);
+    cluster.prometheus.set_value("queue_length", 5.0);
     cluster.cpu.set_cpu_percent(200);
 }
 
-/// Prometheus works again: autoscalers scale, the adapter responds, discovery reports no problem.
-async fn assert_recovery(cluster: &Cluster) {
+/// Ends the fault, and checks that autoscalers scale, the adapter responds, and discovery reports
+/// no problem.
+async fn recover_and_check(cluster: &Cluster) {
     cluster.prometheus.recover();
-    cluster.scaled_to("web", 1).await;
-    cluster.scaled_to("mail", 1).await;
-    assert_eq!(values(cluster, PODS).await, ["5", "5"]);
-    assert_eq!(values(cluster, QUEUE).await, ["5"]);
-    cluster.wait_for_problems(false).await;
+    cluster.wait_for_replicas("web", 1).await;
+    cluster.wait_for_replicas("mail", 1).await;
+    assert_eq!(adapter_values(cluster, PODS_PATH).await, ["5", "5"]);
+    assert_eq!(adapter_values(cluster, QUEUE_PATH).await, ["5"]);
+    cluster.wait_for_no_problems().await;
 }
 
-/// The values in a list of the adapter.
-async fn values(cluster: &Cluster, path: &str) -> Vec<String> {
+/// The values in the adapter's response for a path.
+async fn adapter_values(cluster: &Cluster, path: &str) -> Vec<String> {
     let (status, body) = cluster.get(path).await;
     assert_eq!(status, 200, "{path}: {body}");
     let items = body["items"].as_array().into_iter().flatten();
@@ -75,19 +76,19 @@ const UNAVAILABLE: &str = r#"{"status":"error","errorType":"unavailable","error"
 #[case::reset(Fault::Reset, "the response ended early: ")]
 #[tokio::test(start_paused = true)]
 async fn failed_requests_scale_nothing(#[case] fault: Fault, #[case] expected: &str) {
-    let cluster = loaded().await;
+    let cluster = scaled_up_cluster().await;
     cluster.prometheus.fail(fault);
     change_load(&cluster);
 
-    let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
+    let message = cluster.wait_for_failure("web", "FailedGetPodsMetric").await;
     assert!(message.contains(expected), "{message}");
-    let message = cluster.fails_with("mail", "FailedGetExternalMetric").await;
+    let message = cluster.wait_for_failure("mail", "FailedGetExternalMetric").await;
     assert!(message.contains(expected), "{message}");
-    for path in [PODS, POD, QUEUE] {
+    for path in [PODS_PATH, POD_PATH, QUEUE_PATH] {
         assert_is_fetch_error(&cluster.get(path).await);
     }
-    // The rules keep their series.
-    let problems = cluster.wait_for_problems(true).await;
+    // Discovery fails too, but the rules keep their series.
+    let problems = cluster.wait_for_problems().await;
     assert!(problems[0].starts_with("rules[0]: "), "{problems:?}");
     assert!(problems[1].starts_with("externalRules[0]: "), "{problems:?}");
     assert_eq!(cluster.get("/readyz").await.0, 200);
@@ -95,7 +96,7 @@ async fn failed_requests_scale_nothing(#[case] fault: Fault, #[case] expected: &
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
     assert_eq!(cluster.replicas("cpu"), 4, "autoscalers of other metrics are still scaled");
 
-    assert_recovery(&cluster).await;
+    recover_and_check(&cluster).await;
 }
 
 /// Expects the message of the reference, without details of the server.
@@ -107,42 +108,42 @@ fn assert_is_fetch_error((status, body): &(u16, Value)) {
 
 #[tokio::test(start_paused = true)]
 async fn result_of_200_megabytes_is_refused() {
-    let cluster = loaded().await;
-    cluster.prometheus.fail_matching("http_requests_total", Fault::Endless);
+    let cluster = scaled_up_cluster().await;
+    cluster.prometheus.fail_matching("http_requests_total", Fault::Oversized);
     change_load(&cluster);
-    let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
+    let message = cluster.wait_for_failure("web", "FailedGetPodsMetric").await;
     assert!(message.contains("the response is longer than 4194304 bytes"), "{message}");
     let before = cluster.prometheus.sent_bytes();
-    assert_is_fetch_error(&cluster.get(PODS).await);
+    assert_is_fetch_error(&cluster.get(PODS_PATH).await);
     let read = cluster.prometheus.sent_bytes() - before;
     assert!(read < 5 << 20, "{read} bytes of a response were read");
     sleep(4 * PERIOD).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("cpu")), (6, 4));
-    assert_recovery(&cluster).await;
+    recover_and_check(&cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_query_of_one_rule_affects_no_other() {
-    let cluster = loaded().await;
+    let cluster = scaled_up_cluster().await;
     cluster.prometheus.fail_matching("http_requests_total", Fault::Status(422, EXECUTION));
     change_load(&cluster);
-    cluster.fails_with("web", "FailedGetPodsMetric").await;
-    cluster.scaled_to("mail", 1).await;
-    assert_eq!(values(&cluster, QUEUE).await, ["5"]);
-    assert_is_fetch_error(&cluster.get(PODS).await);
-    let problems = cluster.wait_for_problems(true).await;
+    cluster.wait_for_failure("web", "FailedGetPodsMetric").await;
+    cluster.wait_for_replicas("mail", 1).await;
+    assert_eq!(adapter_values(&cluster, QUEUE_PATH).await, ["5"]);
+    assert_is_fetch_error(&cluster.get(PODS_PATH).await);
+    let problems = cluster.wait_for_problems().await;
     assert_eq!(problems, ["rules[0]: execution: secret detail"]);
     assert_eq!(cluster.replicas("web"), 6);
-    assert_recovery(&cluster).await;
+    recover_and_check(&cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_responses_are_used() {
-    let cluster = loaded().await;
+    let cluster = scaled_up_cluster().await;
     cluster.prometheus.fail(Fault::Slow(Duration::from_secs(9)));
     change_load(&cluster);
-    cluster.scaled_to("web", 1).await;
-    cluster.scaled_to("mail", 1).await;
+    cluster.wait_for_replicas("web", 1).await;
+    cluster.wait_for_replicas("mail", 1).await;
     sleep(2 * RELIST_INTERVAL).await;
     assert_eq!(cluster.provider.problems(), [""; 0]);
 }
@@ -151,10 +152,10 @@ async fn slow_responses_are_used() {
 async fn metrics_are_served_once_prometheus_starts() {
     let prometheus = Prometheus::default();
     prometheus.fail(Fault::Refused);
-    prometheus.set("http_requests_total", 30.0);
-    prometheus.set("queue_length", 30.0);
+    prometheus.set_value("http_requests_total", 30.0);
+    prometheus.set_value("queue_length", 30.0);
     let cluster = Cluster::start(&prometheus);
-    let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
+    let message = cluster.wait_for_failure("web", "FailedGetPodsMetric").await;
     assert!(
         message.contains("the metrics of rules and collectors are not discovered yet"),
         "{message}"
@@ -162,63 +163,64 @@ async fn metrics_are_served_once_prometheus_starts() {
     let (status, body) = cluster.get("/readyz").await;
     assert_eq!(status, 500, "{body}");
     assert!(body.to_string().contains("rules[0]"), "{body}");
-    assert_eq!(cluster.get(PODS).await.0, 404);
+    assert_eq!(cluster.get(PODS_PATH).await.0, 404);
     sleep(RELIST_INTERVAL).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (2, 2));
     prometheus.recover();
-    cluster.scaled_to("web", 6).await;
-    cluster.scaled_to("mail", 3).await;
+    cluster.wait_for_replicas("web", 6).await;
+    cluster.wait_for_replicas("mail", 3).await;
     assert_eq!(cluster.get("/readyz").await.0, 200);
 }
 
-/// A query that divides by zero, or a series that has ended.
+/// The query divides by zero, for example.
 #[rstest]
 #[case::nan("NaN")]
 #[case::infinite("+Inf")]
-#[case::negative("-Inf")]
+#[case::negative_infinite("-Inf")]
 #[tokio::test(start_paused = true)]
 async fn value_that_is_not_a_finite_number_scales_nothing(#[case] value: &'static str) {
-    let cluster = loaded().await;
+    let cluster = scaled_up_cluster().await;
     cluster.prometheus.fail_matching("sum", Fault::Value(value));
     change_load(&cluster);
-    cluster.fails_with("web", "FailedGetPodsMetric").await;
-    cluster.fails_with("mail", "FailedGetExternalMetric").await;
-    assert_eq!(values(&cluster, PODS).await, [""; 0]);
-    assert_eq!(values(&cluster, QUEUE).await, [""; 0]);
-    assert_eq!(cluster.get(POD).await.0, 404);
+    cluster.wait_for_failure("web", "FailedGetPodsMetric").await;
+    cluster.wait_for_failure("mail", "FailedGetExternalMetric").await;
+    assert_eq!(adapter_values(&cluster, PODS_PATH).await, [""; 0]);
+    assert_eq!(adapter_values(&cluster, QUEUE_PATH).await, [""; 0]);
+    assert_eq!(cluster.get(POD_PATH).await.0, 404);
     sleep(4 * PERIOD).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
     assert_eq!(cluster.replicas("cpu"), 4, "autoscalers of other metrics are still scaled");
-    assert_recovery(&cluster).await;
+    recover_and_check(&cluster).await;
 }
 
-/// Prometheus lost its data, or doesn't scrape.
+/// Prometheus has lost its data, or doesn't scrape.
 #[tokio::test(start_paused = true)]
 async fn lost_series_scale_nothing() {
-    let cluster = loaded().await;
+    let cluster = scaled_up_cluster().await;
     cluster.prometheus.fail(Fault::Empty);
     change_load(&cluster);
-    cluster.fails_with("web", "FailedGetPodsMetric").await;
-    cluster.fails_with("mail", "FailedGetExternalMetric").await;
+    cluster.wait_for_failure("web", "FailedGetPodsMetric").await;
+    cluster.wait_for_failure("mail", "FailedGetExternalMetric").await;
     sleep(2 * RELIST_INTERVAL).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
-    assert_eq!(cluster.get(PODS).await.0, 404);
-    assert_recovery(&cluster).await;
+    assert_eq!(cluster.get(PODS_PATH).await.0, 404);
+    recover_and_check(&cluster).await;
 }
 
-/// Two Prometheus servers scrape the same pods: the larger value is used, in any order.
+/// Each object has two samples, for example because two servers scrape the same pods. The order of
+/// the samples doesn't matter.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn largest_duplicate_is_used(#[values(true, false)] is_first: bool) {
-    let cluster = loaded().await;
+    let cluster = scaled_up_cluster().await;
     let duplicate = Fault::Duplicate { value: "20", is_first };
     cluster.prometheus.fail_matching("sum(rate(http_requests_total", duplicate);
     change_load(&cluster);
-    cluster.scaled_to("web", 4).await;
-    assert_eq!(values(&cluster, PODS).await, ["20", "20"]);
-    assert_eq!(values(&cluster, POD).await, ["20"]);
-    cluster.prometheus.set("http_requests_total", 30.0);
-    cluster.scaled_to("web", 6).await;
+    cluster.wait_for_replicas("web", 4).await;
+    assert_eq!(adapter_values(&cluster, PODS_PATH).await, ["20", "20"]);
+    assert_eq!(adapter_values(&cluster, POD_PATH).await, ["20"]);
+    cluster.prometheus.set_value("http_requests_total", 30.0);
+    cluster.wait_for_replicas("web", 6).await;
 }
 
 #[rstest]
@@ -226,10 +228,10 @@ async fn largest_duplicate_is_used(#[values(true, false)] is_first: bool) {
 #[case::behind(-SignedDuration::from_mins(1))]
 #[tokio::test(start_paused = true)]
 async fn clock_skew_of_a_minute_changes_nothing(#[case] offset: SignedDuration) {
-    let cluster = loaded().await;
-    cluster.prometheus.set_clock(offset);
+    let cluster = scaled_up_cluster().await;
+    cluster.prometheus.set_clock_offset(offset);
     sleep(3 * RELIST_INTERVAL).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
     change_load(&cluster);
-    assert_recovery(&cluster).await;
+    recover_and_check(&cluster).await;
 }

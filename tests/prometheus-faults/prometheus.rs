@@ -38,17 +38,17 @@ pub(crate) enum Fault {
     Cut,
     /// The connection is reset in the middle of the body.
     Reset,
-    /// Each query has a result of 200 MB.
-    Endless,
-    /// All values of queries are this one.
+    /// Each query has a result of 200 MiB.
+    Oversized,
+    /// All samples have this value.
     Value(&'static str),
     /// Each object has a second sample with this value, before or after the real one.
     Duplicate { value: &'static str, is_first: bool },
-    /// Has lost its data.
+    /// There are no series.
     Empty,
 }
 
-const ENDLESS_BYTES: usize = 200 << 20;
+const OVERSIZED_BYTES: usize = 200 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
@@ -56,12 +56,12 @@ struct State {
     /// The fault of requests whose query or selector contains a text.
     fault: Option<(&'static str, Fault)>,
     values: HashMap<&'static str, f64>,
-    /// The offset of its clock from ours.
+    /// The offset of the server's clock from the clock of this process.
     clock_offset: SignedDuration,
 }
 
-/// The server. It has two pods `web-0` and `web-1` with `http_requests_total`, and a queue `mail`
-/// with `queue_length`, each with a new sample just now. All numbers are settable.
+/// The server. Two pods `web-0` and `web-1` have `http_requests_total`, and a queue `mail` has
+/// `queue_length`. Each series has a sample of now, whose value is settable.
 #[derive(Clone, Default)]
 pub(crate) struct Prometheus {
     state: Arc<Mutex<State>>,
@@ -84,15 +84,15 @@ impl Prometheus {
     }
 
     /// Sets the value of the series with a name.
-    pub(crate) fn set(&self, series: &'static str, value: f64) {
+    pub(crate) fn set_value(&self, series: &'static str, value: f64) {
         self.state.lock().values.insert(series, value);
     }
 
-    pub(crate) fn set_clock(&self, offset: SignedDuration) {
+    pub(crate) fn set_clock_offset(&self, offset: SignedDuration) {
         self.state.lock().clock_offset = offset;
     }
 
-    /// The bytes of endless bodies that were read.
+    /// The number of bytes that clients have read from oversized responses.
     pub(crate) fn sent_bytes(&self) -> usize {
         self.sent_bytes.load(Ordering::SeqCst)
     }
@@ -118,26 +118,28 @@ impl Prometheus {
             Some(Fault::Hangs) => return std::future::pending().await,
             Some(Fault::Slow(time)) => tokio::time::sleep(time).await,
             Some(Fault::Status(status, body)) => {
-                let response = Response::builder().status(status).body(whole(body.to_owned()));
+                let response =
+                    Response::builder().status(status).body(complete_body(body.to_owned()));
                 return response.map_err(std::io::Error::other);
             }
-            Some(Fault::Endless) if is_query => return Ok(self.endless()),
+            Some(Fault::Oversized) if is_query => return Ok(self.oversized_response()),
             _ => {}
         }
         let data =
             if is_query { self.vector(&form.text, fault) } else { self.series(&form, fault) };
         let body = json!({ "status": "success", "data": data }).to_string();
         let half = body.len() / 2;
+        // For a broken body: what follows its first half, nothing or an error.
         let end = match fault {
             Some(Fault::Cut) => Some(None),
             Some(Fault::Reset) => Some(Some(Err(ErrorKind::ConnectionReset.into()))),
             _ => None,
         };
         let Some(end) = end else {
-            return Ok(Response::new(whole(body)));
+            return Ok(Response::new(complete_body(body)));
         };
         let start = Bytes::from(body).slice(..half);
-        Ok(streaming(stream::iter([Some(Ok(start)), end]).filter_map(async |chunk| chunk)))
+        Ok(streamed_response(stream::iter([Some(Ok(start)), end]).filter_map(async |chunk| chunk)))
     }
 
     fn now(&self) -> Timestamp {
@@ -184,15 +186,15 @@ impl Prometheus {
         json!({ "resultType": "vector", "result": samples.collect::<Vec<_>>() })
     }
 
-    /// A response whose bytes are counted when they are read.
-    fn endless(&self) -> Response<ResponseBody> {
+    /// A response of [`OVERSIZED_BYTES`], which are counted when they are read.
+    fn oversized_response(&self) -> Response<ResponseBody> {
         let sent = self.sent_bytes.clone();
         let sample = br#"{"metric":{"pod":"web-0"},"value":[1,"1"]},"#;
         let chunk = Bytes::from(sample.repeat(CHUNK_BYTES / sample.len()));
         let head = r#"{"status":"success","data":{"resultType":"vector","result":["#;
-        let chunks = std::iter::repeat_n(chunk, ENDLESS_BYTES / CHUNK_BYTES);
+        let chunks = std::iter::repeat_n(chunk, OVERSIZED_BYTES / CHUNK_BYTES);
         let all = std::iter::once(Bytes::from(head)).chain(chunks);
-        streaming(stream::iter(all).map(move |chunk| {
+        streamed_response(stream::iter(all).map(move |chunk| {
             sent.fetch_add(chunk.len(), Ordering::SeqCst);
             Ok(chunk)
         }))
@@ -221,11 +223,11 @@ fn series_name(text: &str) -> &'static str {
     if text.contains("queue_length") { "queue_length" } else { "http_requests_total" }
 }
 
-fn whole(body: String) -> ResponseBody {
+fn complete_body(body: String) -> ResponseBody {
     Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync()
 }
 
-fn streaming(
+fn streamed_response(
     chunks: impl futures::Stream<Item = std::io::Result<Bytes>> + Send + 'static,
 ) -> Response<ResponseBody> {
     let frames = chunks.map(|chunk| chunk.map(Frame::data));

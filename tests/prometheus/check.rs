@@ -1,4 +1,4 @@
-//! `hpa rules check` with a server: rules that work, and messages about others.
+//! `hpa rules check` with a server: values of correct rules, and messages about wrong ones.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ struct Case {
     name: &'static str,
     rules: &'static str,
     /// Whether the exit status is 0.
-    is_good: bool,
-    /// Parts of the report.
+    is_success: bool,
+    /// Texts that the report must contain.
     expected: &'static [&'static str],
-    /// A part that the report must not have.
+    /// A text that the report must not contain.
     unexpected: &'static str,
 }
 
@@ -25,7 +25,7 @@ rules:
   resources: {template: <<.Resource>>}
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>,pod=\"web-2\"}) by (<<.GroupBy>>)
 ",
-        is_good: true,
+        is_success: true,
         expected: &["shop/web-2 = 25"],
         unexpected: "api-1",
     },
@@ -39,7 +39,7 @@ rules:
     sum(worker_threads_busy{<<.LabelMatchers>>}) by (<<.GroupBy>>) /
     sum(worker_threads{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 ",
-        is_good: true,
+        is_success: true,
         expected: &["  warning: shop/web-3: "],
         unexpected: "problem:",
     },
@@ -51,7 +51,7 @@ rules:
   resources: {overrides: {host: {group: networking.k8s.io, resource: ingress}}}
   metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
 ",
-        is_good: false,
+        is_success: false,
         expected: &[
             "line 4, column 14: rules[0].resources: unable to convert resource namespaces",
             "`namespaced: false` in an external rule",
@@ -70,7 +70,7 @@ rules:
   resources: {overrides: {pod: {resource: podd}}}
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 ",
-        is_good: false,
+        is_success: false,
         expected: &[
             ": 2 problems\nrules[0] (line 3, column 3): sessions_total\n",
             "  problem: the name of the metric of sessions_total is empty: check name.matches",
@@ -87,7 +87,7 @@ externalRules:
   resources: {overrides: {exported_namespace: {resource: namespace}}}
   metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m]))
 ",
-        is_good: true,
+        is_success: true,
         expected: &["exported_namespace=\"shop\"", "{} = 107"],
         unexpected: "no result",
     },
@@ -99,7 +99,7 @@ rules:
   resources: {template: <<.Resource>>}
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 ",
-        is_good: true,
+        is_success: true,
         expected: &["shop/web-1 = 12"],
         unexpected: "counter",
     },
@@ -120,7 +120,7 @@ resourceRules:
     containerLabel: container
   window: 2m
 ",
-        is_good: false,
+        is_success: false,
         expected: &[
             "cpu.containerQuery: pods: 1, such as web-1",
             "cpu.nodeQuery: `instance` is 127.0.0.1:",
@@ -148,7 +148,7 @@ async fn check_case(binary: &Path, url: &str, case: &Case) -> Result<()> {
     command.args(["rules", "check", "--prometheus-url", url]).arg(file.path()).env_clear();
     let output = command.output().await.context("hpa rules check")?;
     let text = String::from_utf8([output.stdout, output.stderr].concat())?;
-    ensure!(output.status.success() == case.is_good, "{}: {text}", output.status);
+    ensure!(output.status.success() == case.is_success, "{}: {text}", output.status);
     for expected in case.expected {
         ensure!(text.contains(expected), "no {expected:?} in: {text}");
     }

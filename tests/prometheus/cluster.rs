@@ -21,7 +21,7 @@ resourceRules:
   window: 2m
 ";
 
-/// A cluster without admission plugins that need a controller.
+/// A kube-apiserver to which the test adds nodes and pods.
 struct Cluster(KubeApiserver);
 
 impl Cluster {
@@ -67,8 +67,8 @@ async fn compare(assets: &Path, binary: &Path, url: &str) -> Result<()> {
     };
     cluster.create_node("node-a").await?;
     cluster.create_pod("other-0").await?;
-    let (text, is_good) = run().await?;
-    ensure!(!is_good, "{text}");
+    let (text, is_success) = run().await?;
+    ensure!(!is_success, "{text}");
     for expected in [
         "cpu.nodeQuery: `node` is rabbit-1, but the nodes of the cluster have names such as node-a",
         "cpu.containerQuery: `pod` is web-1, but the pods of the cluster have names such as other-0",
@@ -77,7 +77,7 @@ async fn compare(assets: &Path, binary: &Path, url: &str) -> Result<()> {
     }
     cluster.create_node("rabbit-2").await?;
     cluster.create_pod("web-1").await?;
-    let (text, is_good) = run().await?;
-    ensure!(is_good && text.contains("cpu.nodeQuery: nodes: 2, such as rabbit-1"), "{text}");
+    let (text, is_success) = run().await?;
+    ensure!(is_success && text.contains("cpu.nodeQuery: nodes: 2, such as rabbit-1"), "{text}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The collectors that query Prometheus: for an Ingress, a `RouteGroup`, host names and queries of
-//! autoscalers.
+//! The collectors that query Prometheus: for an Ingress, for a `RouteGroup`, for host names, and
+//! with a query from an annotation.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use hpa_collectors::{
-    Clients, Cluster, Context, Environment, Ingress, LookupError, Plan, Pod, Policy, RouteGroup,
-    Settings, annotations::Annotations, metric_configs,
+    Clients, Cluster, CollectorPlan, Context, Environment, Ingress, LookupError, Pod, Policy,
+    RouteGroup, Settings, annotations::Annotations, metric_configs,
 };
 use hpa_prometheus::client::Client;
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const WEIGHTS: &str = "zalando.org/backend-weights";
 
-/// An autoscaler's metric and annotations, and its value in thousandths.
+/// An autoscaler's metric and annotations, and the expected value in thousandths.
 struct Case {
     name: &'static str,
     metric: Value,
@@ -24,10 +24,11 @@ struct Case {
     milli: i64,
 }
 
-struct Objects;
+/// A cluster that returns the same objects for all names, except for an Ingress `wildcard`.
+struct FixedCluster;
 
 #[async_trait]
-impl Cluster for Objects {
+impl Cluster for FixedCluster {
     async fn pods(
         &self,
         _: &str,
@@ -71,7 +72,8 @@ fn external(kind: &str) -> Value {
     }})
 }
 
-/// 40 requests per second of `a.shop.example`, 12 of `b.shop.example`, 8 of the wildcard.
+/// Each second, the fixture counts 40 requests to `a.shop.example`, 12 to `b.shop.example`, and 8
+/// to the wildcard host.
 fn cases(url: &str) -> Vec<Case> {
     let case = |name, metric, annotations, milli| Case { name, metric, annotations, milli };
     let query = |query: &str| json!({"metric-config.external.m.prometheus/query": query});
@@ -115,7 +117,7 @@ pub(crate) async fn check(url: &str) -> Result<Vec<(&'static str, Result<()>)>> 
         weight_annotations: vec![WEIGHTS.to_owned()],
         ..Settings::default()
     };
-    let clients = Clients::new(settings, Arc::new(Objects))?;
+    let clients = Clients::new(settings, Arc::new(FixedCluster))?;
     let mut results = Vec::new();
     for case in cases(url) {
         results.push((case.name, compare(&clients, &case).await));
@@ -135,7 +137,7 @@ pub(crate) async fn check(url: &str) -> Result<Vec<(&'static str, Result<()>)>> 
 
 async fn compare(clients: &Clients, case: &Case) -> Result<()> {
     let milli = read(clients, case).await?;
-    // Rates are extrapolated.
+    // Prometheus extrapolates rates, so they are not exact.
     let is_close = (milli - case.milli).abs() * 100 <= case.milli;
     ensure!(is_close, "{milli} instead of {}", case.milli);
     Ok(())
@@ -153,6 +155,6 @@ async fn read(clients: &Clients, case: &Case) -> Result<i64> {
     let configs = metric_configs(&hpa, &annotations, environment.compat)?;
     let config = configs.first().context("no metric")?;
     let context = Context::new(clients, "shop", target, Timestamp::now());
-    let values = Plan::new(config, &environment)?.read(&context).await?;
+    let values = CollectorPlan::new(config, &environment)?.read(&context).await?;
     Ok(values.samples.first().context("no value")?.value.as_milli())
 }

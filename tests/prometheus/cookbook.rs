@@ -15,7 +15,7 @@ use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
     document::Recipe,
-    reader::{NAMESPACE, Reader, compare, listed},
+    reader::{NAMESPACE, Reader, compare, metric_names},
 };
 
 /// The expected results of a recipe.
@@ -114,20 +114,21 @@ const EXPECTED: &[Expected] = &[
     },
 ];
 
-/// The document has exactly the tested recipes.
-pub(crate) fn is_complete(recipes: &[Recipe]) -> Result<()> {
+/// Checks that the document has exactly the tested recipes.
+pub(crate) fn check_titles(recipes: &[Recipe]) -> Result<()> {
     let documented: Vec<&str> = recipes.iter().map(|recipe| recipe.title.as_str()).collect();
     let tested: Vec<&str> = EXPECTED.iter().map(|expected| expected.title).collect();
     ensure!(documented == tested, "documented {documented:?}, tested {tested:?}");
     Ok(())
 }
 
-/// The rule names the metric that the autoscaler uses, and the query has the expected values.
+/// Checks that discovery has the metrics of a recipe's rules, and that the autoscaler's metric has
+/// the expected query and values.
 pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
     let expected = EXPECTED.iter().find(|expected| expected.title == recipe.title);
     let expected = expected.context("not tested")?;
     let provider = reader.provider(&recipe.rules).await?;
-    let metrics = listed(&provider);
+    let metrics = metric_names(&provider);
     ensure!(metrics == expected.metrics, "the metrics are {metrics:?}");
     let (query, values) = read(reader, &provider, &recipe.metric).await?;
     ensure!(query == expected.query, "the query is {query}");
@@ -141,22 +142,23 @@ async fn read(
     spec: &MetricSpec,
 ) -> Result<(String, BTreeMap<String, f64>)> {
     if let Some(pods) = &spec.pods {
-        let request = request(GroupResource::pods(), &pods.metric.name);
-        let values = provider.read_custom(request).await?;
-        return Ok(custom(values));
+        let query = custom_query(GroupResource::pods(), &pods.metric.name);
+        let values = provider.read_custom(query).await?;
+        return Ok(query_and_values(values));
     }
     if let Some(object) = &spec.object {
         let described = &object.described_object;
         let group = described.api_version.split_once('/').map_or("", |(group, _)| group);
         let resource = reader.resources.resolve(group, &described.kind.to_lowercase())?;
-        let request = request(resource.group_resource.clone(), &object.metric.name);
-        return Ok(custom(provider.read_custom(request.named(&described.name)).await?));
+        let query = custom_query(resource.group_resource.clone(), &object.metric.name);
+        let values = provider.read_custom(query.named(&described.name)).await?;
+        return Ok(query_and_values(values));
     }
     let metric = spec.external.as_ref().context("not a custom or external metric")?;
-    external(provider, metric).await
+    read_external(provider, metric).await
 }
 
-fn request(resource: GroupResource, metric: &str) -> CustomQuery {
+fn custom_query(resource: GroupResource, metric: &str) -> CustomQuery {
     CustomQuery {
         resource,
         namespace: NAMESPACE.to_owned(),
@@ -166,23 +168,23 @@ fn request(resource: GroupResource, metric: &str) -> CustomQuery {
     }
 }
 
-fn custom(values: CustomValues) -> (String, BTreeMap<String, f64>) {
+fn query_and_values(values: CustomValues) -> (String, BTreeMap<String, f64>) {
     let items = values.items.into_iter();
     let by_name =
         items.map(|item| (item.object.into(), Quantity::from(item.value).as_f64())).collect();
     (values.origin.query.clone(), by_name)
 }
 
-async fn external(
+async fn read_external(
     provider: &PrometheusProvider,
     source: &ExternalMetricSource,
 ) -> Result<(String, BTreeMap<String, f64>)> {
-    let request = ExternalQuery {
+    let query = ExternalQuery {
         namespace: NAMESPACE.to_owned(),
         metric: source.metric.name.clone(),
         metric_selector: Selector::from_label_selector(source.metric.selector.as_ref())?,
     };
-    let values = provider.read_external(request).await?;
+    let values = provider.read_external(query).await?;
     let by_label = values.items.into_iter().map(|item| {
         let labels: Vec<&str> =
             item.labels.iter().flat_map(ItemLabels::pairs).map(|(_, value)| value).collect();

@@ -2,7 +2,7 @@
 //!
 //! The samples of the first scrape are [`HISTORY`] old. Those of each later scrape are [`STEP`]
 //! newer, until they reach the present. Rates over minutes are therefore available after seconds.
-//! They are exact, because counters increase linearly.
+//! The rates are exact, because counters increase linearly.
 
 use std::{
     fmt::Write as _,
@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 const HISTORY: SignedDuration = SignedDuration::from_mins(8);
 const STEP: SignedDuration = SignedDuration::from_secs(10);
 
-/// Whether the samples have reached the present.
+/// A series that exists once the samples have reached the present.
 pub(crate) const COMPLETE: &str = "fixture_complete";
 
 /// Counters, and their increase per second.
@@ -122,9 +122,10 @@ const GAUGES: &[(&str, f64)] = &[
     (r#"queue_length{namespace="shop",service="api"}"#, 5.0),
 ];
 
-/// A counter of a removed target, and the duration of its scrapes. Prometheus looks back five
-/// minutes for the newest sample.
-const STOPPED: &str = r#"stopped_requests_total{namespace="shop",pod="web-1"}"#;
+/// A counter of a removed target.
+const STOPPED_COUNTER: &str = r#"stopped_requests_total{namespace="shop",pod="web-1"}"#;
+/// The time for which the counter was scraped. Its last sample is older than five minutes, so that
+/// instant queries don't return it.
 const STOPPED_AFTER: SignedDuration = SignedDuration::from_secs(150);
 
 /// A running server. Dropping the handle stops it.
@@ -133,17 +134,17 @@ pub(crate) struct Fixture {
     _task: JoinSet<()>,
 }
 
-/// The time of the last samples.
-struct Clock {
-    start: Timestamp,
+/// The times of the first and the last samples.
+struct SampleTimes {
+    first: Timestamp,
     last: Timestamp,
 }
 
 impl Fixture {
     pub(crate) async fn start() -> Result<Self> {
-        let start = Timestamp::now() - HISTORY;
-        let clock = Arc::new(Mutex::new(Clock { start, last: start }));
-        let router = Router::new().route("/metrics", get(scrape)).with_state(clock);
+        let first = Timestamp::now() - HISTORY;
+        let times = Arc::new(Mutex::new(SampleTimes { first, last: first }));
+        let router = Router::new().route("/metrics", get(scrape)).with_state(times);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let mut task = JoinSet::new();
@@ -155,15 +156,15 @@ impl Fixture {
     }
 }
 
-async fn scrape(State(clock): State<Arc<Mutex<Clock>>>) -> String {
+async fn scrape(State(times): State<Arc<Mutex<SampleTimes>>>) -> String {
     let (age, last, is_complete) = {
-        let mut clock = clock.lock();
-        let next = clock.last + STEP;
+        let mut times = times.lock();
+        let next = times.last + STEP;
         if next <= Timestamp::now() {
-            clock.last = next;
+            times.last = next;
         }
-        let is_complete = clock.last + STEP > Timestamp::now();
-        (clock.last.duration_since(clock.start), clock.last, is_complete)
+        let is_complete = times.last + STEP > Timestamp::now();
+        (times.last.duration_since(times.first), times.last, is_complete)
     };
     exposition(age, last, is_complete)
 }
@@ -175,14 +176,15 @@ fn exposition(age: SignedDuration, time: Timestamp, is_complete: bool) -> String
         let _ = writeln!(text, "{series} {value} {}", time.as_millisecond());
     };
     for (series, rate) in COUNTERS {
-        // Far from zero: Prometheus assumes that a counter near zero has just started.
+        // The value must be far from zero, because Prometheus extrapolates less for a counter near
+        // zero.
         add(series, rate * (3600.0 + age.as_secs_f64()));
     }
     for (series, value) in GAUGES {
         add(series, *value);
     }
     if age <= STOPPED_AFTER {
-        add(STOPPED, 3600.0 + age.as_secs_f64());
+        add(STOPPED_COUNTER, 3600.0 + age.as_secs_f64());
     }
     if is_complete {
         add(COMPLETE, 1.0);

@@ -1,7 +1,7 @@
-//! Forecasts of the controller from the past that a real Prometheus has.
+//! Forecasts of the controller from past loads in a real Prometheus.
 //!
 //! Three weeks are backfilled. On each past day, the loads tripled 15 minutes after the time of day
-//! at which the test runs. Today, the rise is still ahead.
+//! at which the test runs. Today's rise is still ahead, and the forecast must contain it.
 
 use std::{fmt::Write as _, path::Path, sync::Arc, time::Duration};
 
@@ -18,19 +18,22 @@ use crate::server::Server;
 
 const DAYS: i64 = 21;
 const MINUTES_PER_DAY: i64 = 1440;
-/// The minutes from now until the load rises, and until it falls. The history is in buckets of five
-/// minutes that are not aligned with now. That moves the rise neither to now nor past the horizon.
+/// The minutes from now until the load rises, and until it falls. The controller reads the past in
+/// buckets of five minutes that are not aligned with now, which may shift the rise by that much.
+/// Even then, the rise is after now and within [`HORIZON`].
 const RISE: i64 = 15;
 const FALL: i64 = 600;
 const HORIZON: &str = "40m";
-/// The pods for the current load, and for the highest load.
+/// The number of pods that the current load needs, and that the highest load needs.
 const PODS: i64 = 20;
-const MOST_PODS: i64 = 60;
+const MAX_PODS: i64 = 60;
 /// The target of the metric `requests` per pod.
 const REQUESTS: i64 = 100;
-/// An autoscaler of the CPU usage that the kubelet exports, and one of an external metric.
+/// The autoscalers: one on CPU usage, whose past the kubelet exports, and one on an external
+/// metric.
 const NAMES: [&str; 2] = ["web", "queue"];
-/// The rule of the external metric. Without one, an external metric has no past in Prometheus.
+/// The rule of the external metric. Without a rule, the controller can't read the metric's past
+/// from Prometheus.
 const RULES: &str = "externalRules:
 - seriesQuery: requests
   resources: {namespaced: false}
@@ -39,26 +42,26 @@ const RULES: &str = "externalRules:
 /// Deadline of waits.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// The pods that are needed some minutes after now.
+/// The number of pods that the load needs at a minute relative to now.
 fn pods(minute: i64) -> i64 {
     let minute = minute.rem_euclid(MINUTES_PER_DAY);
     let (rise, fall) = (minute - RISE, FALL - minute);
-    PODS + (MOST_PODS - PODS) * rise.clamp(0, 6).min(fall.clamp(0, 6)) / 6
+    PODS + (MAX_PODS - PODS) * rise.clamp(0, 6).min(fall.clamp(0, 6)) / 6
 }
 
-/// The past until now, with a sample in each minute.
-fn past(now: Timestamp) -> String {
+/// The past loads as an OpenMetrics file, with a sample in each minute until now.
+fn past_samples(now: Timestamp) -> String {
     let mut requests = "# TYPE requests gauge\n".to_owned();
     let mut cpu = "# TYPE container_cpu_usage_seconds counter\n".to_owned();
     let labels = format!("namespace=\"{NAMESPACE}\",pod=\"web-5d4f8c7b9-x2x7k\",container=\"app\"");
-    let mut used = 0;
+    let mut cpu_seconds = 0;
     for minute in -DAYS * MINUTES_PER_DAY..=0 {
         let (at, pods) = (now.as_second() + minute * 60, pods(minute));
         // Each pod uses a core.
-        used += pods * 60;
+        cpu_seconds += pods * 60;
         // Writing to a string can't fail.
         let _ = writeln!(requests, "requests {} {at}", pods * REQUESTS);
-        let _ = writeln!(cpu, "container_cpu_usage_seconds_total{{{labels}}} {used} {at}");
+        let _ = writeln!(cpu, "container_cpu_usage_seconds_total{{{labels}}} {cpu_seconds} {at}");
     }
     format!("{requests}{cpu}# EOF\n")
 }
@@ -103,7 +106,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits for a condition of all autoscalers with this reason.
+    /// Waits until the condition `ForecastActive` of all autoscalers has this reason.
     async fn wait_for_reason(&self, reason: &str) -> Result<()> {
         for name in NAMES {
             let condition = || self.testbed.condition(name, "ForecastActive");
@@ -129,9 +132,9 @@ impl Cluster {
     }
 }
 
-/// Forecasts are first only observed, then used for scaling.
+/// Checks that forecasts change no replicas in mode `observe`, and scale up in mode `scale`.
 pub(crate) async fn check(binary: &Path) -> Result<()> {
-    let server = Server::start_with(&past(Timestamp::now()))?;
+    let server = Server::start_with_series(&past_samples(Timestamp::now()))?;
     let cluster = Cluster::new().await;
     let deployments = || NAMES.map(|name| cluster.testbed.deployment(name));
     let unchanged = deployments();
@@ -160,8 +163,8 @@ pub(crate) async fn check(binary: &Path) -> Result<()> {
     cluster.set_forecast("scale")?;
     for name in NAMES {
         let replicas = cluster.wait_for_scale_up(name).await?;
-        // Rates are extrapolated.
-        ensure!((replicas - MOST_PODS).abs() <= 1, "{name}: {replicas} replicas");
+        // Prometheus extrapolates rates, so they are not exact.
+        ensure!((replicas - MAX_PODS).abs() <= 1, "{name}: {replicas} replicas");
     }
     Ok(())
 }

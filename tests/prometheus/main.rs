@@ -1,5 +1,5 @@
-//! The rules of the cookbook and of the adapter's chart, shared queries, common mistakes in rules,
-//! queries of collectors, and forecasts from the past, on a real Prometheus.
+//! Tests on a real Prometheus: the rules of the cookbook and of the adapter's chart, shared
+//! queries, common mistakes in rules, queries of collectors, and forecasts from past loads.
 //!
 //! `cargo test --test prometheus` starts the `prometheus` in `PATH`, which scrapes a fixture with
 //! counters, gauges and histograms. Without Prometheus, the suite reports that it was skipped.
@@ -8,7 +8,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test runner, which stops at broken data and prints results"
+    reason = "a test runner, which panics on broken data and prints results"
 )]
 
 mod check;
@@ -60,53 +60,56 @@ async fn run() -> Result<usize> {
     let recipes = document::recipes()?;
     let recording: Vec<&str> =
         recipes.iter().filter_map(|recipe| recipe.recording.as_deref()).collect();
-    // The binary is built first: the samples would age meanwhile.
+    // Panics if the binary is missing, so it is located before Prometheus starts.
     let binary = tokio::task::spawn_blocking(hpa_binary).await?;
     let server = Server::start(&recording).await?;
     let reader = Reader::new(&server.url)?;
     reader.wait_until_complete().await?;
 
     let mut failed = 0;
-    let mut line = |name: String, result: Result<()>| match result {
+    let mut report = |name: String, result: Result<()>| match result {
         Ok(()) => println!("test {name} ... ok"),
         Err(error) => {
             println!("test {name} ... FAILED\n  {error:#}");
             failed += 1;
         }
     };
-    line("cookbook::every_recipe_is_tested".to_owned(), cookbook::is_complete(&recipes));
+    report("cookbook::every_recipe_is_tested".to_owned(), cookbook::check_titles(&recipes));
     for recipe in &recipes {
-        line(format!("cookbook::{}", name_of(recipe)), cookbook::check(&reader, recipe).await);
+        report(format!("cookbook::{}", test_name(recipe)), cookbook::check(&reader, recipe).await);
     }
     let reader = reader.at(Timestamp::now())?;
     for recipe in &recipes {
         let result = sharing::check_recipe(&reader, recipe).await;
-        line(format!("sharing::{}", name_of(recipe)), result);
+        report(format!("sharing::{}", test_name(recipe)), result);
     }
-    let random = sharing::Fixture::start().await?;
-    line("sharing::random_series".to_owned(), sharing::check_random(&random).await);
-    line("sharing::differences_are_found".to_owned(), sharing::check_not_shared(&random).await);
-    line("default_rules_find_and_read_metrics".to_owned(), default_rules::check(&reader).await);
-    line("promql_is_parsed_as_by_prometheus".to_owned(), promql::check(&reader).await);
+    let random_series = sharing::RandomSeries::start().await?;
+    report("sharing::random_series".to_owned(), sharing::check_random(&random_series).await);
+    report(
+        "sharing::differences_are_found".to_owned(),
+        sharing::check_not_shared(&random_series).await,
+    );
+    report("default_rules_find_and_read_metrics".to_owned(), default_rules::check(&reader).await);
+    report("promql_is_parsed_as_by_prometheus".to_owned(), promql::check(&reader).await);
     for (name, result) in check::check(&binary, &server.url).await {
-        line(format!("check::{name}"), result);
+        report(format!("check::{name}"), result);
     }
     match cluster::check(&binary, &server.url).await {
-        Ok(result) => line("check::names_are_those_of_the_cluster".to_owned(), result),
+        Ok(result) => report("check::names_are_those_of_the_cluster".to_owned(), result),
         Err(missing) => {
             println!("test check::names_are_those_of_the_cluster ... skipped: {missing}");
         }
     }
     for (name, result) in mistakes::check(&binary, &server.url).await {
-        line(format!("mistakes::{name}"), result);
+        report(format!("mistakes::{name}"), result);
     }
     for (name, result) in collectors::check(&server.url).await? {
-        line(format!("collectors::{name}"), result);
+        report(format!("collectors::{name}"), result);
     }
-    line("forecasts::observed_then_scaled_for".to_owned(), forecasts::check(&binary).await);
+    report("forecasts::observed_then_scaled_for".to_owned(), forecasts::check(&binary).await);
     Ok(failed)
 }
 
-fn name_of(recipe: &Recipe) -> String {
+fn test_name(recipe: &Recipe) -> String {
     recipe.title.to_lowercase().replace(' ', "_")
 }

@@ -7,11 +7,11 @@ use tokio::process::Command;
 
 use crate::reader::NAMESPACE;
 
-/// A mistake and the expected advice.
+/// Rules with a mistake, and the expected advice.
 struct Mistake {
     name: &'static str,
     rules: &'static str,
-    /// The requested metric: of a resource, or external.
+    /// The requested metric: `RESOURCE/NAME`, or the name of an external metric.
     metric: &'static str,
     flags: &'static [&'static str],
     advice: &'static str,

@@ -1,4 +1,5 @@
-//! Compares the query parser with that of Prometheus, on queries and random changes of them.
+//! Compares the query parser with that of Prometheus, on valid queries and on random changes of
+//! them.
 
 use anyhow::{Result, ensure};
 use hpa_prometheus::{
@@ -27,12 +28,12 @@ const QUERIES: [&str; 16] = [
     "predict_linear ( m [1h:] , 3600 ) + \"text\"",
 ];
 
-/// Parts that random changes insert.
-const PARTS: &str = "( ) { } [5m] [5m:1m] , + - == bool by on ( ignoring(a) group_left offset 5m @ 1 \
+/// The tokens that random changes insert.
+const TOKENS: &str = "( ) { } [5m] [5m:1m] , + - == bool by on ( ignoring(a) group_left offset 5m @ 1 \
                      \"s\" 7 sum rate( vector(1) or time() m";
 
-/// The number of changed queries.
-const CHANGES: u64 = 1500;
+/// The number of compared queries, most of them changed.
+const COMPARISONS: u64 = 1500;
 
 pub(crate) async fn check(reader: &Reader) -> Result<()> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -41,24 +42,24 @@ pub(crate) async fn check(reader: &Reader) -> Result<()> {
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(random >> 33).unwrap_or_default() % below.max(1)
     };
-    let parts: Vec<&str> = PARTS.split_whitespace().collect();
+    let tokens: Vec<&str> = TOKENS.split_whitespace().collect();
     let mut accepted = 0;
-    for change in 0..CHANGES {
+    for index in 0..COMPARISONS {
         let query = QUERIES.get(next(QUERIES.len())).copied().unwrap_or_default();
         let mut words: Vec<&str> = query.split(' ').collect();
-        let (one, other) = (next(words.len()), next(words.len()));
-        match next(if change == 0 { 1 } else { 5 }) {
+        let (first, second) = (next(words.len()), next(words.len()));
+        match next(if index == 0 { 1 } else { 5 }) {
             0 => {}
-            1 => _ = words.remove(one),
-            2 => words.swap(one, other),
-            3 => words.insert(one, words.get(other).copied().unwrap_or_default()),
-            _ => words.insert(one, parts.get(next(parts.len())).copied().unwrap_or_default()),
+            1 => _ = words.remove(first),
+            2 => words.swap(first, second),
+            3 => words.insert(first, words.get(second).copied().unwrap_or_default()),
+            _ => words.insert(first, tokens.get(next(tokens.len())).copied().unwrap_or_default()),
         }
         let query = words.join(" ");
         let expected = is_accepted(reader, &query).await?;
         accepted += usize::from(expected);
         let parsed = promql::parse(&query);
-        // Unknown functions are accepted, because other servers have them.
+        // The parser accepts unknown functions, because compatible servers have more.
         let is_known = parsed.as_ref().is_ok_and(|expr| expr.unknown_functions().is_empty());
         ensure!(is_known == expected, "Prometheus accepts it: {expected}; {query}: {parsed:?}");
     }

@@ -19,11 +19,11 @@ use crate::fixture::COMPLETE;
 /// Deadline for Prometheus to start and to scrape all samples.
 const LIMIT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The recorded series of the cookbook, with the rate of complete data.
-const RECORDED: &str = r#"namespace_deployment:http_requests:rate5m{deployment="web"} > 49.9"#;
+/// A query that has a result once the cookbook's recording rule has evaluated enough samples.
+const RECORDED_RATE: &str = r#"namespace_deployment:http_requests:rate5m{deployment="web"} > 49.9"#;
 /// The namespace of the autoscaler.
 pub(crate) const NAMESPACE: &str = "shop";
-/// The pods of its target.
+/// The pods of the autoscaler's target.
 const PODS: [&str; 3] = ["web-1", "web-2", "web-3"];
 
 pub(crate) struct Reader {
@@ -47,16 +47,16 @@ impl Reader {
         Self::new(&format!("{}/?time={}", self.url, time.as_second()))
     }
 
-    /// Waits until all samples were scraped and the recording rules have evaluated them.
+    /// Waits until all samples are scraped and the recording rule has evaluated them.
     pub(crate) async fn wait_until_complete(&self) -> Result<()> {
-        for query in [COMPLETE, RECORDED] {
-            self.wait_for(query).await?;
+        for query in [COMPLETE, RECORDED_RATE] {
+            self.wait_for_result(query).await?;
         }
         Ok(())
     }
 
     /// Polls until a query has a result. Prometheus has no API to wait for one.
-    pub(crate) async fn wait_for(&self, query: &str) -> Result<()> {
+    pub(crate) async fn wait_for_result(&self, query: &str) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
         let mut polls = interval(POLL_INTERVAL);
         let request =
@@ -104,8 +104,8 @@ impl Reader {
     }
 }
 
-/// The names of all metrics, as discovery lists them.
-pub(crate) fn listed(provider: &PrometheusProvider) -> Vec<String> {
+/// The names of all metrics, as discovery lists them: custom ones with their resource.
+pub(crate) fn metric_names(provider: &PrometheusProvider) -> Vec<String> {
     let custom = provider.custom_metrics().into_iter();
     let custom = custom.map(|listed| format!("{}/{}", listed.resource, listed.metric));
     let external = provider.external_metrics().into_iter().map(|listed| listed.metric);
@@ -132,7 +132,7 @@ pub(crate) fn resources() -> ApiResources {
     }))
 }
 
-/// Compares values, except for rounding.
+/// Compares values with a tolerance of 0.5 %.
 pub(crate) fn compare(found: &BTreeMap<String, f64>, expected: &[(&str, f64)]) -> Result<()> {
     let names: Vec<&str> = found.keys().map(String::as_str).collect();
     let expected_names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();

@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::fixture::Fixture;
 
-/// A running Prometheus that scrapes the fixture. Dropping the handle stops it.
+/// A running Prometheus, with its fixture if it scrapes one. Dropping the handle stops both.
 pub(crate) struct Server {
     pub(crate) url: String,
     _process: Process,
@@ -17,7 +17,7 @@ pub(crate) struct Server {
     _dir: TempDir,
 }
 
-/// The version of Prometheus. Fails if it or promtool is missing or doesn't run.
+/// The version of Prometheus. Fails if Prometheus or promtool is missing or doesn't run.
 pub(crate) fn version() -> Result<String> {
     version_of("promtool")?;
     version_of("prometheus")
@@ -36,7 +36,7 @@ fn version_of(program: &str) -> Result<String> {
 }
 
 impl Server {
-    /// Starts Prometheus with recording rules.
+    /// Starts Prometheus with recording rules. It scrapes a [`Fixture`].
     pub(crate) async fn start(recording: &[&str]) -> Result<Self> {
         let fixture = Fixture::start().await?;
         let dir = tempfile::tempdir()?;
@@ -55,30 +55,31 @@ impl Server {
              \x20 static_configs: [{{targets: ['{}']}}]\n",
             fixture.address
         );
-        let (process, url) = run(dir.path(), &config)?;
+        let (process, url) = start_process(dir.path(), &config)?;
         Ok(Self { url, _process: process, _fixture: Some(fixture), _dir: dir })
     }
 
     /// Starts Prometheus with the series of an OpenMetrics file, and without scraping.
-    pub(crate) fn start_with(openmetrics: &str) -> Result<Self> {
+    pub(crate) fn start_with_series(openmetrics: &str) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let file = dir.path().join("series.txt");
         fs::write(&file, openmetrics)?;
         let output = std::process::Command::new("promtool")
-            // Blocks of two hours would take long, because promtool reads the whole file for each.
+            // With the default blocks of two hours, it would take long: promtool reads the whole
+            // file for each block.
             .args(["tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=500h"])
             .args([file, dir.path().join("data")])
             .output()
             .context("there is no promtool in PATH")?;
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "promtool: {errors}");
-        let (process, url) = run(dir.path(), "")?;
+        let (process, url) = start_process(dir.path(), "")?;
         Ok(Self { url, _process: process, _fixture: None, _dir: dir })
     }
 }
 
-/// Runs Prometheus. Also returns its URL.
-fn run(dir: &Path, config: &str) -> Result<(Process, String)> {
+/// Starts the process, and returns it with its URL.
+fn start_process(dir: &Path, config: &str) -> Result<(Process, String)> {
     let config_path = dir.join("prometheus.yaml");
     fs::write(&config_path, config)?;
     let [port] = free_ports()?;

@@ -26,7 +26,7 @@ use crate::{
     NAMESPACE, PERIOD, WINDOW,
     journal::{Actor, Journal},
     random::CONTROLLER,
-    targets::{Id, Kind, Target, definition},
+    targets::{Id, Kind, Target, fleet_definition},
     workloads::{Delays, Loads, Metrics, Workloads},
 };
 
@@ -37,7 +37,7 @@ pub(crate) const TARGETS: [&str; 3] = ["web", "api", "jobs"];
 /// Deadline of a scaling: a stabilization window and some periods.
 const SCALING_LIMIT: Duration = Duration::from_mins(5);
 
-/// The components of a cluster.
+/// The settings of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) targets: Vec<Target>,
@@ -71,10 +71,10 @@ pub(crate) struct Cluster {
     /// The metrics of the last started controller.
     pub(crate) telemetry: Arc<Telemetry>,
     controller: Option<Instance>,
-    /// A second controller, which waits for the lease.
+    /// A second controller, which waits for the lease when it starts.
     standby: Option<Instance>,
-    /// The number of started elected instances.
-    elected: usize,
+    /// The number of elected instances that were started.
+    elected_count: usize,
     is_restored: Arc<AtomicBool>,
     tasks: JoinSet<()>,
 }
@@ -112,7 +112,7 @@ impl Cluster {
         let testbed = Testbed::new(Config {
             metrics: Some(Arc::new(Metrics(loads.clone()))),
             listener: Some(journal.clone()),
-            interceptor: Some(journal.recording(config.interceptor)),
+            interceptor: Some(journal.record_requests(config.interceptor)),
             clock: Arc::new(move || server_clock.now()),
             ..config
         });
@@ -139,13 +139,13 @@ impl Cluster {
             telemetry: Arc::default(),
             controller: None,
             standby: None,
-            elected: 0,
+            elected_count: 0,
             is_restored,
             tasks,
         };
         cluster.create_objects();
         if cluster.shape.is_elected {
-            cluster.replace_ended();
+            cluster.replace_ended_instances();
         } else {
             cluster.start_controller();
         }
@@ -162,7 +162,7 @@ impl Cluster {
             self.apply(namespace);
         }
         if targets.iter().any(|target| target.kind == Kind::Fleet) {
-            self.apply(definition());
+            self.apply(fleet_definition());
         }
         for target in targets {
             self.loads.set_of(&target.id, 2);
@@ -171,7 +171,7 @@ impl Cluster {
         }
     }
 
-    /// Sets the load of all targets from now on.
+    /// Sets the load of all [`TARGETS`] from now on.
     pub(crate) fn load_all(&self, load: i64) {
         for target in TARGETS {
             self.loads.set(target, load);
@@ -183,7 +183,7 @@ impl Cluster {
         self.journal.acting(Actor::User, || self.testbed.apply(object)).expect("a valid object")
     }
 
-    /// Changes an object as a user, if it exists.
+    /// Changes an object as a user. `None` is ignored.
     pub(crate) fn edit(&self, object: Option<Value>, change: impl FnOnce(&mut Value)) {
         if let Some(mut object) = object {
             change(&mut object);
@@ -204,7 +204,7 @@ impl Cluster {
 
     pub(crate) fn delete_in(&self, api_version: &str, kind: &str, id: &Id) {
         let Id { namespace, name } = id;
-        // It may not exist.
+        // The object may not exist.
         _ = self
             .journal
             .acting(Actor::User, || self.testbed.delete(api_version, kind, namespace, name));
@@ -231,7 +231,7 @@ impl Cluster {
     pub(crate) fn restart(&self, state: Restart, down_for: Duration) {
         self.testbed.restart(state, down_for);
         self.is_restored.store(true, Ordering::Relaxed);
-        self.journal.scaled.notify_one();
+        self.journal.target_changes.notify_one();
     }
 
     /// Other clients write objects that no controller reads, until this resource version is in use.
@@ -246,23 +246,23 @@ impl Cluster {
     }
 
     pub(crate) fn start_controller(&mut self) {
-        self.controller = Some(self.instance(CONTROLLER, None));
+        self.controller = Some(self.start_instance(CONTROLLER, None));
     }
 
     /// Starts a controller with leader election, which stores its history for the next leader. Its
     /// client name is its identity.
     pub(crate) fn start_elected(&mut self, identity: &str) {
-        self.controller = Some(self.instance(identity, Some(self.election(identity))));
+        self.controller = Some(self.start_instance(identity, Some(self.election(identity))));
     }
 
     /// Starts a second controller, which waits for the lease.
     pub(crate) fn start_standby(&mut self, identity: &str) {
-        self.standby = Some(self.instance(identity, Some(self.election(identity))));
+        self.standby = Some(self.start_instance(identity, Some(self.election(identity))));
     }
 
-    /// Starts a new elected instance for each ended one, like the kubelet. Each has its own
-    /// identity.
-    pub(crate) fn replace_ended(&mut self) {
+    /// Starts a new elected instance for each one that has ended, like the kubelet. New instances
+    /// have new identities.
+    pub(crate) fn replace_ended_instances(&mut self) {
         let is_running =
             |instance: &Option<Instance>| instance.as_ref().is_some_and(Instance::is_running);
         if !is_running(&self.controller) {
@@ -278,8 +278,8 @@ impl Cluster {
     }
 
     fn next_identity(&mut self) -> String {
-        self.elected += 1;
-        identity(self.elected)
+        self.elected_count += 1;
+        identity(self.elected_count)
     }
 
     fn record_end(&self, instance: Option<&Instance>) {
@@ -292,18 +292,18 @@ impl Cluster {
         election(self.testbed.client_named(identity), NAMESPACE, identity)
     }
 
-    /// Like [`Self::start_elected`], with other clients.
+    /// Like [`Self::start_elected`], with the given clients.
     pub(crate) fn start_elected_with(&mut self, clients: Clients, identity: &str) {
         let election = Some(self.election(identity));
-        self.controller = Some(self.instance_with(clients, identity, election));
+        self.controller = Some(self.start_instance_with(clients, identity, election));
     }
 
-    fn instance(&mut self, name: &str, election: Option<Election>) -> Instance {
+    fn start_instance(&mut self, name: &str, election: Option<Election>) -> Instance {
         let service = self.testbed.service_named(name);
-        self.instance_with(Clients::from_service(service, &client_limits()), name, election)
+        self.start_instance_with(Clients::from_service(service, &client_limits()), name, election)
     }
 
-    fn instance_with(
+    fn start_instance_with(
         &mut self,
         clients: Clients,
         name: &str,
@@ -342,7 +342,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a controller is running: the first or the standby.
+    /// Whether the first controller or the standby is running.
     pub(crate) fn has_running_controller(&self) -> bool {
         self.controller.iter().chain(&self.standby).any(Instance::is_running)
     }
@@ -353,7 +353,7 @@ impl Cluster {
     }
 
     /// Waits until the first controller exits on its own.
-    pub(crate) async fn exited(&mut self) -> Result<(), RunError> {
+    pub(crate) async fn wait_for_exit(&mut self) -> Result<(), RunError> {
         self.controller.take().expect("a controller").controller.exited().await
     }
 
@@ -362,7 +362,7 @@ impl Cluster {
     }
 
     /// Waits for `spec.replicas` of a target, with a precision of a millisecond.
-    pub(crate) async fn scaled_to(&self, name: &str, replicas: i64) {
+    pub(crate) async fn wait_for_replicas(&self, name: &str, replicas: i64) {
         let start = self.clock.age();
         while self.testbed.replicas(name) != replicas {
             let waited = self.clock.age().saturating_sub(start);
@@ -371,7 +371,7 @@ impl Cluster {
         }
     }
 
-    /// `spec.replicas` of all targets.
+    /// `spec.replicas` of all [`TARGETS`].
     pub(crate) fn all_replicas(&self) -> [i64; 3] {
         TARGETS.map(|name| self.testbed.replicas(name))
     }

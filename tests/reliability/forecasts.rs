@@ -1,6 +1,6 @@
-//! Forecasts with a wrong past. A source with wrong loads, an empty, inconsistent, failing or
-//! hanging source adds at most pods up to `maxReplicas` of the autoscalers with forecasts. It has
-//! no other effect.
+//! Forecasts from a source of past loads that is wrong, inconsistent, empty, failing or hanging.
+//! Such a source may add pods to autoscalers with forecasts, up to their `maxReplicas`. It must
+//! have no other effect.
 
 use std::{
     sync::{
@@ -26,13 +26,14 @@ const CORES_PER_POD: f64 = 0.5;
 
 type PastResult = Result<Trace, PastError>;
 
-/// A source with a fault.
-struct Source {
+/// A source with a fault. `response` gets the range and the number of earlier reads. If it returns
+/// `None`, the source hangs.
+struct FaultySource {
     reads: AtomicUsize,
-    answer: fn(PastRange, usize) -> Option<PastResult>,
+    response: fn(PastRange, usize) -> Option<PastResult>,
 }
 
-impl PastLoads for Source {
+impl PastLoads for FaultySource {
     fn load<'a>(
         &'a self,
         _: &'a HorizontalPodAutoscaler,
@@ -40,7 +41,7 @@ impl PastLoads for Source {
         range: PastRange,
     ) -> BoxFuture<'a, PastResult> {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
-        match (self.answer)(range, reads) {
+        match (self.response)(range, reads) {
             Some(past) => std::future::ready(past).boxed(),
             None => std::future::pending().boxed(),
         }
@@ -54,21 +55,21 @@ fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> PastResult {
     Ok(Trace::new((from..until).map(|minute| (at(minute), load(minute)))))
 }
 
-/// A load that needs 20 pods, and 120 for an hour in each 96 minutes. It rises in six minutes, so
-/// that the check says that forecasts help.
+/// The number of pods that a load needs: 20, and up to 120 for about an hour in each 96 minutes.
+/// The load rises in six minutes, so that the check on the past finds that forecasts help.
 fn pods(minute: i64) -> f64 {
     let minute = minute.rem_euclid(96);
     let share = (minute - 20).clamp(0, 6).min((90 - minute).clamp(0, 6));
     20.0 + 100.0 * share as f64 / 6.0
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
+#[expect(clippy::unnecessary_wraps, reason = "other faults hang")]
 fn wrong_loads(range: PastRange, _: usize) -> Option<PastResult> {
     Some(minutes(range, |minute| CORES_PER_POD * pods(minute)))
 }
 
-/// Like [`wrong_loads`], but times and loads differ from answer to answer.
-#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
+/// Like [`wrong_loads`], but the loads differ from response to response.
+#[expect(clippy::unnecessary_wraps, reason = "other faults hang")]
 fn inconsistent_loads(range: PastRange, reads: usize) -> Option<PastResult> {
     let shift = i64::try_from(reads).unwrap_or(0) * 17;
     let factor = if reads.is_multiple_of(2) { 1.0 } else { 1e6 };
@@ -76,23 +77,25 @@ fn inconsistent_loads(range: PastRange, reads: usize) -> Option<PastResult> {
 }
 
 /// Times and values that no load can have.
-#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
+#[expect(clippy::unnecessary_wraps, reason = "other faults hang")]
 fn impossible_values(range: PastRange, _: usize) -> Option<PastResult> {
     let values = [f64::NAN, f64::INFINITY, -5.0, f64::MAX, 1e-300];
     let times = [Timestamp::MAX, Timestamp::MIN, range.from, range.until, range.from];
     Some(Ok(Trace::new(times.into_iter().cycle().zip(values).take(10_000))))
 }
 
-/// The replicas of every period: of the autoscaler with forecasts, and of the others.
+/// The replicas after each period: of `web`, which has forecasts, and of the other targets.
 struct Run {
     web: Vec<i64>,
     others: Vec<[i64; 2]>,
     reads: usize,
 }
 
-/// The load rises and falls for three hours, then is low.
-async fn run(answer: Option<fn(PastRange, usize) -> Option<PastResult>>) -> Run {
-    let source = answer.map(|answer| Arc::new(Source { reads: AtomicUsize::new(0), answer }));
+/// Runs a controller, with forecasts if there is a response. The load rises and falls for three
+/// hours. Then forecasts are switched off.
+async fn run(response: Option<fn(PastRange, usize) -> Option<PastResult>>) -> Run {
+    let source =
+        response.map(|response| Arc::new(FaultySource { reads: AtomicUsize::new(0), response }));
     let past = source.clone().map(|source| source as Arc<dyn PastLoads>);
     let forecasts = ForecastSource { past, ..ForecastSource::default() };
     let cluster = Cluster::with_forecasts(forecasts);
@@ -137,11 +140,11 @@ async fn run(answer: Option<fn(PastRange, usize) -> Option<PastResult>>) -> Run 
 #[case::hangs(|_, _| None, false)]
 #[tokio::test(start_paused = true)]
 async fn wrong_past_costs_at_most_pods_up_to_the_maximum(
-    #[case] answer: fn(PastRange, usize) -> Option<PastResult>,
+    #[case] response: fn(PastRange, usize) -> Option<PastResult>,
     #[case] costs_pods: bool,
 ) {
     let expected = run(None).await;
-    let run = run(Some(answer)).await;
+    let run = run(Some(response)).await;
     assert!(run.reads > 0, "the past was read");
     assert_eq!(run.others, expected.others, "other autoscalers");
     let pairs = || run.web.iter().zip(&expected.web);

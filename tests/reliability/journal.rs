@@ -15,7 +15,7 @@ use crate::targets::{Id, Kind};
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Actor {
-    /// A controller under test. Everything that arrives as a request is attributed to it.
+    /// A controller under test, or another client: the author of all changes by requests.
     Controller,
     /// A person or another tool.
     User,
@@ -44,16 +44,16 @@ pub(crate) struct Scaling {
     pub(crate) when: When,
     pub(crate) target: Id,
     pub(crate) by: Actor,
-    /// The controller that made it.
+    /// The client that made the change. Empty if it was not made by a request.
     pub(crate) instance: String,
-    /// -1 if the object was created.
+    /// -1 if the target was created.
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
 
 /// One stored version of an autoscaler, or its deletion.
 #[derive(Clone, Debug)]
-pub(crate) struct Version {
+pub(crate) struct AutoscalerVersion {
     pub(crate) when: When,
     pub(crate) autoscaler: Id,
     pub(crate) uid: String,
@@ -61,7 +61,7 @@ pub(crate) struct Version {
     pub(crate) annotations: Value,
     pub(crate) is_scaled_to_zero: bool,
     pub(crate) is_deleted: bool,
-    /// The controller that wrote the status.
+    /// The client that wrote this version. `None` if it was not written by a request.
     pub(crate) instance: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Reconcile {
     pub(crate) explanation: String,
 }
 
-/// The arrival of a controller's request that writes, or reads one autoscaler.
+/// The arrival of a request that is a write, or a GET of an autoscaler.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) when: When,
@@ -113,7 +113,7 @@ pub(crate) struct Entries {
     acting: Actor,
     count: u64,
     pub(crate) scalings: Vec<Scaling>,
-    pub(crate) versions: Vec<Version>,
+    pub(crate) versions: Vec<AutoscalerVersion>,
     pub(crate) reconciles: Vec<Reconcile>,
     pub(crate) requests: Vec<Request>,
     pub(crate) leases: Vec<LeaseVersion>,
@@ -131,20 +131,20 @@ pub(crate) struct Journal {
     clock: VirtualClock,
     entries: Mutex<Entries>,
     /// Notified when a target changes.
-    pub(crate) scaled: Notify,
+    pub(crate) target_changes: Notify,
 }
 
 impl Journal {
     pub(crate) fn new(clock: VirtualClock) -> Arc<Self> {
-        Arc::new(Self { clock, entries: Mutex::default(), scaled: Notify::new() })
+        Arc::new(Self { clock, entries: Mutex::default(), target_changes: Notify::new() })
     }
 
-    /// Attributes all changes made inside `act` to an actor.
+    /// Attributes the changes that `act` makes without a request to an actor.
     pub(crate) fn acting<T>(&self, actor: Actor, act: impl FnOnce() -> T) -> T {
-        let before = std::mem::replace(&mut self.entries.lock().acting, actor);
-        let done = act();
-        self.entries.lock().acting = before;
-        done
+        let previous = std::mem::replace(&mut self.entries.lock().acting, actor);
+        let result = act();
+        self.entries.lock().acting = previous;
+        result
     }
 
     pub(crate) fn entries(&self) -> Entries {
@@ -155,7 +155,7 @@ impl Journal {
         self.entries.lock().scalings.clone()
     }
 
-    pub(crate) fn versions(&self) -> Vec<Version> {
+    pub(crate) fn versions(&self) -> Vec<AutoscalerVersion> {
         self.entries.lock().versions.clone()
     }
 
@@ -163,6 +163,7 @@ impl Journal {
         self.entries.lock().reconciles.clone()
     }
 
+    /// Removes all entries except lifetimes.
     pub(crate) fn clear(&self) {
         let mut entries = self.entries.lock();
         *entries = Entries {
@@ -173,13 +174,13 @@ impl Journal {
         };
     }
 
-    /// The observer of a controller.
+    /// An observer that records the reconciles of a controller.
     pub(crate) fn observer(self: &Arc<Self>, instance: &str) -> Arc<dyn Observer> {
         Arc::new(InstanceObserver { journal: self.clone(), instance: instance.to_owned() })
     }
 
     /// Records all requests before `interceptor` sees them.
-    pub(crate) fn recording(
+    pub(crate) fn record_requests(
         self: &Arc<Self>,
         interceptor: Option<Arc<dyn Interceptor>>,
     ) -> Arc<dyn Interceptor> {
@@ -221,7 +222,7 @@ impl Journal {
                 });
             }
         }
-        self.scaled.notify_one();
+        self.target_changes.notify_one();
     }
 
     fn autoscaler_changed(&self, change: &ObjectChange<'_>) {
@@ -231,7 +232,7 @@ impl Journal {
         let Some(object) = change.new.or(change.old) else { return };
         let conditions = object["status"]["conditions"].as_array();
         let mut entries = self.entries.lock();
-        let version = Version {
+        let version = AutoscalerVersion {
             when: entries.when(self.clock.age()),
             autoscaler: Id::of(object),
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
@@ -252,7 +253,8 @@ impl Journal {
     }
 }
 
-/// All scalings and reconciles, in order.
+/// Prints scalings, reconciles, changes of the lease holder, starts and ends of controllers, in
+/// order.
 impl fmt::Display for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.entries.lock();
@@ -343,8 +345,8 @@ impl Interceptor for Recorder {
     }
 }
 
-/// Groups entries by a part of them, in order.
-pub(crate) fn grouped<'a, K, T>(
+/// Groups entries by a key. Groups keep the order of the entries.
+pub(crate) fn group_by<'a, K, T>(
     entries: &'a [T],
     key: impl Fn(&'a T) -> K,
 ) -> HashMap<K, Vec<&'a T>>

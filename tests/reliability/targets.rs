@@ -6,7 +6,7 @@ use hpa_calc::settings::DOMAIN;
 use hpa_tests::harness::objects;
 use serde_json::{Value, json};
 
-use crate::{MAX, NAMESPACE};
+use crate::{MAX_REPLICAS, NAMESPACE};
 
 /// Namespace and name of a target, and of its autoscaler.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ impl Id {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// An object in the default namespace of the tests.
+    /// An object in [`NAMESPACE`], the default of the tests.
     pub(crate) fn in_shop(name: &str) -> Self {
         Self::new(NAMESPACE, name)
     }
@@ -109,7 +109,7 @@ pub(crate) struct Target {
     pub(crate) kind: Kind,
     pub(crate) source: Source,
     /// Whether the autoscaler may scale to zero.
-    pub(crate) to_zero: bool,
+    pub(crate) can_scale_to_zero: bool,
     /// Settings of the autoscaler, as annotations.
     pub(crate) settings: Vec<(&'static str, &'static str)>,
 }
@@ -123,14 +123,14 @@ impl Target {
             "api" => Source::Pods,
             _ => Source::External,
         };
-        let to_zero = name == "jobs";
+        let can_scale_to_zero = name == "jobs";
         let (id, kind) = (Id::in_shop(name), Kind::Deployment);
-        Self { id, kind, source, to_zero, settings: Vec::new() }
+        Self { id, kind, source, can_scale_to_zero, settings: Vec::new() }
     }
 
     /// The minimum load, in replicas.
     pub(crate) fn min_load(&self) -> i64 {
-        i64::from(!self.to_zero)
+        i64::from(!self.can_scale_to_zero)
     }
 
     pub(crate) fn workload(&self, replicas: i64) -> Value {
@@ -155,8 +155,8 @@ impl Target {
             Source::Pods => objects::pods_metric("requests", "10"),
             Source::External => objects::external_metric(name, "10"),
         };
-        let min = i32::from(!self.to_zero);
-        let mut object = objects::hpa(name, min..=MAX, [metric]);
+        let min = i32::from(!self.can_scale_to_zero);
+        let mut object = objects::hpa(name, min..=MAX_REPLICAS, [metric]);
         object["metadata"]["namespace"] = namespace.as_str().into();
         for (name, value) in &self.settings {
             object["metadata"]["annotations"][format!("{DOMAIN}/{name}")] = (*value).into();
@@ -165,8 +165,9 @@ impl Target {
         target["apiVersion"] = self.kind.api_version().into();
         target["kind"] = self.kind.name().into();
         if self.source == Source::Pods {
-            // The rate limits have no effect, because later comparisons would depend on them.
-            let policies = json!([{ "type": "Pods", "value": MAX, "periodSeconds": 15 }]);
+            // The policies allow each possible change. If they limited the replicas, the final
+            // replicas would depend on when faults delayed a scaling.
+            let policies = json!([{ "type": "Pods", "value": MAX_REPLICAS, "periodSeconds": 15 }]);
             object["spec"]["behavior"] = json!({
                 "scaleUp": { "stabilizationWindowSeconds": 0, "policies": policies },
                 "scaleDown": { "stabilizationWindowSeconds": 45, "policies": policies },
@@ -177,7 +178,7 @@ impl Target {
 }
 
 /// The definition of [`Kind::Fleet`].
-pub(crate) fn definition() -> Value {
+pub(crate) fn fleet_definition() -> Value {
     let scale = json!({
         "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector",

@@ -20,16 +20,18 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
 const PERIOD: Duration = Duration::from_secs(15);
-/// The tolerated duration of a reconcile.
+/// The maximum delay of a scaling after a change of the value.
 const TOLERANCE: Duration = Duration::from_millis(100);
-/// The value in the window, and the number of steps of a ramp: each step is 1.
+/// The schedule's value in its window. A ramp has as many steps, so that each step changes the
+/// value by 1.
 const VALUE: i64 = 100;
+/// The duration of a ramp, and of each of its steps.
 const RAMP: Duration = Duration::from_mins(10);
 const STEP: Duration = Duration::from_secs(6);
 
-struct ScheduleForecast(Arc<Schedules>);
+struct ScheduleChanges(Arc<Schedules>);
 
-impl KnownMetricChanges for ScheduleForecast {
+impl KnownMetricChanges for ScheduleChanges {
     fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
         self.0.next_change(hpa, now)
     }
@@ -62,7 +64,7 @@ impl Cluster {
         let options = Options { settings, sync_period: PERIOD, ..options() };
         let mut tasks = JoinSet::new();
         let dependencies = dependencies(&testbed, &clock, &options, &mut tasks);
-        tasks.spawn(run_pods(testbed.clone()));
+        tasks.spawn(report_replicas(testbed.clone()));
         let controller = RunningController::start(dependencies, options);
         Self { testbed, clock, _controller: controller, _tasks: tasks }
     }
@@ -105,14 +107,14 @@ fn dependencies(
     Dependencies {
         clock: Arc::new(clock.clone()),
         metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
-        metric_changes: Arc::new(ScheduleForecast(schedules)),
+        metric_changes: Arc::new(ScheduleChanges(schedules)),
         leader_tasks: vec![status],
         ..dependencies
     }
 }
 
-/// Deployments report all replicas at once.
-async fn run_pods(testbed: Testbed) {
+/// Sets `status.replicas` of the Deployment to `spec.replicas` after each change.
+async fn report_replicas(testbed: Testbed) {
     let deployments: Api<Deployment> = Api::namespaced(testbed.client(), NAMESPACE);
     let mut changes = pin!(watch_object(deployments, "web"));
     while let Some(change) = changes.next().await {
@@ -148,8 +150,8 @@ fn schedule(kind: &str, start: Timestamp) -> Value {
     object
 }
 
-/// A step of the ramp is 1 % of the value at its top, far below the tolerance of 10 %, and shorter
-/// than the sync period.
+/// Close to its top, a step of the ramp changes the value by 1 %, far less than the tolerance of 10
+/// %. Each step is shorter than the sync period.
 #[rstest]
 #[case::namespaced("ScalingSchedule")]
 #[case::cluster("ClusterScalingSchedule")]
@@ -202,7 +204,7 @@ async fn edited_schedule_applies_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_writes_whether_a_schedule_is_active() {
+async fn schedule_status_is_active_only_in_its_window_and_ramps() {
     let start = VirtualClock::start().now() + Duration::from_mins(30);
     let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
     for (minutes, expected) in [(19, false), (21, true), (60, true), (99, true), (101, false)] {

@@ -16,11 +16,11 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// The start of the controller in seconds. Not a whole number: no reconcile coincides with a step
-/// of the simulation.
+/// The second at which the controller starts. It is not a whole number, so that no reconcile
+/// coincides with a step of the simulation.
 const CONTROLLER_START: f64 = 7.4;
 
-/// A change of the replicas by the autoscaler.
+/// A change of the replicas by an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scaling {
     pub(crate) second: f64,
@@ -29,7 +29,7 @@ pub(crate) struct Scaling {
 }
 
 impl Scaling {
-    /// Compares within the timer resolution of a millisecond.
+    /// Compares the replicas, and the times with a tolerance of half a second.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.from, self.to) == (other.from, other.to) && (self.second - other.second).abs() < 0.5
     }
@@ -59,7 +59,7 @@ impl Observer for Recorder {
 pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     let start: Timestamp = "2026-01-05T00:00:00Z".parse().expect("a time");
     let clock = SimulatedClock::new(start, 1.0);
-    let simulation = Simulation::new(with_manifest(variant), clock.clone());
+    let simulation = Simulation::new(scenario_with_hpa(variant), clock.clone());
     let testbed = Testbed::new(simulation.config());
     let running = simulation.start(&testbed).expect("the objects are valid");
     clock.sleep(CONTROLLER_START).await;
@@ -88,8 +88,8 @@ pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     (first, scalings.filter_map(|(_, scaling)| scaling).collect())
 }
 
-/// The scenario of the variant's run for the testbed, with the autoscaler as a manifest.
-fn with_manifest(variant: &Variant) -> Scenario {
+/// The variant's scenario for the testbed, with the autoscaler as its only manifest.
+fn scenario_with_hpa(variant: &Variant) -> Scenario {
     let mut manifest = variant.manifest.clone();
     manifest["apiVersion"] = json!("autoscaling/v2");
     manifest["kind"] = json!("HorizontalPodAutoscaler");

@@ -14,25 +14,27 @@ mod random;
 
 use std::{fs, path::Path};
 
-use hpa_simulate::{Run, Study, Variant};
+use hpa_simulate::{Run, ScenarioFile, Variant};
 use hpa_testbed::workload::seconds::Seconds;
 use hpa_tests::harness::long_tests;
 
 use self::controller::{Scaling, run_controller};
 
-/// Only this much of longer examples is compared; without `HPA_LONG_TESTS`, `FEW_SECONDS`.
+/// The maximum duration of a scenario with `HPA_LONG_TESTS`. Longer ones are cut off.
 const MAX_SECONDS: f64 = 4.0 * 3600.0;
-const FEW_SECONDS: f64 = 1200.0;
+/// The maximum duration of a scenario without `HPA_LONG_TESTS`.
+const SHORT_MAX_SECONDS: f64 = 1200.0;
+/// The number of random scenarios with `HPA_LONG_TESTS`.
 const RANDOM_SCENARIOS: u64 = 100;
 /// The number of random scenarios without `HPA_LONG_TESTS`.
 const FEW_RANDOM_SCENARIOS: u64 = 12;
 
-fn study(file: &Path) -> Study {
+fn scenario_file(file: &Path) -> ScenarioFile {
     let text = fs::read_to_string(file).expect("a file");
     let folder = file.parent().expect("a folder");
     let read =
         |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
-    Study::parse(&text, &read).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    ScenarioFile::parse(&text, &read).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 fn examples() -> Vec<(String, Variant)> {
@@ -46,7 +48,8 @@ fn examples() -> Vec<(String, Variant)> {
     let variants = |file: &std::path::PathBuf| {
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
         // The testbed has no other pods.
-        let variants = study(file).variants.into_iter().filter(|it| it.other_pods.is_empty());
+        let variants =
+            scenario_file(file).variants.into_iter().filter(|it| it.other_pods.is_empty());
         variants.map(|variant| (format!("{name}/{}", variant.name), variant)).collect::<Vec<_>>()
     };
     files.iter().flat_map(variants).collect()
@@ -59,10 +62,11 @@ fn scalings(run: &Run) -> Vec<Scaling> {
         .collect()
 }
 
-/// Runs the simulator and the controller. Both start reconciling at the same time.
+/// Runs the controller, then the simulator with the same time of the first reconcile. Returns the
+/// number of scalings.
 async fn assert_same_scalings(name: &str, mut variant: Variant) -> usize {
-    let longest = if long_tests() { MAX_SECONDS } else { FEW_SECONDS };
-    let duration = variant.cluster.duration.get().min(longest);
+    let max_seconds = if long_tests() { MAX_SECONDS } else { SHORT_MAX_SECONDS };
+    let duration = variant.cluster.duration.get().min(max_seconds);
     variant.cluster.duration = Seconds::new(duration);
     let (first, actual) = run_controller(&variant).await;
     variant.controller.initial_delay = Some(Seconds::new(first));
@@ -93,9 +97,9 @@ async fn random_scenarios_scale_as_with_the_controller() {
     for seed in 0..count {
         let text = random::scenario(seed).to_string();
         let no_files = |_: &str| Err("there are no files".to_owned());
-        let study = Study::parse(&text, &no_files)
+        let scenario_file = ScenarioFile::parse(&text, &no_files)
             .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
-        for variant in study.variants {
+        for variant in scenario_file.variants {
             total += assert_same_scalings(&format!("seed {seed}: {text}"), variant).await;
         }
     }

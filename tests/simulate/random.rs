@@ -1,4 +1,5 @@
-//! Random scenarios: every kind of workload, metric, load, inaccuracy, incident and behavior.
+//! Random scenarios, which differ in the kinds of workload, metric, load, inaccuracy, incident and
+//! behavior.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -26,11 +27,11 @@ pub(crate) fn scenario(seed: u64) -> Value {
     scenario["incidents"] = incidents(&mut rng, kind, max);
     scenario["controller"] = controller(&mut rng);
     let has_queue = scenario.get("queues").is_some();
-    let loaded = f64::from(max) * capacity * 0.7;
+    let max_load = f64::from(max) * capacity * 0.7;
     let workload = &mut scenario["workload"];
     workload["profile"] = profile(&mut rng, capacity);
     if !has_queue {
-        workload["load"] = load(&mut rng, loaded);
+        workload["load"] = load(&mut rng, max_load);
     }
     if rng.bool() {
         workload["spec"] = json!({ "minReadySeconds": rng.u8(0..20) });
@@ -95,8 +96,9 @@ fn metric(rng: &mut Rng, capacity: f64) -> (Value, Value) {
 }
 
 fn load(rng: &mut Rng, max: f64) -> Value {
-    let mut part = || f64::from(rng.u32(1..100)) / 100.0 * max;
-    let (base, peak, low, step) = (part() * 0.3, part(), part() * 0.3, part());
+    let mut random_load = || f64::from(rng.u32(1..100)) / 100.0 * max;
+    let (base, peak, low, step) =
+        (random_load() * 0.3, random_load(), random_load() * 0.3, random_load());
     let at = rng.u32(120..900);
     json!({ "sum": [
         { "constant": base.round() },

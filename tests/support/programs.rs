@@ -1,13 +1,14 @@
-//! Optional programs of tests.
+//! Programs that a test needs, and that may be missing.
 //!
 //! If a program is missing, its test calls [`skip`], which reports the test as skipped, or fails if
-//! `HPA_REQUIRE` names the program. Crates on which this library depends include this file.
+//! `HPA_REQUIRE` names the program. Some crates include this file by its path, because this library
+//! depends on them.
 
 use std::{env, fmt::Display};
 
-/// The names in `HPA_REQUIRE`, which are separated by commas. `address` is an address of this
-/// machine that is not loopback, `axe` the file in `AXE_CORE`.
-const NAMES: [&str; 11] = [
+/// The names that `HPA_REQUIRE` may contain, separated by commas. Two are not programs: `address`
+/// is a non-loopback address of this machine, and `axe` the file that `AXE_CORE` names.
+const TEST_PROGRAMS: [&str; 11] = [
     "address",
     "axe",
     "chromium",
@@ -20,8 +21,8 @@ const NAMES: [&str; 11] = [
     "prometheus-adapter",
     "promtool",
 ];
-/// Names that only scripts use.
-const NAMES_OF_SCRIPTS: [&str; 9] = [
+/// Further names that `HPA_REQUIRE` may contain. Scripts use them, and no test does.
+const SCRIPT_PROGRAMS: [&str; 9] = [
     "actionlint",
     "buildah",
     "cargo-cyclonedx",
@@ -33,29 +34,29 @@ const NAMES_OF_SCRIPTS: [&str; 9] = [
     "target",
 ];
 
-/// Reports that tests are skipped because a program is missing. The reason contains the searched
+/// Reports that tests are skipped because a program is missing. `reason` names the searched
 /// location.
 ///
 /// # Panics
 ///
-/// If `HPA_REQUIRE` names the program, or a program that nothing uses.
+/// If `HPA_REQUIRE` names the program, or if it or `program` is not a listed name.
 #[allow(clippy::panic, clippy::print_stdout, reason = "ends a test, or reports that it ended")]
 pub fn skip(program: &str, reason: impl Display) {
     let required = env::var("HPA_REQUIRE").unwrap_or_default();
-    match check(&required, program) {
+    match check_required(&required, program) {
         Ok(()) => println!("skipped: {program}: {reason}"),
         Err(error) => panic!("{error}: {reason}"),
     }
 }
 
-fn check(required: &str, program: &str) -> Result<(), String> {
-    assert!(NAMES.contains(&program), "{program} is not listed");
+fn check_required(required: &str, program: &str) -> Result<(), String> {
+    assert!(TEST_PROGRAMS.contains(&program), "{program} is not listed");
     let names = required.split(',').map(str::trim).filter(|name| !name.is_empty());
     for name in names {
         if name == program {
             return Err(format!("HPA_REQUIRE names {program}, which is missing"));
         }
-        if !NAMES.contains(&name) && !NAMES_OF_SCRIPTS.contains(&name) {
+        if !TEST_PROGRAMS.contains(&name) && !SCRIPT_PROGRAMS.contains(&name) {
             return Err(format!("HPA_REQUIRE names {name}, which no test uses"));
         }
     }
@@ -64,20 +65,20 @@ fn check(required: &str, program: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::check_required;
 
     #[test]
-    fn required_program_must_not_be_missing() {
-        assert_eq!(check("", "helm"), Ok(()));
-        assert_eq!(check("kubectl, prometheus,", "helm"), Ok(()));
+    fn missing_program_fails_if_required() {
+        assert_eq!(check_required("", "helm"), Ok(()));
+        assert_eq!(check_required("kubectl, prometheus,", "helm"), Ok(()));
         let required = "HPA_REQUIRE names helm, which is missing".to_owned();
-        assert_eq!(check("kubectl, helm", "helm"), Err(required));
+        assert_eq!(check_required("kubectl, helm", "helm"), Err(required));
     }
 
     #[test]
-    fn misspelled_name_in_the_variable_fails() {
-        assert_eq!(check("shellcheck", "helm"), Ok(()));
+    fn unknown_name_in_hpa_require_fails() {
+        assert_eq!(check_required("shellcheck", "helm"), Ok(()));
         let unknown = "HPA_REQUIRE names kubeapiserver, which no test uses".to_owned();
-        assert_eq!(check("kubeapiserver", "kube-apiserver"), Err(unknown));
+        assert_eq!(check_required("kubeapiserver", "kube-apiserver"), Err(unknown));
     }
 }

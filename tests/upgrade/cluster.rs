@@ -13,22 +13,23 @@ use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-pub(crate) const SYNC: i64 = 15;
-pub(crate) const WINDOW: i64 = 300;
-pub(crate) const LEASE: i64 = 15;
+// Durations in seconds.
+pub(crate) const SYNC_PERIOD: i64 = 15;
+pub(crate) const STABILIZATION_WINDOW: i64 = 300;
+pub(crate) const LEASE_DURATION: i64 = 15;
 pub(crate) const POLICY_PERIOD: i64 = 300;
 /// The second at which the load drops from 10 replicas to 4. The policy no longer counts the
 /// scale-up.
-pub(crate) const LOAD_DROP: i64 = 400;
+pub(crate) const LOAD_DROP_TIME: i64 = 400;
 /// The second at which the leader of the previous release is killed.
-pub(crate) const KILL: i64 = 500;
+pub(crate) const KILL_TIME: i64 = 500;
 
-const CUSTOM: &str = "autoscaling.hpa-rs.dev/v2";
+const CUSTOM_API_VERSION: &str = "autoscaling.hpa-rs.dev/v2";
 /// The namespace of the lease and the histories.
-const SYSTEM: &str = "kube-system";
+const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Collections whose objects an upgrade keeps.
-const STORED: [&str; 5] = [
+const STORED_COLLECTIONS: [&str; 5] = [
     "/apis/apps/v1/namespaces/shop/deployments",
     "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers",
     "/apis/autoscaling.hpa-rs.dev/v2/namespaces/shop/horizontalpodautoscalers",
@@ -42,7 +43,7 @@ pub(crate) struct Cluster {
     metrics: Arc<SettableMetrics>,
     client: Client,
     /// The second at which a target first had a number of replicas.
-    seen: Mutex<BTreeMap<(String, i64), i64>>,
+    first_seen: Mutex<BTreeMap<(String, i64), i64>>,
 }
 
 impl Cluster {
@@ -57,18 +58,18 @@ impl Cluster {
             ..Config::default()
         });
         let client = testbed.client();
-        let cluster = Self { clock, testbed, metrics, client, seen: Mutex::default() };
+        let cluster = Self { clock, testbed, metrics, client, first_seen: Mutex::default() };
         let definition = hpa_crd::definition().expect("a definition");
         cluster.testbed.apply_all([objects::namespace(), definition]);
         cluster
     }
 
-    /// Autoscalers of both APIs, with annotations and policies.
-    pub(crate) async fn create(&self) {
+    /// Creates targets, and autoscalers of both APIs with annotations and policies.
+    pub(crate) async fn create_objects(&self) {
         let load = || [objects::external_metric("load", "1")];
         let web = objects::hpa("web", 1..=20, load());
         let mut own = objects::hpa("own", 1..=20, load());
-        own["apiVersion"] = json!(CUSTOM);
+        own["apiVersion"] = json!(CUSTOM_API_VERSION);
         let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": POLICY_PERIOD });
         let mut limited = objects::hpa("limited", 1..=20, load());
         limited["spec"]["behavior"] =
@@ -80,10 +81,10 @@ impl Cluster {
         }
         self.testbed.apply_all([objects::running_deployment("paused", 3)]);
         self.testbed.apply_all([web, own, limited, paused]);
-        self.at(1).await;
+        self.wait_until(1).await;
     }
 
-    pub(crate) fn controller(&self, name: &str) -> RunningController {
+    pub(crate) fn start_controller(&self, name: &str) -> RunningController {
         let clients = Clients {
             api: self.client.clone(),
             metrics: self.client.clone(),
@@ -92,7 +93,7 @@ impl Cluster {
         let options = options();
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),
-            election: Some(election(self.client.clone(), SYSTEM, name)),
+            election: Some(election(self.client.clone(), SYSTEM_NAMESPACE, name)),
             keep_history: true,
             apis: AutoscalerApi::ALL.to_vec(),
             ..Dependencies::new(clients, &options)
@@ -100,23 +101,23 @@ impl Cluster {
         RunningController::start(dependencies, options)
     }
 
-    /// Drops the load, and kills the controller.
+    /// Drops the load at [`LOAD_DROP_TIME`], and kills the controller at [`KILL_TIME`].
     pub(crate) async fn run_until_killed(&self, controller: RunningController) {
-        self.at(LOAD_DROP).await;
+        self.wait_until(LOAD_DROP_TIME).await;
         self.metrics.set_value(4);
-        self.at(KILL).await;
+        self.wait_until(KILL_TIME).await;
         controller.kill().await;
     }
 
-    /// Waits until that second.
-    pub(crate) async fn at(&self, second: i64) {
+    /// Waits until a second of the cluster's clock.
+    pub(crate) async fn wait_until(&self, second: i64) {
         self.clock.until(Duration::from_secs(second.unsigned_abs())).await;
     }
 
-    /// Sets the load after its drop, and waits until that second.
-    pub(crate) async fn start_at(&self, second: i64) {
+    /// Drops the load, and waits until a second of the cluster's clock.
+    pub(crate) async fn drop_load_and_wait_until(&self, second: i64) {
         self.metrics.set_value(4);
-        self.at(second).await;
+        self.wait_until(second).await;
     }
 
     fn second(&self) -> i64 {
@@ -127,26 +128,27 @@ impl Cluster {
         self.testbed.replicas(name)
     }
 
-    /// Waits until a target has other replicas. Returns the second.
-    pub(crate) async fn scaled_from(&self, name: &str, replicas: i64) -> i64 {
+    /// Waits until a target no longer has this number of replicas. Returns the second of the
+    /// change.
+    pub(crate) async fn wait_for_scaling_from(&self, name: &str, replicas: i64) -> i64 {
         loop {
             let second = self.second();
             for target in ["web", "own", "limited"] {
                 let current = self.testbed.replicas(target);
-                self.seen.lock().entry((target.to_owned(), current)).or_insert(second);
+                self.first_seen.lock().entry((target.to_owned(), current)).or_insert(second);
             }
             if self.testbed.replicas(name) != replicas {
-                return self.first_other(name, replicas);
+                return self.second_of_change(name, replicas);
             }
             assert!(second < 2000, "{name} still has {replicas} replicas");
-            self.at(second + 1).await;
+            self.wait_until(second + 1).await;
         }
     }
 
-    fn first_other(&self, name: &str, replicas: i64) -> i64 {
-        let seen = self.seen.lock();
+    fn second_of_change(&self, name: &str, replicas: i64) -> i64 {
+        let first_seen = self.first_seen.lock();
         let others =
-            seen.iter().filter(|((target, count), _)| target == name && *count != replicas);
+            first_seen.iter().filter(|((target, count), _)| target == name && *count != replicas);
         others.map(|(_, second)| *second).min().expect("another number of replicas")
     }
 
@@ -166,14 +168,14 @@ impl Cluster {
     }
 
     pub(crate) async fn lease(&self) -> Value {
-        let path = format!("{}/hpa-controller", STORED[4]);
+        let path = format!("{}/hpa-controller", STORED_COLLECTIONS[4]);
         self.request("GET", &path, &Value::Null).await
     }
 
-    /// The objects that an upgrade keeps.
+    /// The objects that an upgrade keeps, without fields that differ between runs.
     pub(crate) async fn stored(&self) -> Vec<Value> {
-        let mut found = Vec::new();
-        for path in STORED {
+        let mut stored = Vec::new();
+        for path in STORED_COLLECTIONS {
             let list = self.request("GET", path, &Value::Null).await;
             let kind = list["kind"].as_str().expect("a kind").trim_end_matches("List").to_owned();
             for mut object in list["items"].as_array().cloned().expect("items") {
@@ -183,13 +185,14 @@ impl Cluster {
                 for field in ["managedFields", "resourceVersion", "generation"] {
                     metadata.remove(field);
                 }
-                found.push(object);
+                stored.push(object);
             }
         }
-        found
+        stored
     }
 
-    /// Creates recorded objects with their statuses. UIDs differ, so histories get the new ones.
+    /// Creates recorded objects with their statuses. The API server assigns new UIDs, which replace
+    /// the recorded ones in histories.
     pub(crate) async fn restore(&self, stored: &[Value]) {
         let mut uids: Vec<(String, String)> = Vec::new();
         for object in stored {
@@ -199,7 +202,7 @@ impl Cluster {
                 text = text.replace(old.as_str(), new);
             }
             let object: Value = serde_json::from_str(&text).expect("an object");
-            let path = STORED
+            let path = STORED_COLLECTIONS
                 .into_iter()
                 .find(|path| {
                     path.ends_with(&format!("/{}s", kind.to_lowercase()))

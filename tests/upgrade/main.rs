@@ -1,8 +1,8 @@
-//! A rolling upgrade from the previous release, and back: this version reads the stored state of
-//! the release, and stores state of the same form.
+//! A rolling upgrade from the previous release, and back: this version reads the state that the
+//! release stored, and stores state of the same form.
 //!
-//! `stored/VERSION.json` is the state that a version stores in [`cluster::Cluster`] until the load
-//! drops and the leader is killed. `just stored-state` records it at a release.
+//! `stored/VERSION.json` has the objects of a [`cluster::Cluster`] in which a version ran until the
+//! load had dropped and the leader was killed. `just stored-state` records them at a release.
 
 #![allow(
     clippy::expect_used,
@@ -20,8 +20,11 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use serde_json::Value;
 
 use crate::{
-    cluster::{Cluster, KILL, LEASE, LOAD_DROP, POLICY_PERIOD, SYNC, WINDOW},
-    stored::{History, shape},
+    cluster::{
+        Cluster, KILL_TIME, LEASE_DURATION, LOAD_DROP_TIME, POLICY_PERIOD, STABILIZATION_WINDOW,
+        SYNC_PERIOD,
+    },
+    stored::{History, collect_shape},
 };
 
 /// The variable that enables recording.
@@ -34,15 +37,15 @@ fn directory() -> PathBuf {
 /// Runs the scenario until the leader is killed, and returns the stored objects.
 async fn stored_by_this_version() -> Vec<Value> {
     let cluster = Cluster::new();
-    cluster.create().await;
-    let leader = cluster.controller("old");
+    cluster.create_objects().await;
+    let leader = cluster.start_controller("old");
     cluster.run_until_killed(leader).await;
     cluster.stored().await
 }
 
 /// The stored objects of each recorded release, by version.
 fn releases() -> Vec<(String, Vec<Value>)> {
-    let mut found: Vec<(String, Vec<Value>)> = fs::read_dir(directory())
+    let mut releases: Vec<(String, Vec<Value>)> = fs::read_dir(directory())
         .expect("a directory")
         .map(|entry| {
             let path = entry.expect("an entry").path();
@@ -51,9 +54,9 @@ fn releases() -> Vec<(String, Vec<Value>)> {
             (version, serde_json::from_str(&text).expect("objects"))
         })
         .collect();
-    found.sort_by(|left, right| left.0.cmp(&right.0));
-    assert!(!found.is_empty(), "no release is recorded");
-    found
+    releases.sort_by(|left, right| left.0.cmp(&right.0));
+    assert!(!releases.is_empty(), "no release is recorded");
+    releases
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,22 +76,24 @@ async fn recommendations_and_scalings_of_the_previous_release_are_used() {
     for (version, stored) in releases() {
         let cluster = Cluster::new();
         cluster.restore(&stored).await;
-        cluster.start_at(KILL).await;
-        let _new = cluster.controller("new");
+        cluster.drop_load_and_wait_until(KILL_TIME).await;
+        let _new = cluster.start_controller("new");
         for name in ["web", "own"] {
-            let scaled = cluster.scaled_from(name, 10).await;
-            let expected = LOAD_DROP + WINDOW - SYNC..=LOAD_DROP + WINDOW + SYNC + 1;
+            let scaled = cluster.wait_for_scaling_from(name, 10).await;
+            let expected = LOAD_DROP_TIME + STABILIZATION_WINDOW - SYNC_PERIOD
+                ..=LOAD_DROP_TIME + STABILIZATION_WINDOW + SYNC_PERIOD + 1;
             assert!(expected.contains(&scaled), "{version}: {name} scaled at {scaled}");
         }
-        // One pod a period: the first was removed before the upgrade.
-        let second = cluster.scaled_from("limited", 9).await;
-        let expected = LOAD_DROP + POLICY_PERIOD..=LOAD_DROP + POLICY_PERIOD + 2 * SYNC;
+        // The policy allows one pod a period. The first pod was removed before the upgrade.
+        let second = cluster.wait_for_scaling_from("limited", 9).await;
+        let expected =
+            LOAD_DROP_TIME + POLICY_PERIOD..=LOAD_DROP_TIME + POLICY_PERIOD + 2 * SYNC_PERIOD;
         assert!(expected.contains(&second), "{version}: limited scaled at {second}");
         assert_eq!(cluster.replicas("limited"), 8, "{version}");
         assert_eq!(cluster.replicas("paused"), 3, "{version}");
         let paused = cluster.hpa("paused").await;
-        let condition = &paused["status"]["conditions"];
-        let conditions = condition.as_array().expect("conditions");
+        let conditions = &paused["status"]["conditions"];
+        let conditions = conditions.as_array().expect("conditions");
         assert!(conditions.iter().any(|one| one["type"] == "Paused" && one["status"] == "True"));
     }
 }
@@ -99,10 +104,10 @@ async fn lease_of_the_previous_release_is_taken_over() {
     for (version, stored) in releases() {
         let cluster = Cluster::new();
         cluster.restore(&stored).await;
-        cluster.start_at(KILL).await;
+        cluster.drop_load_and_wait_until(KILL_TIME).await;
         let before = cluster.lease().await;
-        let _new = cluster.controller("new");
-        cluster.at(KILL + LEASE + SYNC).await;
+        let _new = cluster.start_controller("new");
+        cluster.wait_until(KILL_TIME + LEASE_DURATION + SYNC_PERIOD).await;
         let lease = cluster.lease().await;
         let holder = lease["spec"]["holderIdentity"].as_str().expect("a holder");
         assert!(holder.starts_with("new"), "{version}: {lease}");
@@ -111,23 +116,24 @@ async fn lease_of_the_previous_release_is_taken_over() {
     }
 }
 
-/// The state of this version has the form of the previous release, which can therefore read it.
+/// The state of this version has at least the fields of the previous release's state, with their
+/// types. The previous release can therefore read it.
 #[tokio::test(start_paused = true)]
 async fn stored_state_can_be_read_by_the_previous_release() {
     let current = stored_by_this_version().await;
     let (version, previous) = releases().pop().expect("a release");
     let shapes = |objects: &[Value]| -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
+        let mut paths = BTreeSet::new();
         for object in objects {
             let kind = object["kind"].as_str().expect("a kind");
-            shape(kind, object, &mut found);
+            collect_shape(kind, object, &mut paths);
         }
-        found
+        paths
     };
     let (old, new) = (shapes(&previous), shapes(&current));
     let missing: Vec<_> = old.difference(&new).collect();
     assert!(missing.is_empty(), "{version} may need what is no longer stored: {missing:#?}");
-    let history = |objects: &[Value]| History::of(objects);
+    let history = |objects: &[Value]| History::by_autoscaler(objects);
     assert_eq!(history(&current), history(&previous), "the same run, so the same history");
 }
 
@@ -137,16 +143,16 @@ async fn this_version_keeps_the_histories_of_the_previous_release() {
     let (_, previous) = releases().pop().expect("a release");
     let cluster = Cluster::new();
     cluster.restore(&previous).await;
-    cluster.start_at(KILL).await;
-    let new = cluster.controller("new");
-    cluster.at(KILL + LEASE + 5 * SYNC).await;
+    cluster.drop_load_and_wait_until(KILL_TIME).await;
+    let new = cluster.start_controller("new");
+    cluster.wait_until(KILL_TIME + LEASE_DURATION + 5 * SYNC_PERIOD).await;
     new.kill().await;
     let stored = cluster.stored().await;
-    let before = History::of(&previous);
-    let after = History::of(&stored);
+    let before = History::by_autoscaler(&previous);
+    let after = History::by_autoscaler(&stored);
     for (name, history) in &before {
         let kept = after.get(name).unwrap_or_else(|| panic!("{name} has no history: {after:?}"));
-        assert!(kept.contains(history), "{name}: {history:?} became {kept:?}");
+        assert!(kept.preserves(history), "{name}: {history:?} became {kept:?}");
     }
     assert_eq!(after.len(), before.len());
 }

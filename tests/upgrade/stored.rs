@@ -4,20 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The stored history of an autoscaler: replicas and milliseconds.
+/// The stored history of an autoscaler. Recommendations and scale events consist of replicas and
+/// times in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct History {
     recommendations: Vec<Value>,
     events: Vec<Value>,
-    others: BTreeMap<String, Value>,
+    other_fields: BTreeMap<String, Value>,
 }
 
 impl History {
-    /// The histories of all ConfigMaps, by the name of the autoscaler that they contain.
-    pub(crate) fn of(objects: &[Value]) -> BTreeMap<String, Self> {
+    /// The histories in all ConfigMaps, by the name of the autoscaler.
+    pub(crate) fn by_autoscaler(objects: &[Value]) -> BTreeMap<String, Self> {
         let maps = objects.iter().filter(|object| object["kind"] == "ConfigMap");
         let entries = maps.flat_map(|map| map["data"].as_object().into_iter().flatten());
-        let found: BTreeMap<String, Self> = entries
+        let histories: BTreeMap<String, Self> = entries
             .filter(|(key, _)| *key != "shard")
             .map(|(_, text)| {
                 let snapshot: BTreeMap<String, Value> =
@@ -26,8 +27,8 @@ impl History {
                 (name, Self::from_snapshot(snapshot))
             })
             .collect();
-        assert!(found.len() >= 4, "{found:?}");
-        found
+        assert!(histories.len() >= 4, "{histories:?}");
+        histories
     }
 
     fn from_snapshot(mut snapshot: BTreeMap<String, Value>) -> Self {
@@ -37,12 +38,12 @@ impl History {
         };
         let recommendations = list("recommendations");
         let events = ["ups", "downs"].into_iter().flat_map(&mut list).collect();
-        Self { recommendations, events, others: snapshot }
+        Self { recommendations, events, other_fields: snapshot }
     }
 
-    /// Whether all earlier scalings are present, and the highest recommendation is not lower than
-    /// before.
-    pub(crate) fn contains(&self, before: &Self) -> bool {
+    /// Whether all scale events of an earlier history remain, and the highest recommendation is not
+    /// lower than before.
+    pub(crate) fn preserves(&self, before: &Self) -> bool {
         let highest =
             |history: &Self| history.recommendations.iter().filter_map(|one| one[0].as_i64()).max();
         before.events.iter().all(|event| self.events.contains(event))
@@ -50,8 +51,8 @@ impl History {
     }
 }
 
-/// The paths of all members with their types, without names of autoscalers.
-pub(crate) fn shape(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+/// Adds the paths of all members with their types to `paths`. UIDs in them become `UID`.
+pub(crate) fn collect_shape(path: &str, value: &Value, paths: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
@@ -60,19 +61,19 @@ pub(crate) fn shape(path: &str, value: &Value, found: &mut BTreeSet<String>) {
                 let path = format!("{path}.{name}");
                 // Histories are JSON in a string.
                 match member.as_str().map(serde_json::from_str::<Value>) {
-                    Some(Ok(inner @ Value::Object(_))) => shape(&path, &inner, found),
-                    _ => shape(&path, member, found),
+                    Some(Ok(inner @ Value::Object(_))) => collect_shape(&path, &inner, paths),
+                    _ => collect_shape(&path, member, paths),
                 }
             }
         }
         Value::Array(items) => {
             for item in items {
-                shape(&format!("{path}[]"), item, found);
+                collect_shape(&format!("{path}[]"), item, paths);
             }
         }
-        Value::String(_) => _ = found.insert(format!("{path}: string")),
-        Value::Number(_) => _ = found.insert(format!("{path}: number")),
-        Value::Bool(_) => _ = found.insert(format!("{path}: boolean")),
+        Value::String(_) => _ = paths.insert(format!("{path}: string")),
+        Value::Number(_) => _ = paths.insert(format!("{path}: number")),
+        Value::Bool(_) => _ = paths.insert(format!("{path}: boolean")),
         Value::Null => {}
     }
 }

@@ -1,10 +1,10 @@
 //! Limits of concurrent requests, of reviews, and of response bytes that clients have not read.
 //!
-//! Every client that reaches the port can send requests without credentials or with invalid ones,
-//! and each of them can cost a review by the API server. Trusted, authenticated and anonymous
+//! Every client that reaches the port can send requests without credentials or with invalid ones.
+//! Each such request can cost a review by the API server. Trusted, authenticated and anonymous
 //! callers therefore have separate limits. Within a limit, users (or addresses, without
-//! credentials) get fair shares. No caller can exhaust the limit of kube-controller-manager, which
-//! comes through the API server.
+//! credentials) get fair shares. No other kind of caller can exhaust the limit of
+//! kube-controller-manager, whose requests the front proxy forwards.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, ReviewLimit, User},
 };
 
-/// Bodies up to this length are not counted. The limits of connections bound them.
+/// Bodies up to this length are not counted. `ConnectionLimits::unread` bounds their number.
 const UNCOUNTED_BYTES: usize = 64;
 
 /// The limits of all kinds of callers.
@@ -57,11 +57,11 @@ impl Admission {
         }
     }
 
-    pub(crate) fn of_user(&self, user: &User, is_proxied: bool, client: IpAddr) -> Share<'_> {
+    pub(crate) fn share_of_user(&self, user: &User, is_proxied: bool, client: IpAddr) -> Share<'_> {
         let limits = if is_proxied || user.is_in(MASTERS) {
             &self.trusted
         } else if user.name == ANONYMOUS {
-            return self.of_anonymous(client);
+            return self.share_of_anonymous(client);
         } else {
             &self.authenticated
         };
@@ -69,7 +69,7 @@ impl Admission {
     }
 
     /// The share of a client without valid credentials.
-    pub(crate) fn of_anonymous(&self, client: IpAddr) -> Share<'_> {
+    pub(crate) fn share_of_anonymous(&self, client: IpAddr) -> Share<'_> {
         Share { limits: &self.anonymous, flow: Flow::of_address(client) }
     }
 }
@@ -82,7 +82,7 @@ impl Limits {
 }
 
 impl<'a> Share<'a> {
-    /// Returns `None` if the caller has too many requests.
+    /// `None` if the caller has too many requests.
     pub(crate) fn start_request(self) -> Option<FairPermit> {
         self.limits.requests.try_acquire(self.flow, 1)
     }
@@ -91,10 +91,10 @@ impl<'a> Share<'a> {
         (&self.limits.reviews, self.flow)
     }
 
-    /// Counts the body until it has been sent. Returns 429 instead of the response if too many
-    /// bytes are unread. A body longer than half the limit counts as half. It is sent only while
-    /// almost no other response to callers of this kind is unread.
-    pub(crate) fn send(self, response: Reply) -> Reply {
+    /// Counts the body as unread until it has been sent. Returns 429 instead of the response if too
+    /// many bytes are unread. A body longer than half the limit counts as half, so it is accepted
+    /// only while almost no other response to callers of this kind is unread.
+    pub(crate) fn count_unread(self, response: Reply) -> Reply {
         if response.body().len() <= UNCOUNTED_BYTES {
             return response;
         }
@@ -106,7 +106,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// A body that counts until it is dropped. hyper drops it when it has been sent.
+/// A body that counts as unread until hyper has sent and dropped it.
 struct CountedBody {
     bytes: Bytes,
     _permit: FairPermit,
@@ -128,7 +128,7 @@ mod tests {
         let limits = Limits::new(1, ReviewLimit::new(1, 1), 16);
         let share = Share { limits: &limits, flow: Flow::of_user(&User::anonymous()) };
         let send = |kib: usize| {
-            let response = share.send(reply(200, "text/plain", vec![0; kib << 10]));
+            let response = share.count_unread(reply(200, "text/plain", vec![0; kib << 10]));
             (response.status().as_u16(), response.into_body())
         };
         let (_, mut first) = send(5);
@@ -140,9 +140,9 @@ mod tests {
         let (status, all) = send(20);
         assert_eq!((status, all.len()), (200, 20 << 10), "longer than the limit");
         let other = Share { limits: &limits, flow: Flow::of_address(IpAddr::from([10, 0, 0, 1])) };
-        assert_eq!(other.send(reply(200, "text/plain", vec![0; 9 << 10])).status(), 429);
+        assert_eq!(other.count_unread(reply(200, "text/plain", vec![0; 9 << 10])).status(), 429);
         drop(all);
-        let body = other.send(reply(200, "text/plain", vec![0; 2 << 10]));
+        let body = other.count_unread(reply(200, "text/plain", vec![0; 2 << 10]));
         assert_eq!(send(20).0, 429, "another caller has an unread response");
         drop(body);
         let (_, _all) = send(20);

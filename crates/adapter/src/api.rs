@@ -8,7 +8,7 @@ use crate::metrics_api::{
     discovery::{self, Resource, ResourceList, Versions},
     request::{custom_query, external_query, usage_query},
     table::ConvertedResponse,
-    usage::{Metrics, MetricsKind},
+    usage::{MetricsKind, ObjectMetrics},
     values::{CustomList, external_list},
 };
 use hpa_metrics::{
@@ -22,12 +22,15 @@ use serde::Serialize;
 use tracing::{debug, warn};
 
 use crate::{
-    response::{Preferences, Reply, encode, json, reply},
+    response::{Preferences, Reply, encode, json_reply, reply},
     service::Adapter,
 };
 
-/// Encodes a document, which has no conversions.
-fn document(preferences: Preferences<'_>, document: &impl Serialize) -> Result<Reply, StatusError> {
+/// Encodes a document that can't be converted to another kind.
+fn encode_document(
+    preferences: Preferences<'_>,
+    document: &impl Serialize,
+) -> Result<Reply, StatusError> {
     Ok(encode(200, &preferences.negotiate(Conversions::None)?, document))
 }
 
@@ -41,18 +44,20 @@ impl Adapter {
         let none = ResourceAttributes::default();
         let target = info.resource.as_ref().unwrap_or(&none);
         let outcome = match route {
-            Route::Groups => Ok(self.groups(preferences)),
-            Route::Group(group) => document(preferences, &discovery::group(group, self.versions())),
+            Route::Groups => Ok(self.serve_groups(preferences)),
+            Route::Group(group) => {
+                encode_document(preferences, &discovery::group(group, self.versions()))
+            }
             Route::Resources(version) => {
                 let resources = self.resources(version.group);
-                document(preferences, &ResourceList::new(version, resources))
+                encode_document(preferences, &ResourceList::new(version, resources))
             }
-            Route::Custom(version) => self.custom(version, target, preferences).await,
-            Route::External => self.external(target, preferences).await,
-            Route::Pods => self.usage_list(MetricsKind::PODS, target, preferences).await,
-            Route::Pod => self.usage_object(MetricsKind::PODS, target, preferences).await,
-            Route::Nodes => self.usage_list(MetricsKind::NODES, target, preferences).await,
-            Route::Node => self.usage_object(MetricsKind::NODES, target, preferences).await,
+            Route::Custom(version) => self.serve_custom_metric(version, target, preferences).await,
+            Route::External => self.serve_external_metric(target, preferences).await,
+            Route::Pods => self.serve_usage_list(MetricsKind::PODS, target, preferences).await,
+            Route::Pod => self.serve_usage(MetricsKind::PODS, target, preferences).await,
+            Route::Nodes => self.serve_usage_list(MetricsKind::NODES, target, preferences).await,
+            Route::Node => self.serve_usage(MetricsKind::NODES, target, preferences).await,
         };
         outcome.unwrap_or_else(|error| preferences.error(&error))
     }
@@ -64,26 +69,26 @@ impl Adapter {
         }
     }
 
-    fn groups(&self, preferences: Preferences<'_>) -> Reply {
+    fn serve_groups(&self, preferences: Preferences<'_>) -> Reply {
         let is_aggregated = preferences
             .negotiate(Conversions::Discovery)
             .is_ok_and(|media_type| media_type.conversion.is_some());
         if is_aggregated {
-            return self.aggregated_groups(preferences);
+            return self.serve_aggregated_groups(preferences);
         }
         let groups = discovery::groups(self.options.groups, self.versions(), self.options.port);
-        document(preferences, &groups).unwrap_or_else(|error| preferences.error(&error))
+        encode_document(preferences, &groups).unwrap_or_else(|error| preferences.error(&error))
     }
 
-    /// All groups with their resources. The API server polls this: an unchanged document is not
-    /// sent again.
-    fn aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
+    /// All groups with their resources. kube-apiserver polls this document with `If-None-Match`. If
+    /// it is unchanged, the response is 304 without a body.
+    fn serve_aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
         let groups = Group::of(self.options.groups).filter(|group| {
             // The reference leaves out custom and external metrics.
             *group == Group::Resource || self.options.compat == Compat::Off
         });
         let aggregated = discovery::aggregated(groups, |group| self.resources(group));
-        let mut response = json(200, &aggregated);
+        let mut response = json_reply(200, &aggregated);
         let mut hasher = DefaultHasher::new();
         aggregated.to_string().hash(&mut hasher);
         let tag = format!("\"{:016X}\"", hasher.finish());
@@ -99,7 +104,6 @@ impl Adapter {
         response
     }
 
-    /// The resources of a group.
     fn resources(&self, group: Group) -> Vec<Resource> {
         match group {
             Group::Custom => {
@@ -123,7 +127,7 @@ impl Adapter {
         }
     }
 
-    async fn custom(
+    async fn serve_custom_metric(
         &self,
         version: &'static str,
         target: &ResourceAttributes,
@@ -140,11 +144,11 @@ impl Adapter {
         let list = CustomList::new(version, &query, &values)?;
         let times = values.items.iter().map(|item| item.timestamp);
         self.metrics.observe_freshness(Group::Custom, Timestamp::now(), times);
-        // Checked last, as in the reference.
-        document(preferences, &list.document())
+        // The media type is checked last, as in the reference.
+        encode_document(preferences, &list.document())
     }
 
-    async fn external(
+    async fn serve_external_metric(
         &self,
         target: &ResourceAttributes,
         preferences: Preferences<'_>,
@@ -152,7 +156,7 @@ impl Adapter {
         let media_type = preferences.negotiate(Conversions::Metadata)?;
         let query = external_query(target, preferences.query)?;
         let values = self.source.read_external(query.clone()).await.map_err(|error| {
-            // The reference names a resource only for this namespace.
+            // The reference's error names a resource only in this namespace.
             let resource = if query.namespace == "default" { "namespaces" } else { "" };
             status_of(&error, &query.metric, resource, None)
         })?;
@@ -167,7 +171,7 @@ impl Adapter {
         Ok(encode(200, &media_type, &external_list(&query.metric, &values)))
     }
 
-    async fn usage_list(
+    async fn serve_usage_list(
         &self,
         kind: MetricsKind,
         target: &ResourceAttributes,
@@ -175,16 +179,16 @@ impl Adapter {
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Table)?;
         let query = usage_query(target, preferences.query)?;
-        let failed = format!("failed listing {}s", kind.noun);
-        let refuse = |error: MetricError| usage_error(&failed, &error);
-        let usage = self.source.read(&query).await.map_err(refuse)?;
-        let items = self.usage_items(kind, &usage).map_err(refuse)?;
+        let summary = format!("failed listing {}s", kind.noun);
+        let to_status = |error: MetricError| usage_error(&summary, &error);
+        let usage = self.source.read(&query).await.map_err(to_status)?;
+        let items = self.usage_items(kind, &usage).map_err(to_status)?;
         let conversion = media_type.conversion.as_ref();
         let converted = ConvertedResponse::from_list(kind, items, conversion, preferences.query)?;
         Ok(encode(200, &media_type, &converted))
     }
 
-    async fn usage_object(
+    async fn serve_usage(
         &self,
         kind: MetricsKind,
         target: &ResourceAttributes,
@@ -197,12 +201,12 @@ impl Adapter {
             MetricsKind::NODES => Query::NodeUsage { nodes: object, fields },
             _ => Query::PodUsage { namespace: namespace.clone(), pods: object, fields },
         };
-        let refuse = |error: MetricError| match error {
+        let to_status = |error: MetricError| match error {
             MetricError::NoSuchObject(_) => StatusError::not_found(kind.not_found_resource, name),
             error => usage_error(&format!("failed getting {}", kind.noun), &error),
         };
-        let usage = self.source.read(&query).await.map_err(refuse)?;
-        let items = self.usage_items(kind, &usage).map_err(refuse)?;
+        let usage = self.source.read(&query).await.map_err(to_status)?;
+        let items = self.usage_items(kind, &usage).map_err(to_status)?;
         let Some(metrics) = items.into_iter().next() else {
             let resource = format!("{}.metrics.k8s.io", kind.object.to_lowercase());
             let key = ObjectKey::new(namespace, name).to_string();
@@ -218,15 +222,15 @@ impl Adapter {
         &self,
         kind: MetricsKind,
         usage: &'a Values,
-    ) -> Result<Vec<Metrics<'a>>, MetricError> {
+    ) -> Result<Vec<ObjectMetrics<'a>>, MetricError> {
         let now = Timestamp::now();
-        let (items, failures): (Vec<Metrics<'a>>, _) = match usage {
+        let (items, failures): (Vec<ObjectMetrics<'a>>, _) = match usage {
             Values::PodMetrics(pods) => {
-                let items = pods.items.iter().map(|pod| Metrics::of_pod(pod, now));
+                let items = pods.items.iter().map(|pod| ObjectMetrics::of_pod(pod, now));
                 (items.collect(), &pods.failures)
             }
             Values::NodeMetrics(nodes) => {
-                let items = nodes.items.iter().map(|node| Metrics::of_node(node, now));
+                let items = nodes.items.iter().map(|node| ObjectMetrics::of_node(node, now));
                 (items.collect(), &nodes.failures)
             }
             Values::Custom(_) | Values::External(_) => return Err(MetricError::UnexpectedValues),
@@ -242,11 +246,11 @@ impl Adapter {
         Ok(items)
     }
 
-    /// Returns the failure that left the list empty, if any. An object without a value is no
-    /// failure. The reference serves an empty list after any failure.
+    /// Returns the failure that left the list empty, if any. A missing value of an object is not a
+    /// failure. The reference serves an empty list in spite of failures.
     fn reason_for_no_items<'f>(
         &self,
-        items: &[Metrics<'_>],
+        items: &[ObjectMetrics<'_>],
         failures: &'f [MetricError],
     ) -> Option<&'f MetricError> {
         if !items.is_empty() || self.options.compat == Compat::Reference {
@@ -272,7 +276,7 @@ fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&st
         }
         MetricError::List(_) => StatusError::internal("unable to list matching resources"),
         MetricError::Convert(error) => StatusError::unclassified(error.to_string()),
-        // The details are in the log: not everyone who may read metrics may see them.
+        // The details are only logged: users who may read metrics must not see them.
         _ => StatusError::internal("unable to fetch metrics"),
     }
 }
@@ -284,7 +288,7 @@ fn usage_error(summary: &str, error: &MetricError) -> StatusError {
         MetricError::UnknownMetric(
             reason @ (NotFound::NotConfigured | NotFound::NotDiscovered),
         ) => reason.to_string(),
-        // The details are in the log, as in `status_of`.
+        // The details are only logged, as in `status_of`.
         _ => "unable to fetch metrics".to_owned(),
     };
     let message = format!("{summary}: {reason}");

@@ -1,9 +1,9 @@
 //! Shares a serving certificate among replicas, and makes the API services trust it.
 //!
-//! The certificate is in an existing Secret, because a role can be limited to the name of an
-//! existing object, but not for `create`. The first replica that finds the Secret empty or about to
-//! expire generates a new certificate. Until the next renewal, the API services trust the CAs of
-//! the old and the new certificate.
+//! The Secret must exist, because RBAC can limit `update` to an object's name, but not `create`.
+//! The first replica that finds no certificate in it, or one that is about to expire, generates a
+//! new certificate. Until the next renewal, the API services trust the CAs of the old and the new
+//! certificate.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,11 +30,11 @@ use crate::certificates::{Identity, IdentityError, LIFETIME};
 /// The interval between checks of the Secret and the API services, which are also watched.
 const CHECK_INTERVAL: Duration = Duration::from_mins(10);
 
-/// The delay after a change of an API service. It limits requests if another program also writes
-/// it.
+/// The delay between a change of an API service and the next check. It limits the requests if
+/// another program keeps changing the object.
 const CHANGE_DELAY: Duration = Duration::from_secs(2);
 
-/// The delay before a failed check is repeated.
+/// The delay after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(15);
 
 /// The maximum number of attempts to write the Secret if others write it concurrently.
@@ -126,13 +126,13 @@ impl CertificateController {
             let previous = identity_of(&secret).map(|previous| previous.authority);
             let previous = previous.as_deref().and_then(first_certificate).unwrap_or_default();
             identity.authority.push_str(previous);
-            store(&mut secret, &identity, now);
+            write_to_secret(&mut secret, &identity, now);
             match secrets.replace(&self.secret, &PostParams::default(), &secret).await {
                 Ok(_) => {
                     info!(secret = self.secret, "stored a new serving certificate");
                     return Ok(identity);
                 }
-                // Another replica has probably stored one.
+                // Another replica has probably stored a certificate.
                 Err(kube::Error::Api(status)) if status.is_conflict() && attempt < MAX_ATTEMPTS => {
                     attempt += 1;
                 }
@@ -149,7 +149,7 @@ impl CertificateController {
     /// Keeps the certificate and the API services up to date until `stop` is cancelled.
     pub async fn run(self, certificate: Arc<ServingCertificate>, stop: CancellationToken) {
         let mut served: Option<Identity> = None;
-        let mut services = self.changes();
+        let mut services = self.watch_api_services();
         loop {
             let pause = match self.update(&certificate, &mut served).await {
                 Ok(()) => CHECK_INTERVAL,
@@ -186,8 +186,9 @@ impl CertificateController {
         all.map(|(group, version)| format!("{version}.{}", group.name()))
     }
 
-    /// The changed API services. Each has its own watch, because a role can be limited to one name.
-    fn changes(&self) -> impl Stream<Item = APIService> + Unpin + Send + use<> {
+    /// The changed API services. Each has its own watch, because RBAC can limit a watch to one
+    /// name.
+    fn watch_api_services(&self) -> impl Stream<Item = APIService> + Unpin + Send + use<> {
         let services: Api<APIService> = Api::all(self.client.clone());
         let watches = self.api_service_names().map(|name| {
             let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
@@ -209,7 +210,7 @@ impl CertificateController {
         select_all(watches)
     }
 
-    /// Makes the API services trust the certificate, and then serves with it.
+    /// Makes the API services trust the certificate in the Secret, and then serves with it.
     async fn update(
         &self,
         certificate: &ServingCertificate,
@@ -217,7 +218,7 @@ impl CertificateController {
     ) -> Result<(), ControllerError> {
         let identity = self.identity().await?;
         for name in self.api_service_names() {
-            self.trust(&name, &identity.authority).await?;
+            self.set_ca_bundle(&name, &identity.authority).await?;
         }
         if served.as_ref() != Some(&identity) {
             certificate.replace(identity.chain.as_bytes(), identity.key.as_bytes())?;
@@ -227,7 +228,7 @@ impl CertificateController {
     }
 
     /// Sets the CAs that an API service trusts, unless it refers to another Service.
-    async fn trust(&self, name: &str, authorities: &str) -> Result<(), ControllerError> {
+    async fn set_ca_bundle(&self, name: &str, authorities: &str) -> Result<(), ControllerError> {
         let failed = |source| ControllerError::ApiService { name: name.to_owned(), source };
         let services: Api<APIService> = Api::all(self.client.clone());
         let Some(current) = services.get_opt(name).await.map_err(failed)? else {
@@ -251,7 +252,6 @@ impl CertificateController {
         Ok(())
     }
 
-    /// Whether an API service refers to the Service.
     fn refers_to_service(&self, service: &APIService) -> bool {
         let target = service.spec.as_ref().and_then(|spec| spec.service.as_ref());
         target.is_some_and(|target| {
@@ -294,7 +294,7 @@ fn must_renew(secret: &Secret, now: Timestamp) -> bool {
     renew_after.is_none_or(|time| time <= now)
 }
 
-fn store(secret: &mut Secret, identity: &Identity, now: Timestamp) {
+fn write_to_secret(secret: &mut Secret, identity: &Identity, now: Timestamp) {
     let data =
         [(CERTIFICATE, &identity.chain), (KEY, &identity.key), (AUTHORITIES, &identity.authority)];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
@@ -305,7 +305,7 @@ fn store(secret: &mut Secret, identity: &Identity, now: Timestamp) {
     annotations.insert(RENEW_AFTER.to_owned(), renew_after.to_string());
 }
 
-/// The first certificate of a bundle.
+/// The first certificate of a PEM bundle.
 fn first_certificate(bundle: &str) -> Option<&str> {
     const END: &str = "-----END CERTIFICATE-----\n";
     let end = bundle.find(END)?;
@@ -327,7 +327,7 @@ mod tests {
         let mut secret = Secret::default();
         assert!(identity_of(&secret).is_none() && must_renew(&secret, now));
         let stored = identity();
-        store(&mut secret, &stored, now);
+        write_to_secret(&mut secret, &stored, now);
         assert_eq!(identity_of(&secret), Some(stored));
         let days = |days: i64| now + SignedDuration::from_hours(24 * days);
         assert!(!must_renew(&secret, days(243)));
@@ -340,7 +340,7 @@ mod tests {
         let current = |change: fn(&mut Identity)| {
             let (mut secret, mut stored) = (Secret::default(), identity());
             change(&mut stored);
-            store(&mut secret, &stored, now);
+            write_to_secret(&mut secret, &stored, now);
             current_identity(&secret, now)
         };
         assert!(current(|_| {}).is_some());

@@ -12,17 +12,17 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// The validity of a certificate. In a Secret, the certificate is replaced when a third of it is
-/// left.
+/// The validity of a certificate. [`api_service`](crate::api_service) replaces a certificate when a
+/// third of its validity is left.
 pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// A certificate chain and its key in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificates of the server and its CA.
+    /// The certificate of the server, then that of its CA.
     pub chain: String,
     pub key: String,
-    /// The certificate of the CA.
+    /// The certificates of trusted CAs: of this CA and, after a renewal, of the previous one.
     pub authority: String,
 }
 
@@ -79,16 +79,16 @@ fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: ji
     let date = |at: jiff::Timestamp, days: i8| {
         let zoned = at.to_zoned(jiff::tz::TimeZone::UTC);
         let date = zoned.date().saturating_add(jiff::Span::new().days(days));
-        let part = |number: i8| number.unsigned_abs();
-        rcgen::date_time_ymd(i32::from(date.year()), part(date.month()), part(date.day()))
+        let (month, day) = (date.month().unsigned_abs(), date.day().unsigned_abs());
+        rcgen::date_time_ymd(i32::from(date.year()), month, day)
     };
     params.not_before = date(from, 0);
     params.not_after = date(until, 1);
 }
 
-/// Returns `apiserver.crt` and `apiserver.key` in a directory, the file names of the reference. If
-/// they don't exist, generates them for this host. Fails if the directory isn't writable, for
-/// example on a read-only root file system.
+/// Returns the paths of `apiserver.crt` and `apiserver.key` in a directory, the file names of the
+/// reference. If one doesn't exist, generates both for [`local_names`], and fails if the directory
+/// isn't writable, for example on a read-only root file system.
 pub fn in_directory(
     directory: &Path,
     now: jiff::Timestamp,
@@ -108,7 +108,7 @@ pub fn in_directory(
     Ok(files)
 }
 
-/// The names of a certificate without a Service.
+/// The names in the certificate of a server that no Service is known of.
 pub fn local_names() -> Vec<String> {
     vec!["localhost".to_owned(), "127.0.0.1".to_owned()]
 }

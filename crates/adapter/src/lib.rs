@@ -2,17 +2,17 @@
 //! kube-apiserver forwards the requests of kube-controller-manager, kubectl and others to it.
 //!
 //! ```text
-//!  kube-apiserver, Prometheus, probes, anyone who reaches the port
+//!  kube-apiserver, Prometheus, probes, any other client
 //!      │ TCP
 //!      ▼
-//!  server::Connections    at most 1024; a new one replaces an idle or unread one
+//!  server::Connections    at most 1024; above, a new one replaces one without running requests
 //!      │ TLS                  server::ServingCertificate
 //!      ▼
-//!  Adapter::respond       one request; no response before authentication
+//!  Adapter::respond       one request, authenticated before its path is checked
 //!      │
 //!      ├─► authentication     front proxy, client certificate, token, anonymous
 //!      │       └─► reviews::TokenAuthenticator ──► TokenReview, cached, rate-limited
-//!      ├─► admission          a share of the limits, by user or address
+//!      ├─► admission          fair limits, by user or address
 //!      ├─► reviews::Authorizer    system:masters, SubjectAccessReview, cached
 //!      │
 //!      ▼  metrics_api::{RequestInfo, Route}

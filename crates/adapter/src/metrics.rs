@@ -22,17 +22,17 @@ pub struct Metrics {
     authentications: IntCounterVec,
     accesses: IntCounterVec,
     requests_in_flight: IntGauge,
-    /// This and the following metrics have the names of the reference.
+    // The following metrics have the names of the reference.
     freshness: HistogramVec,
     apiserver_requests: IntCounterVec,
     apiserver_request_seconds: HistogramVec,
     apiserver_requests_in_flight: IntGauge,
 }
 
-/// Counts a request in progress until it is dropped, also after a disconnect.
-pub(crate) struct InFlight<'a>(&'a Metrics);
+/// Counts a request as in progress until dropped, which also happens if the client disconnects.
+pub(crate) struct InFlightRequest<'a>(&'a Metrics);
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
         self.0.requests_in_flight.dec();
         self.0.apiserver_requests_in_flight.dec();
@@ -40,7 +40,7 @@ impl Drop for InFlight<'_> {
 }
 
 /// The labels of requests that the libraries of kube-apiserver export.
-const LABELS: [&str; 8] =
+const APISERVER_LABELS: [&str; 8] =
     ["verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"];
 
 /// Bucket bounds of request durations, as in kube-apiserver.
@@ -97,7 +97,7 @@ impl Metrics {
                     "Counter of apiserver requests broken out for each verb, dry run value, group, \
                      version, resource, scope, component, and HTTP response code.",
                 ),
-                &[&LABELS[..], &["code"]].concat(),
+                &[&APISERVER_LABELS[..], &["code"]].concat(),
             )?,
             apiserver_request_seconds: HistogramVec::new(
                 HistogramOpts::new(
@@ -106,7 +106,7 @@ impl Metrics {
                      version, resource, subresource, scope and component.",
                 )
                 .buckets(DURATION_BUCKETS.to_vec()),
-                &LABELS,
+                &APISERVER_LABELS,
             )?,
             apiserver_requests_in_flight: IntGauge::with_opts(
                 Opts::new(
@@ -147,17 +147,17 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    pub(crate) fn start_request(&self) -> InFlight<'_> {
+    pub(crate) fn start_request(&self) -> InFlightRequest<'_> {
         self.requests_in_flight.inc();
         self.apiserver_requests_in_flight.inc();
-        InFlight(self)
+        InFlightRequest(self)
     }
 
     pub(crate) fn observe_request(&self, labels: RequestLabels, code: u16, elapsed: Duration) {
-        let RequestLabels { request_verb, verb, group, version, resource, .. } = labels;
+        let RequestLabels { authorization_verb, verb, group, version, resource, .. } = labels;
         let RequestLabels { subresource, scope, component, .. } = labels;
         let (code, seconds) = (code.to_string(), elapsed.as_secs_f64());
-        self.requests.with_label_values(&[group, request_verb, &code]).inc();
+        self.requests.with_label_values(&[group, authorization_verb, &code]).inc();
         self.request_seconds.with_label_values(&[group]).observe(seconds);
         let mut values = vec![verb, "", group, version, resource, subresource, scope, component];
         self.apiserver_request_seconds.with_label_values(&values).observe(seconds);
@@ -188,11 +188,11 @@ impl Metrics {
 }
 
 /// The labels of a request, with the values of kube-apiserver's libraries. Names that clients
-/// choose are not labels: the number of series would be unlimited.
+/// choose are not label values, because the number of series would be unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLabels {
     /// The verb of authorization, for our own metrics.
-    pub(crate) request_verb: &'static str,
+    pub(crate) authorization_verb: &'static str,
     pub(crate) verb: &'static str,
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -206,7 +206,7 @@ impl Default for RequestLabels {
     /// The labels of an invalid request.
     fn default() -> Self {
         Self {
-            request_verb: "other",
+            authorization_verb: "other",
             verb: "other",
             group: "",
             version: "",
@@ -218,7 +218,7 @@ impl Default for RequestLabels {
     }
 }
 
-/// Verbs of authorization with those of kube-apiserver's metrics.
+/// Verbs of authorization, each with the verb of kube-apiserver's metrics.
 const VERBS: [(&str, &str); 11] = [
     ("get", "GET"),
     ("list", "LIST"),
@@ -236,9 +236,10 @@ const VERBS: [(&str, &str); 11] = [
 impl RequestLabels {
     pub(crate) fn new(groups: ApiGroups, info: &RequestInfo) -> Self {
         let verb = VERBS.into_iter().find(|(verb, _)| *verb == info.verb);
-        let request_verb = ["get", "list", "watch"].into_iter().find(|verb| *verb == info.verb);
+        let authorization_verb =
+            ["get", "list", "watch"].into_iter().find(|verb| *verb == info.verb);
         let labels = Self {
-            request_verb: request_verb.unwrap_or("other"),
+            authorization_verb: authorization_verb.unwrap_or("other"),
             verb: verb.map_or("other", |(_, verb)| verb),
             ..Self::default()
         };
@@ -249,15 +250,15 @@ impl RequestLabels {
         let version = group.versions().iter().find(|version| **version == target.version);
         let labels =
             Self { group: group.name(), version: version.copied().unwrap_or(""), ..labels };
-        labels.of_resource(group, target)
+        labels.with_resource(group, target)
     }
 
-    fn of_resource(self, group: Group, target: &ResourceAttributes) -> Self {
+    fn with_resource(self, group: Group, target: &ResourceAttributes) -> Self {
         let is_namespaced = !target.namespace.is_empty();
         let reads = matches!(self.verb, "GET" | "LIST");
         // As in the reference, all reads of custom and external metrics are lists of `*`.
         let (component, scope) = match group {
-            Group::Resource => return self.of_usage(target),
+            Group::Resource => return self.with_usage_resource(target),
             Group::Custom => {
                 ("custom-metrics", if is_namespaced { "namespace" } else { "cluster" })
             }
@@ -267,7 +268,7 @@ impl RequestLabels {
         Self { verb, resource: "*", subresource: "*", scope, component, ..self }
     }
 
-    fn of_usage(self, target: &ResourceAttributes) -> Self {
+    fn with_usage_resource(self, target: &ResourceAttributes) -> Self {
         let known = ["pods", "nodes"].into_iter().find(|known| *known == target.resource);
         let scope = if !target.name.is_empty() {
             "resource"
@@ -400,7 +401,11 @@ mod tests {
         "/apis/custom.metrics.k8s.io/v1beta1/nodes/n/load",
         "POST custom.metrics.k8s.io v1beta1 * * cluster custom-metrics"
     )]
-    fn labels_have_few_values(#[case] method: &str, #[case] path: &str, #[case] expected: &str) {
+    fn labels_have_no_names_that_clients_choose(
+        #[case] method: &str,
+        #[case] path: &str,
+        #[case] expected: &str,
+    ) {
         let groups = ApiGroups { custom: true, external: true, resource: true };
         let info = RequestInfo::new(method, path, &Query::default()).unwrap();
         let labels = RequestLabels::new(groups, &info);

@@ -32,7 +32,7 @@ impl Preferences<'_> {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Negotiates the media type of a response with these conversions.
+    /// Negotiates the media type of a response that supports these conversions.
     pub(crate) fn negotiate(
         &self,
         conversions: accept::Conversions,
@@ -45,7 +45,7 @@ impl Preferences<'_> {
         Ok(MediaType { is_pretty, ..media_type })
     }
 
-    /// An error response. JSON, if the client accepts no available media type.
+    /// An error response, in JSON if the client accepts no available media type.
     pub(crate) fn error(&self, error: &StatusError) -> Reply {
         let error = error.clone().bounded();
         let media_type = self.negotiate(accept::Conversions::None);
@@ -56,28 +56,28 @@ impl Preferences<'_> {
 
     /// 429 with `Retry-After`.
     pub(crate) fn too_many_requests(&self) -> Reply {
-        repeat_later(self.error(&StatusError::too_many_requests()))
+        with_retry_after(self.error(&StatusError::too_many_requests()))
     }
 }
 
 pub(crate) fn encode(code: u16, media_type: &MediaType, body: &impl Serialize) -> Reply {
     match media_type.encode(body) {
         Ok(bytes) => reply(code, media_type.content_type(), bytes),
-        Err(error) => not_encoded(&error),
+        Err(error) => encode_failure(&error),
     }
 }
 
-fn not_encoded(error: &EncodeError) -> Reply {
+fn encode_failure(error: &EncodeError) -> Reply {
     error!(error = hpa_metrics::describe(error), "unable to encode a response");
-    text(500, "unable to encode the response\n")
+    text_reply(500, "unable to encode the response\n")
 }
 
 /// Indented JSON, for documents without negotiation.
-pub(crate) fn json(code: u16, body: &impl Serialize) -> Reply {
+pub(crate) fn json_reply(code: u16, body: &impl Serialize) -> Reply {
     encode(code, &MediaType { is_pretty: true, ..MediaType::default() }, body)
 }
 
-pub(crate) fn text(code: u16, text: impl Into<String>) -> Reply {
+pub(crate) fn text_reply(code: u16, text: impl Into<String>) -> Reply {
     reply(code, TEXT, text.into().into_bytes())
 }
 
@@ -101,10 +101,10 @@ pub(crate) fn for_method(method: &Method, mut response: Reply) -> Reply {
 
 /// 429 for a client with too many unread responses.
 pub(crate) fn too_many_unread() -> Reply {
-    repeat_later(reply(429, TEXT, Vec::new()))
+    with_retry_after(reply(429, TEXT, Vec::new()))
 }
 
-fn repeat_later(mut response: Reply) -> Reply {
+fn with_retry_after(mut response: Reply) -> Reply {
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
@@ -113,23 +113,23 @@ fn repeat_later(mut response: Reply) -> Reply {
 pub(crate) fn internal_error(path: &str, message: &str) -> Reply {
     let path = hpa_calc::go_text::Quoted(bounded(path));
     let message = format!("Internal Server Error: {path}: {}\n", bounded(message));
-    text(500, escape_html(&message))
+    text_reply(500, escape_html(&message))
 }
 
 /// A check of `/healthz`, `/livez` or `/readyz`.
-pub(crate) struct Check {
+pub(crate) struct HealthCheck {
     pub(crate) name: &'static str,
     /// The problems of a failed check.
     pub(crate) outcome: Result<(), Vec<String>>,
 }
 
-/// The response of a health endpoint: `ok`, or the failed checks. `?verbose` lists all checks,
-/// each `?exclude=NAME` leaves one out.
-pub(crate) fn health(path: &str, checks: &[Check], query: &Query) -> Reply {
+/// The response of a health endpoint: `ok`, or the list of all checks if one failed or with
+/// `?verbose`. A check that `?exclude=NAME` names can't fail.
+pub(crate) fn health_reply(path: &str, checks: &[HealthCheck], query: &Query) -> Reply {
     let endpoint = path.trim_start_matches('/');
     let mut lines = String::new();
     let mut failed = false;
-    for Check { name, outcome } in checks {
+    for HealthCheck { name, outcome } in checks {
         let line = match outcome {
             _ if query.all("exclude").any(|excluded| excluded == *name) => {
                 format!("[+]{name} excluded: ok")
@@ -144,11 +144,11 @@ pub(crate) fn health(path: &str, checks: &[Check], query: &Query) -> Reply {
         writeln!(lines, "{line}").ok();
     }
     if failed {
-        text(500, format!("{lines}{endpoint} check failed\n"))
+        text_reply(500, format!("{lines}{endpoint} check failed\n"))
     } else if query.get("verbose").is_some() {
-        text(200, format!("{lines}{endpoint} check passed\n"))
+        text_reply(200, format!("{lines}{endpoint} check passed\n"))
     } else {
-        text(200, "ok")
+        text_reply(200, "ok")
     }
 }
 
@@ -157,10 +157,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_excluded_check_is_left_out() {
-        let failed = |name| Check { name, outcome: Err(vec!["broken".to_owned()]) };
+    fn excluded_checks_do_not_fail_readiness() {
+        let failed = |name| HealthCheck { name, outcome: Err(vec!["broken".to_owned()]) };
         let checks = [failed("discovery"), failed("shutdown")];
-        let status = |query| health("/readyz", &checks, &Query::parse(query)).status();
+        let status = |query| health_reply("/readyz", &checks, &Query::parse(query)).status();
         assert_eq!(status("exclude=discovery&exclude=shutdown"), 200);
         assert_eq!(status("exclude=shutdown"), 500);
     }

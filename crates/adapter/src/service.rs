@@ -28,7 +28,10 @@ use crate::{
     admission::{Admission, Share},
     authentication::{Authenticator, Peer, Unauthenticated},
     metrics::{CONTENT_TYPE, Metrics, RequestLabels},
-    response::{Check, Preferences, Reply, for_method, health, internal_error, json, reply, text},
+    response::{
+        HealthCheck, Preferences, Reply, for_method, health_reply, internal_error, json_reply,
+        reply, text_reply,
+    },
 };
 
 /// The time limit of a request.
@@ -61,7 +64,7 @@ pub struct AdapterOptions {
     pub version: Version,
 }
 
-/// Serves the metrics of a source.
+/// Serves the metrics of a source over the metrics APIs.
 pub struct Adapter {
     pub(crate) source: Arc<dyn MetricSource>,
     pub(crate) options: AdapterOptions,
@@ -70,7 +73,7 @@ pub struct Adapter {
     authorizer: Authorizer,
     admission: Admission,
     warnings: LogLimit,
-    stopping: AtomicBool,
+    is_stopping: AtomicBool,
 }
 
 impl Adapter {
@@ -89,7 +92,7 @@ impl Adapter {
             authorizer,
             admission: Admission::new(),
             warnings: LogLimit::default(),
-            stopping: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
         }
     }
 
@@ -98,12 +101,11 @@ impl Adapter {
         self.authenticator.is_front_proxy(peer)
     }
 
-    /// Makes `/readyz` fail, which stops new requests.
+    /// Makes `/readyz` fail, so that Kubernetes routes new requests elsewhere.
     pub fn set_stopping(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Responds to a request.
     pub async fn respond(&self, request: &Parts, peer: &Peer) -> Response<Bytes> {
         let started = Instant::now();
         let _in_flight = self.metrics.start_request();
@@ -111,7 +113,7 @@ impl Adapter {
         let info = match query::decode(request.uri.path()) {
             Some(path) => RequestInfo::new(request.method.as_str(), &path, &query)
                 .map_err(|error| internal_error(request.uri.path(), &error.to_string())),
-            None => Err(text(400, "the path is not percent-encoded UTF-8\n")),
+            None => Err(text_reply(400, "the path is not percent-encoded UTF-8\n")),
         };
         let labels = info.as_ref().map(|info| RequestLabels::new(self.options.groups, info));
         let labels = labels.unwrap_or_default();
@@ -125,7 +127,8 @@ impl Adapter {
         for_method(&request.method, response)
     }
 
-    /// Responds to a request whose path may be invalid. There is no response before authentication.
+    /// Responds to a request. `info` is the error response if its path is invalid, which
+    /// unauthenticated clients don't get.
     async fn respond_to(
         &self,
         request: &Parts,
@@ -138,7 +141,7 @@ impl Adapter {
             Err(error) => {
                 let path = info.as_ref().map_or("", |info| &info.path);
                 let response = self.unauthenticated(&error, path, preferences);
-                return self.admission.of_anonymous(peer.address()).send(response);
+                return self.admission.share_of_anonymous(peer.address()).count_unread(response);
             }
         };
         if user.name == ANONYMOUS {
@@ -149,22 +152,23 @@ impl Adapter {
         }
         let info = match info {
             Ok(info) => info,
-            Err(response) => return share.send(response),
+            Err(response) => return share.count_unread(response),
         };
         if let Some(response) = self.probe(&info, &user, preferences) {
-            return share.send(response);
+            return share.count_unread(response);
         }
         let Some(_request) = share.start_request() else {
-            return share.send(preferences.too_many_requests());
+            return share.count_unread(preferences.too_many_requests());
         };
         let response = match self.authorize(&user, &info, share, request, preferences).await {
             Ok(()) => self.serve(request, &info, preferences).await,
             Err(response) => *response,
         };
-        share.send(response)
+        share.count_unread(response)
     }
 
-    /// The response to a probe: short, immediate, and without credentials.
+    /// The response to an anonymous request for a health endpoint. It needs no authorization and
+    /// counts towards no limit of requests.
     fn probe(
         &self,
         info: &RequestInfo,
@@ -179,15 +183,15 @@ impl Adapter {
 
     /// The response of a health endpoint. `None` if the path isn't one.
     pub fn health(&self, path: &str, query: &Query) -> Option<Reply> {
-        let ping = Check { name: "ping", outcome: Ok(()) };
+        let ping = HealthCheck { name: "ping", outcome: Ok(()) };
         match path {
-            "/healthz" | "/livez" => Some(health(path, &[ping], query)),
-            "/readyz" => Some(health(path, &self.readiness(ping), query)),
+            "/healthz" | "/livez" => Some(health_reply(path, &[ping], query)),
+            "/readyz" => Some(health_reply(path, &self.readiness(ping), query)),
             _ => None,
         }
     }
 
-    /// Authenticates a request. Returns the user and the limits.
+    /// Returns the user of a request, and the user's share of the limits.
     async fn authenticate(
         &self,
         request: &Parts,
@@ -199,7 +203,7 @@ impl Adapter {
             Some(user) => user,
             None => self.authenticator.by_token(by_certificate, peer, &request.headers).await?,
         };
-        let share = self.admission.of_user(&user, is_proxied, peer.address());
+        let share = self.admission.share_of_user(&user, is_proxied, peer.address());
         Ok((user, share))
     }
 
@@ -232,7 +236,7 @@ impl Adapter {
         preferences: Preferences<'_>,
     ) -> Result<(), Box<Reply>> {
         if request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            // If it were ignored, the request would have the rights of the wrong user.
+            // If the header were ignored, the request would have the rights of the wrong user.
             let message = "impersonation is not supported; send the request to kube-apiserver";
             return Err(Box::new(preferences.error(&StatusError::bad_request(message))));
         }
@@ -270,46 +274,47 @@ impl Adapter {
             return response;
         }
         match info.path.as_str() {
-            "/" | "/index.html" => self.paths(200),
-            "/version" | "/version/" => json(200, &self.options.version),
+            "/" | "/index.html" => self.list_paths(200),
+            "/version" | "/version/" => json_reply(200, &self.options.version),
             "/metrics" => self.render_metrics(),
-            "/openapi/v2" => json(200, &discovery::openapi_v2(&self.options.version.git_version)),
-            "/openapi/v3" | "/openapi/v3/" => json(200, &discovery::openapi_v3()),
+            "/openapi/v2" => {
+                json_reply(200, &discovery::openapi_v2(&self.options.version.git_version))
+            }
+            "/openapi/v3" | "/openapi/v3/" => json_reply(200, &discovery::openapi_v3()),
             path => {
                 let (groups, method) = (self.options.groups, request.method.as_str());
                 match Route::find(groups, method, path, preferences.accept()) {
                     Ok(route) => self.serve_route(route, info, preferences).await,
-                    Err(NoRoute::UnknownPath) => self.paths(404),
+                    Err(NoRoute::UnknownPath) => self.list_paths(404),
                     Err(NoRoute::Refused(error)) => preferences.error(&error),
                 }
             }
         }
     }
 
-    fn readiness(&self, ping: Check) -> [Check; 3] {
+    fn readiness(&self, ping: HealthCheck) -> [HealthCheck; 3] {
         let discovery = match self.options.compat {
             Compat::Off => self.source.catalog().readiness(),
             // The reference is ready before it has any metrics.
             Compat::Reference => Ok(()),
         };
-        let is_stopping = self.stopping.load(Ordering::Relaxed);
+        let is_stopping = self.is_stopping.load(Ordering::Relaxed);
         let shutdown = if is_stopping { Err(vec!["shutting down".to_owned()]) } else { Ok(()) };
         [
             ping,
-            Check { name: "discovery", outcome: discovery },
-            Check { name: "shutdown", outcome: shutdown },
+            HealthCheck { name: "discovery", outcome: discovery },
+            HealthCheck { name: "shutdown", outcome: shutdown },
         ]
     }
 
     fn render_metrics(&self) -> Reply {
         match self.metrics.render() {
             Ok(text) => reply(200, CONTENT_TYPE, text.into_bytes()),
-            Err(error) => text(500, format!("{}\n", describe(&error))),
+            Err(error) => text_reply(500, format!("{}\n", describe(&error))),
         }
     }
 
-    /// The paths that exist.
-    fn paths(&self, code: u16) -> Reply {
-        json(code, &discovery::paths(self.options.groups, &OTHER_PATHS))
+    fn list_paths(&self, code: u16) -> Reply {
+        json_reply(code, &discovery::paths(self.options.groups, &OTHER_PATHS))
     }
 }

@@ -26,6 +26,7 @@ pub(crate) struct Leaf {
     pub(crate) common_name: &'static str,
     pub(crate) organizations: &'static [&'static str],
     pub(crate) usages: Vec<ExtendedKeyUsagePurpose>,
+    /// The years of the start and the end of the validity.
     pub(crate) years: (i32, i32),
     pub(crate) is_authority: bool,
 }
@@ -61,19 +62,19 @@ impl Leaf {
     }
 }
 
-/// The CAs of a cluster, and an unknown one.
-pub(crate) struct Cluster {
+/// The CAs of a cluster, and a CA that it doesn't trust.
+pub(crate) struct ClusterCas {
     pub(crate) front_proxy: Issuer,
     pub(crate) clients: Issuer,
     pub(crate) unknown: Issuer,
 }
 
-impl Cluster {
+impl ClusterCas {
     pub(crate) fn new() -> Self {
         Self {
             front_proxy: authority("front-proxy-ca"),
             clients: authority("kubernetes"),
-            // With the name of a known CA.
+            // It has the name of a trusted CA.
             unknown: authority("front-proxy-ca"),
         }
     }

@@ -48,7 +48,7 @@ impl FromStr for Adapter {
             "prometheus-adapter" => AdapterKind::PrometheusAdapter,
             _ => return Err(SYNTAX.to_owned()),
         };
-        // Absolute, so that it is not looked up in $PATH.
+        // An absolute path isn't looked up in $PATH.
         let binary = std::path::absolute(binary).map_err(|error| error.to_string())?;
         Ok(Self { kind, binary })
     }
@@ -63,8 +63,8 @@ impl Adapter {
         }
     }
 
-    /// Returns the adapter's flags: one API server for all requests, no client-side rate limit, a
-    /// loopback port.
+    /// Returns the adapter's flags: one kubeconfig for all requests, no client-side rate limit, and
+    /// a loopback port.
     pub(crate) fn flags(&self, settings: &AdapterSettings<'_>) -> Vec<String> {
         let kubeconfig = settings.kubeconfig.display();
         let mut flags = vec![
@@ -81,8 +81,8 @@ impl Adapter {
         match self.kind {
             AdapterKind::Ours => flags.extend_from_slice(settings.extra_flags),
             AdapterKind::PrometheusAdapter => {
-                let rates = ["--client-qps=100000", "--client-burst=100000"];
-                flags.extend(rates.map(ToOwned::to_owned));
+                let no_rate_limit = ["--client-qps=100000", "--client-burst=100000"];
+                flags.extend(no_rate_limit.map(ToOwned::to_owned));
             }
         }
         flags

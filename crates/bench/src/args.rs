@@ -390,7 +390,7 @@ pub(crate) mod tests {
 
     #[test]
     fn population_flags_round_trip() {
-        let given = [
+        let arguments = [
             "hpa-bench",
             "serve",
             "--kubeconfig=x",
@@ -403,9 +403,9 @@ pub(crate) mod tests {
             Command::Serve(arguments) => arguments.population,
             other => unreachable!("the command is serve: {other:?}"),
         };
-        let first = parse(given.iter().chain(&metric_flags).map(ToString::to_string).collect());
-        assert_eq!(first.flags(), [&given[3..], &metric_flags].concat());
-        let start = given[..3].iter().map(ToString::to_string).collect::<Vec<_>>();
+        let first = parse(arguments.iter().chain(&metric_flags).map(ToString::to_string).collect());
+        assert_eq!(first.flags(), [&arguments[3..], &metric_flags].concat());
+        let start = arguments[..3].iter().map(ToString::to_string).collect::<Vec<_>>();
         let second = parse([start, first.flags()].concat());
         assert_eq!(second.flags(), first.flags());
     }

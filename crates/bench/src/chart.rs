@@ -15,14 +15,14 @@ const MARGIN: f64 = 48.0;
 const PLOT_WIDTH: f64 = 250.0;
 const PLOT_TOP: f64 = 56.0;
 const PLOT_HEIGHT: f64 = 190.0;
-/// Readable on a dark and on a light page.
+/// Colors for a light and for a dark page.
 const STYLE: &str = "text{font:12px sans-serif;fill:#57606a}.h{font-weight:600;fill:#24292f}\
     .bg{fill:#fff}.grid{stroke:#d0d7de}.line{fill:none;stroke:#0969da;stroke-width:2}\
     circle{fill:#0969da}\
     @media(prefers-color-scheme:dark){text{fill:#9198a1}.h{fill:#f0f6fc}.bg{fill:#0d1117}\
     .grid{stroke:#3d444d}.line{stroke:#4493f8}circle{fill:#4493f8}}";
 
-/// A value of a run, with its title and its text.
+/// A plot of one value by the number of autoscalers.
 struct Panel {
     title: &'static str,
     value: fn(&Outcome) -> Option<f64>,
@@ -72,15 +72,15 @@ fn svg(runs: &[Outcome]) -> String {
     svg + "</svg>\n"
 }
 
-/// The numbers, for readers that don't see the chart.
+/// The numbers as text, for screen readers.
 fn description(runs: &[Outcome]) -> String {
-    let of_run = |run: &Outcome| {
+    let describe = |run: &Outcome| {
         let values = PANELS.iter().filter_map(|panel| {
             (panel.value)(run).map(|value| format!("{} {}", panel.title, (panel.text)(value)))
         });
         format!("{} autoscalers: {}", run.autoscalers, values.collect::<Vec<_>>().join(", "))
     };
-    runs.iter().map(of_run).collect::<Vec<_>>().join("; ")
+    runs.iter().map(describe).collect::<Vec<_>>().join("; ")
 }
 
 fn plot(panel: &Panel, runs: &[Outcome], left: f64) -> String {
@@ -89,18 +89,18 @@ fn plot(panel: &Panel, runs: &[Outcome], left: f64) -> String {
         .filter_map(|run| Some((run.autoscalers as f64, (panel.value)(run)?)))
         .filter(|(_, value)| *value > 0.0)
         .collect();
-    let across = Decades::new(points.iter().map(|point| point.0));
-    let up = Decades::new(points.iter().map(|point| point.1));
-    let x = |value: f64| left + PLOT_WIDTH * across.position(value);
-    let y = |value: f64| PLOT_TOP + PLOT_HEIGHT * (1.0 - up.position(value));
+    let x_range = Decades::new(points.iter().map(|point| point.0));
+    let y_range = Decades::new(points.iter().map(|point| point.1));
+    let x = |value: f64| left + PLOT_WIDTH * x_range.position(value);
+    let y = |value: f64| PLOT_TOP + PLOT_HEIGHT * (1.0 - y_range.position(value));
     let (right, bottom) = (left + PLOT_WIDTH, PLOT_TOP + PLOT_HEIGHT);
     let mut plot = format!("<text x=\"{left}\" y=\"{}\">{}</text>\n", PLOT_TOP - 12.0, panel.title);
     // Writing to a string cannot fail.
-    for value in up.powers() {
+    for value in y_range.powers() {
         let y = y(value);
         let _ = writeln!(plot, "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>");
     }
-    for value in across.powers() {
+    for value in x_range.powers() {
         let x = x(value);
         let _ = writeln!(
             plot,
@@ -124,13 +124,16 @@ fn plot(panel: &Panel, runs: &[Outcome], left: f64) -> String {
     plot
 }
 
-/// The powers of ten around some values.
+/// The range of an axis, from one power of ten to another.
 struct Decades {
+    /// Exponent of ten.
     first: f64,
+    /// Exponent of ten.
     last: f64,
 }
 
 impl Decades {
+    /// The smallest range that contains the values.
     fn new(values: impl Iterator<Item = f64> + Clone) -> Self {
         let first = values.clone().fold(f64::INFINITY, f64::min).log10().floor();
         let last = values.fold(f64::NEG_INFINITY, f64::max).log10().ceil();
@@ -142,7 +145,7 @@ impl Decades {
         }
     }
 
-    /// The position of a value between the first and the last power, from 0 to 1.
+    /// The position of a value in the range, from 0 to 1.
     fn position(&self, value: f64) -> f64 {
         (value.log10() - self.first) / (self.last - self.first)
     }

@@ -12,16 +12,16 @@ use tokio::process::Command;
 /// A controller to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Controller {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ControllerKind,
     pub(crate) binary: PathBuf,
-    /// The `--status-interval` of ours. Zero writes the status in each reconcile.
+    /// The `--status-interval` of `hpa`. If zero, each reconcile may write the status.
     pub(crate) status_interval: Duration,
 }
 
-pub(crate) struct Settings<'a> {
+pub(crate) struct ControllerSettings<'a> {
     pub(crate) kubeconfig: &'a Path,
     pub(crate) period: Duration,
-    pub(crate) syncs: u32,
+    pub(crate) concurrent_syncs: u32,
     pub(crate) metrics_port: u16,
     /// Whether the API server accepts protobuf.
     pub(crate) protobuf: bool,
@@ -40,7 +40,7 @@ pub(crate) struct RulesAndUrl<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ControllerKind {
     /// `hpa`.
     Ours,
     /// `kube-controller-manager`.
@@ -62,12 +62,12 @@ impl FromStr for Controller {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, binary) = text.split_once('=').ok_or(SYNTAX)?;
         let (kind, status_interval) = match name.split_once('@') {
-            None if name == "ours" => (Kind::Ours, Duration::ZERO),
-            None if name == "reference" => (Kind::Reference, Duration::ZERO),
-            Some(("ours", interval)) => (Kind::Ours, parse_interval(interval)?),
+            None if name == "ours" => (ControllerKind::Ours, Duration::ZERO),
+            None if name == "reference" => (ControllerKind::Reference, Duration::ZERO),
+            Some(("ours", interval)) => (ControllerKind::Ours, parse_interval(interval)?),
             _ => return Err(SYNTAX.to_owned()),
         };
-        // Absolute, so that it is not looked up in $PATH.
+        // An absolute path isn't looked up in $PATH.
         let binary = std::path::absolute(binary).map_err(|error| error.to_string())?;
         Ok(Self { kind, binary, status_interval })
     }
@@ -77,13 +77,13 @@ impl Controller {
     /// The name in reports.
     pub(crate) fn name(&self) -> String {
         match self.kind {
-            Kind::Ours if self.writes_each_status() => "ours".to_owned(),
-            Kind::Ours => format!("ours@{}s", self.status_interval.as_secs_f64()),
-            Kind::Reference => "reference".to_owned(),
+            ControllerKind::Ours if self.writes_each_status() => "ours".to_owned(),
+            ControllerKind::Ours => format!("ours@{}s", self.status_interval.as_secs_f64()),
+            ControllerKind::Reference => "reference".to_owned(),
         }
     }
 
-    /// Whether each reconcile writes a changed status at once, without `--status-interval`.
+    /// Whether each reconcile writes a changed status at once.
     pub(crate) fn writes_each_status(&self) -> bool {
         self.status_interval.is_zero()
     }
@@ -91,23 +91,23 @@ impl Controller {
     /// The URL scheme of the controller's metrics endpoint.
     pub(crate) fn metrics_scheme(&self) -> &'static str {
         match self.kind {
-            Kind::Ours => "http",
-            Kind::Reference => "https",
+            ControllerKind::Ours => "http",
+            ControllerKind::Reference => "https",
         }
     }
 
-    /// Returns the controller's flags: no leader election, no client-side rate limit, metrics on a
-    /// loopback port.
-    pub(crate) fn flags(&self, settings: &Settings<'_>) -> Vec<String> {
+    /// Returns the controller's flags: no leader election, no client-side rate limit, and metrics
+    /// on a loopback port.
+    pub(crate) fn flags(&self, settings: &ControllerSettings<'_>) -> Vec<String> {
         let mut flags = vec![
             format!("--kubeconfig={}", settings.kubeconfig.display()),
             format!("--horizontal-pod-autoscaler-sync-period={}ms", settings.period.as_millis()),
-            format!("--concurrent-horizontal-pod-autoscaler-syncs={}", settings.syncs),
+            format!("--concurrent-horizontal-pod-autoscaler-syncs={}", settings.concurrent_syncs),
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
         ];
         match self.kind {
-            Kind::Ours => {
+            ControllerKind::Ours => {
                 flags.push(format!("--metrics-port={}", settings.metrics_port));
                 let millis = self.status_interval.as_millis();
                 flags.push(format!("--status-interval={millis}ms"));
@@ -117,7 +117,7 @@ impl Controller {
                 }
                 flags.extend_from_slice(settings.extra_flags);
             }
-            Kind::Reference => flags.extend([
+            ControllerKind::Reference => flags.extend([
                 "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
                 "--kube-api-qps=100000".to_owned(),
                 "--kube-api-burst=100000".to_owned(),
@@ -127,7 +127,7 @@ impl Controller {
                 "--authorization-always-allow-paths=/metrics".to_owned(),
             ]),
         }
-        if self.kind == Kind::Reference && !settings.protobuf {
+        if self.kind == ControllerKind::Reference && !settings.protobuf {
             flags.push("--kube-api-content-type=application/json".to_owned());
         }
         flags
@@ -135,7 +135,7 @@ impl Controller {
 
     pub(crate) fn command(&self, flags: &[String]) -> Command {
         let mut command = Command::new(&self.binary);
-        if self.kind == Kind::Ours {
+        if self.kind == ControllerKind::Ours {
             command.arg("run");
         }
         remove_hpa_variables(&mut command);
@@ -144,7 +144,8 @@ impl Controller {
     }
 }
 
-/// Removes the variables that `hpa` would read as flags: the caller's must not apply to a program.
+/// Removes the environment variables that `hpa` reads as flags: the caller's settings must not
+/// apply to a measured program.
 pub(crate) fn remove_hpa_variables(command: &mut Command) {
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("HPA_") {
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(
             "ours=/bin/a=b".parse(),
             Ok(Controller {
-                kind: Kind::Ours,
+                kind: ControllerKind::Ours,
                 binary: binary.clone(),
                 status_interval: Duration::ZERO
             })
@@ -173,7 +174,11 @@ mod tests {
         assert_eq!(with_interval.name(), "ours@60s");
         assert_eq!(
             "reference=/bin/a=b".parse(),
-            Ok(Controller { kind: Kind::Reference, binary, status_interval: Duration::ZERO })
+            Ok(Controller {
+                kind: ControllerKind::Reference,
+                binary,
+                status_interval: Duration::ZERO
+            })
         );
         for text in ["/bin/hpa", "theirs=/bin/hpa", "reference@60s=/bin/hpa"] {
             assert_eq!(text.parse::<Controller>(), Err(SYNTAX.to_owned()), "{text}");

@@ -30,11 +30,11 @@ const AMPLITUDE: f64 = 0.5;
 /// Phase between two targets, as a fraction of a wave. The golden ratio distributes any number of
 /// targets evenly.
 const PHASE_STEP: f64 = 0.618_033_988_749_895;
-/// Relative deviation of successive measurements. All differ, so that a controller sees a change
-/// whichever it reads, and all are far below the tolerance of 0.1.
+/// Relative deviations of successive measurements. All differ, so that every reconcile reads a new
+/// value. All are far below the tolerance of 0.1.
 const JITTER: [f64; 7] = [-0.012, 0.004, -0.004, 0.012, 0.0, 0.008, -0.008];
-/// Measurements per period. With one, two reconciles could read the same measurement if the second
-/// is a little early.
+/// Measurements per period. If there was only one, a reconcile that is a little early could read
+/// the same measurement as the previous reconcile.
 const MEASUREMENTS_PER_PERIOD: u32 = 2;
 const NANOS_PER_MILLI: f64 = 1e6;
 
@@ -75,6 +75,7 @@ pub(crate) struct PodValue {
 /// every request.
 #[derive(Clone)]
 struct Measurement {
+    /// The index of the measurement.
     tick: u128,
     /// For each target, the items of its pods, separated by commas.
     items: Arc<Vec<(String, String)>>,
@@ -126,7 +127,7 @@ impl Load {
             Change::Wave => {
                 let phase = (f64::from(target.index) * PHASE_STEP).fract();
                 let waves = elapsed.as_secs_f64() / (self.period.as_secs_f64() * WAVE_PERIODS);
-                // Jitter too, because a wave hardly changes at its peak.
+                // With jitter, because a wave hardly changes at its peak.
                 (1.0 + AMPLITUDE * (TAU * (waves + phase)).sin()) * self.jitter(target, elapsed)
             }
         };
@@ -140,7 +141,7 @@ impl Load {
         1.0 + deviation.unwrap_or_default()
     }
 
-    /// Returns the index of the latest measurement at a time.
+    /// Returns the index of the latest measurement after `elapsed`.
     fn tick(&self, elapsed: Duration) -> u128 {
         elapsed.as_nanos() / self.resolution.as_nanos()
     }
@@ -185,23 +186,23 @@ impl Load {
             load / f64::from(target.replicas.max(1))
         };
         let Some(names) = names else {
-            let of_target = |(name, target): (&String, &Target)| {
+            let target_values = |(name, target): (&String, &Target)| {
                 let value = value(target);
                 let pods = (0..target.replicas).map(|index| pod_name(name, index));
                 pods.map(|pod| PodValue { pod, value }).collect::<Vec<_>>()
             };
-            return targets.iter().flat_map(of_target).collect();
+            return targets.iter().flat_map(target_values).collect();
         };
-        let of_pod = |pod: &String| {
+        let pod_value = |pod: &String| {
             let (target, index) = pod.rsplit_once('-')?;
             let target = targets.get(target)?;
             let exists = index.parse::<u32>().is_ok_and(|index| index < target.replicas);
             exists.then(|| PodValue { pod: pod.clone(), value: value(target) })
         };
-        names.iter().filter_map(of_pod).collect()
+        names.iter().filter_map(pod_value).collect()
     }
 
-    /// Returns the items of a namespace as of the latest measurement.
+    /// Returns the items of a namespace in the latest measurement. Measures if that is due.
     fn measure(&self, namespace: &str) -> Arc<Vec<(String, String)>> {
         let elapsed = self.start.elapsed();
         let tick = self.tick(elapsed);
@@ -214,7 +215,7 @@ impl Load {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let targets = state.targets.get(namespace).into_iter().flatten();
         let items = targets.map(|(name, target)| {
-            (name.clone(), self.items(namespace, name, target, elapsed, &now))
+            (name.clone(), self.pod_items(namespace, name, target, elapsed, &now))
         });
         let items: Arc<Vec<_>> = Arc::new(items.collect());
         state
@@ -223,7 +224,7 @@ impl Load {
         items
     }
 
-    fn items(
+    fn pod_items(
         &self,
         namespace: &str,
         name: &str,
@@ -232,7 +233,7 @@ impl Load {
         now: &str,
     ) -> String {
         let load = self.target_load(target, elapsed) * f64::from(CPU_USAGE) * NANOS_PER_MILLI;
-        let each = load / f64::from(target.replicas.max(1));
+        let nanocores = load / f64::from(target.replicas.max(1));
         let window = self.resolution.as_secs().max(1);
         let mut items = String::new();
         for index in 0..target.replicas {
@@ -245,7 +246,7 @@ impl Load {
                     r#"{comma}{{"metadata":{{"name":"{pod}","namespace":"{namespace}","#,
                     r#""creationTimestamp":"{now}","labels":{{"app":"{name}"}}}},"#,
                     r#""timestamp":"{now}","window":"{window}s","containers":[{{"name":"app","#,
-                    r#""usage":{{"cpu":"{each:.0}n","memory":"131072Ki"}}}}]}}"#,
+                    r#""usage":{{"cpu":"{nanocores:.0}n","memory":"131072Ki"}}}}]}}"#,
                 ),
                 comma = comma,
                 pod = pod,
@@ -253,7 +254,7 @@ impl Load {
                 now = now,
                 name = name,
                 window = window,
-                each = each,
+                nanocores = nanocores,
             );
         }
         items
@@ -265,8 +266,8 @@ impl MetricsProvider for Load {
         if query.resource != "pods" || query.metric != objects::PODS_METRIC {
             return Ok(Vec::new());
         }
-        // Selects by the label `app`, which all pods of a target have: a testbed that only serves
-        // metrics has no pods to match.
+        // Matches the label `app` by the pod's name, because a testbed that only serves metrics has
+        // no pods.
         let is_selected = |pod: &str| {
             let app = pod.rsplit_once('-').map(|(app, _)| app);
             query.selector.matches_by(|key| if key == "app" { app } else { None })
@@ -341,8 +342,8 @@ mod tests {
     fn pods_share_the_load_and_are_selected_by_label() {
         let load = load(Change::Steady);
         assert_eq!(cpu(&load, "").len(), 8);
-        let each = |name: &str| (name.to_owned(), "500000000n".to_owned());
-        assert_eq!(cpu(&load, "app=b"), ["b-0", "b-1", "b-2", "b-3"].map(each));
+        let half_a_core = |name: &str| (name.to_owned(), "500000000n".to_owned());
+        assert_eq!(cpu(&load, "app=b"), ["b-0", "b-1", "b-2", "b-3"].map(half_a_core));
         assert_eq!(cpu(&load, "app=c"), []);
     }
 
@@ -352,14 +353,14 @@ mod tests {
         assert_eq!(cpu(&load, "app=a").len(), 4);
         load.set_replicas("n", "a", 2);
         assert_eq!(cpu(&load, "app=a").len(), 4, "measured before");
-        // A new target starts a new measurement.
+        // A new target causes a new measurement.
         load.add("n", "c", 2);
-        let twice = |name: &str| (name.to_owned(), "1000000000n".to_owned());
-        assert_eq!(cpu(&load, "app=a"), ["a-0", "a-1"].map(twice));
+        let one_core = |name: &str| (name.to_owned(), "1000000000n".to_owned());
+        assert_eq!(cpu(&load, "app=a"), ["a-0", "a-1"].map(one_core));
     }
 
     #[test]
-    fn values_are_those_of_the_named_pods_that_exist() {
+    fn pod_values_leave_out_pods_that_do_not_exist() {
         let load = load(Change::Steady);
         let pods = |names: Option<&[String]>| {
             let values = load.pod_values("n", names).into_iter();
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn wave_returns_and_targets_have_different_phases() {
+    fn wave_has_forty_periods_and_a_phase_for_each_target() {
         let load = load(Change::Wave);
         let at = |index: u32, periods: u64| {
             load.target_load(&Target { replicas: 4, index }, Duration::from_hours(periods)).round()
@@ -409,7 +410,7 @@ mod tests {
             load.target_load(&b, half_hours(0)),
             "targets differ"
         );
-        // Half a period apart: two reconciles with a period between them never read the same.
+        // The period is an hour, so the value changes after 30 minutes.
         assert_eq!(
             load.target_load(&a, Duration::ZERO),
             load.target_load(&a, Duration::from_mins(29))

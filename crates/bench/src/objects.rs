@@ -22,7 +22,7 @@ pub(crate) const CPU_USAGE: u32 = 500;
 const CPU_TARGET: u32 = 50;
 /// Target average value of the external metric.
 pub(crate) const EXTERNAL_TARGET: u32 = 1000;
-/// The external metric; its series has the label `app`.
+/// The external metric. It has a series for each target, with the label `app`.
 const EXTERNAL_METRIC: &str = "load";
 
 /// Target average value of the metric of pods.
@@ -30,19 +30,19 @@ pub(crate) const PODS_TARGET: u32 = 100;
 /// The metric of pods, by the rules of [`crate::prometheus::RULES`].
 pub(crate) const PODS_METRIC: &str = "http_requests_per_second";
 
-/// Age of the pods, above every grace period that applies to new pods.
-const AGE: SignedDuration = SignedDuration::from_hours(1);
+/// Age of the pods, so that no grace period for new pods applies.
+const POD_AGE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The label of all objects in a shared cluster, and its value.
 pub(crate) const MANAGED_BY: [&str; 2] = ["app.kubernetes.io/managed-by", "hpa-bench"];
 /// The service account of pods in a shared cluster. Created explicitly, because the default one
 /// may not exist yet.
 pub(crate) const SERVICE_ACCOUNT: &str = "hpa-bench";
-/// A scheduler that does not exist.
+/// A scheduler that doesn't exist, so that no pod in a shared cluster runs.
 const SCHEDULER: &str = "hpa-bench.invalid";
 
-/// Names of autoscalers that are created during the measurement start with this.
-pub(crate) const EXTRA: &str = "extra-";
+/// The name prefix of autoscalers that are created during the measurement.
+pub(crate) const EXTRA_PREFIX: &str = "extra-";
 /// The namespace of these autoscalers.
 pub(crate) const EXTRA_NAMESPACE: &str = "bench-0";
 
@@ -82,7 +82,7 @@ pub(crate) fn make_inert(mut object: Value) -> Value {
             set(&mut object, "/spec", "schedulerName", |_| SCHEDULER.into());
             set(&mut object, "/spec", "serviceAccountName", |_| SERVICE_ACCOUNT.into());
             if let Some(spec) = object.pointer_mut("/spec").and_then(Value::as_object_mut) {
-                // A node of that name may exist.
+                // A node with that name may exist.
                 spec.remove("nodeName");
             }
         }
@@ -170,7 +170,8 @@ pub(crate) fn pod_name(app: &str, index: u32) -> String {
 
 /// A pod that has been ready for an hour.
 pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Value {
-    let since = now.saturating_sub(AGE).unwrap_or(now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let since =
+        now.saturating_sub(POD_AGE).unwrap_or(now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition =
         |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": since });
     let conditions = ["Initialized", "PodScheduled", "ContainersReady", "Ready"].map(condition);
@@ -234,18 +235,19 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
         "metadata": { "namespace": namespace, "name": name, "annotations": annotations },
         "spec": {
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-            // Not a limit: the load is at most one and a half times the average.
+            // Never reached: the load is at most one and a half times the average.
             "minReplicas": 1, "maxReplicas": population.pods * 2,
             "metrics": [metric],
         },
     })
 }
 
+/// The cluster in which objects are created.
 #[derive(Clone)]
 pub(crate) enum ObjectStore {
     /// The testbed in this process. Accepts an object together with its status.
     Testbed(Testbed),
-    /// A cluster that nothing else uses. Needs separate requests for an object and its status.
+    /// A cluster for the measurement only. Needs separate requests for an object and its status.
     Dedicated(Client),
     /// A cluster that also runs other workloads and controllers. Also needs separate requests.
     Shared(Client),

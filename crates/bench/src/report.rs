@@ -9,12 +9,11 @@ use crate::{
 };
 
 type Cell = fn(&Outcome) -> String;
-/// Returns `None` if the value is unknown. If it is unknown for all controllers, the row is left
-/// out.
+/// Returns `None` if the value is unknown. A row without any values is left out.
 type OptionalCell = fn(&Outcome) -> Option<String>;
 
 const ROWS: &[(&str, Cell)] = &[
-    ("all decided after start", |one| all_decided(one)),
+    ("time until all autoscalers are decided", |one| all_decided(one)),
     ("  first decision, median / p99", |one| {
         format!("{} / {}", seconds(one.decided.p50), seconds(one.decided.p99))
     }),
@@ -23,14 +22,18 @@ const ROWS: &[(&str, Cell)] = &[
     ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
     ("reconciles per second", |one| format!("{:.1}", one.reconciles_per_second)),
     ("reconciles made / due", |one| format!("{} / {:.0}", one.reconciles, one.reconciles_due)),
-    ("  overdue at the end", |one| one.overdue_at_end.map_or_else(none, |count| count.to_string())),
+    ("  overdue at the end", |one| {
+        one.overdue_at_end.map_or_else(unknown, |count| count.to_string())
+    }),
     ("  counted by", |one| counted_by(one).to_owned()),
-    ("  by its own metrics", |one| one.own_reconciles.map_or_else(none, |count| count.to_string())),
+    ("  by its own metrics", |one| {
+        one.own_reconciles.map_or_else(unknown, |count| count.to_string())
+    }),
     ("cycle, median / p99", |one| median_and_p99(one.cycle)),
-    ("  p99.9 / max", |one| tail(one.cycle)),
+    ("  p99.9 / max", |one| p999_and_max(one.cycle)),
     ("lateness, median / p99", |one| median_and_p99(one.lateness)),
-    ("  p99.9 / max", |one| tail(one.lateness)),
-    ("  mean, by its own metrics", |one| one.own_lateness.map_or_else(none, seconds)),
+    ("  p99.9 / max", |one| p999_and_max(one.lateness)),
+    ("  mean, by its own metrics", |one| one.own_lateness.map_or_else(unknown, seconds)),
     ("CPU per reconcile", |one| seconds(one.cpu_per_reconcile)),
     ("CPUs in use", |one| format!("{:.3}", one.cpus)),
     ("new autoscaler decided, median / max", |one| new_decided(one)),
@@ -80,21 +83,18 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
         }
     )
     .to_lowercase();
-    let names = outcomes.iter().enumerate().map(|(index, one)| column(outcomes, index, one));
+    let names =
+        outcomes.iter().enumerate().map(|(index, one)| column_heading(outcomes, index, one));
     let mut rows = vec![[vec![String::new()], names.collect()].concat()];
     rows.extend(ROWS.iter().map(|(name, cell)| {
         [vec![(*name).to_owned()], outcomes.iter().map(|one| cell(one)).collect()].concat()
     }));
-    rows.extend(
-        SERVER_ROWS
-            .iter()
-            .filter_map(|(name, cell)| row(name, outcomes.iter().map(|one| cell(one)).collect())),
-    );
-    rows.extend(
-        PROMETHEUS_ROWS
-            .iter()
-            .filter_map(|(name, cell)| row(name, outcomes.iter().map(|one| cell(one)).collect())),
-    );
+    rows.extend(SERVER_ROWS.iter().filter_map(|(name, cell)| {
+        optional_row(name, outcomes.iter().map(|one| cell(one)).collect())
+    }));
+    rows.extend(PROMETHEUS_ROWS.iter().filter_map(|(name, cell)| {
+        optional_row(name, outcomes.iter().map(|one| cell(one)).collect())
+    }));
     rows.push(Vec::new());
     rows.push(vec![
         "requests per reconcile (and total, including those until all were decided)".to_owned(),
@@ -112,7 +112,7 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
 }
 
 /// Returns the heading of a column. Controllers of the same kind are numbered.
-fn column(outcomes: &[&Outcome], index: usize, one: &Outcome) -> String {
+fn column_heading(outcomes: &[&Outcome], index: usize, one: &Outcome) -> String {
     let has_namesake =
         outcomes.iter().filter(|other| other.controller == one.controller).count() > 1;
     if has_namesake {
@@ -131,14 +131,14 @@ fn all_decided(one: &Outcome) -> String {
 
 fn new_decided(one: &Outcome) -> String {
     let Summary { count, p50, max, .. } = one.extra_decided;
-    let late = match one.extra_undecided {
+    let undecided = match one.extra_undecided {
         0 => String::new(),
-        undecided => format!(", {undecided} never"),
+        count => format!(", {count} undecided"),
     };
     if count == 0 {
-        format!("-{late}")
+        format!("-{undecided}")
     } else {
-        format!("{} / {}{late}", seconds(p50), seconds(max))
+        format!("{} / {}{undecided}", seconds(p50), seconds(max))
     }
 }
 
@@ -151,11 +151,11 @@ fn counted_by(one: &Outcome) -> &'static str {
 }
 
 fn median_and_p99(times: Option<Summary>) -> String {
-    times.map_or_else(none, |times| format!("{} / {}", seconds(times.p50), seconds(times.p99)))
+    times.map_or_else(unknown, |times| format!("{} / {}", seconds(times.p50), seconds(times.p99)))
 }
 
-fn tail(times: Option<Summary>) -> String {
-    times.map_or_else(none, |times| format!("{} / {}", seconds(times.p999), seconds(times.max)))
+fn p999_and_max(times: Option<Summary>) -> String {
+    times.map_or_else(unknown, |times| format!("{} / {}", seconds(times.p999), seconds(times.max)))
 }
 
 fn response_times(times: &Summary) -> String {
@@ -166,7 +166,7 @@ fn response_times(times: &Summary) -> String {
 fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
     let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
     let row = |kind: &String| {
-        row(
+        optional_row(
             &format!("  {kind}"),
             outcomes.iter().map(|one| one.requests.get(kind).and_then(cell)).collect(),
         )
@@ -188,15 +188,15 @@ fn byte_cell(requests: &Requests) -> Option<String> {
 
 pub(crate) const MEBI: f64 = 1_048_576.0;
 
-/// The text for a value that is unknown.
-pub(crate) fn none() -> String {
+/// The cell of an unknown value.
+fn unknown() -> String {
     "-".to_owned()
 }
 
-/// Returns `None` if no cell has a value.
-pub(crate) fn row(name: &str, cells: Vec<Option<String>>) -> Option<Vec<String>> {
+/// Returns a row of the table, or `None` if no cell has a value.
+pub(crate) fn optional_row(name: &str, cells: Vec<Option<String>>) -> Option<Vec<String>> {
     let has_any = cells.iter().any(Option::is_some);
-    let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(none)).collect();
+    let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(unknown)).collect();
     has_any.then(|| [vec![name.to_owned()], cells].concat())
 }
 
@@ -259,8 +259,8 @@ mod tests {
 
     #[test]
     fn row_without_values_is_left_out() {
-        assert_eq!(row("a", vec![None, None]), None);
-        let known = row("a", vec![None, Some("1".to_owned())]);
+        assert_eq!(optional_row("a", vec![None, None]), None);
+        let known = optional_row("a", vec![None, Some("1".to_owned())]);
         assert_eq!(known, Some(["a", "-", "1"].map(ToOwned::to_owned).to_vec()));
     }
 

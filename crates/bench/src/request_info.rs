@@ -57,9 +57,12 @@ impl RequestInfo {
         info
     }
 
-    pub(crate) fn is(&self, verbs: &[&str], resource: &str, subresource: &str) -> bool {
-        let RequestKind { verb, resource: actual_resource, subresource: sub } = &self.kind;
-        verbs.contains(&verb.as_str()) && actual_resource == resource && sub == subresource
+    /// Whether the request has one of the verbs, and this resource and subresource.
+    pub(crate) fn matches(&self, verbs: &[&str], resource: &str, subresource: &str) -> bool {
+        let kind = &self.kind;
+        verbs.contains(&kind.verb.as_str())
+            && kind.resource == resource
+            && kind.subresource == subresource
     }
 }
 

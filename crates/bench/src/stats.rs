@@ -13,19 +13,19 @@ pub(crate) const PROGRESS_PATH: &str = "/progress";
 /// A POST to this path creates one more autoscaler.
 pub(crate) const ADD_PATH: &str = "/add";
 
-/// Everything that was recorded.
+/// All recorded values.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stats {
     pub(crate) now: f64,
     pub(crate) requests: Vec<RequestCount>,
-    /// Response times in microseconds. For a watch, the time until it started.
+    /// Response times in microseconds. For a watch, the time until the response started.
     pub(crate) response_times: Vec<u32>,
     /// By `NAMESPACE/NAME`.
     pub(crate) autoscalers: BTreeMap<String, AutoscalerRecord>,
     /// The requests to the fake Prometheus.
     #[serde(default)]
     pub(crate) prometheus: PrometheusStats,
-    /// Usage of all processes of the server, if they are known.
+    /// Usage of all processes of the server. `None` if they aren't known.
     pub(crate) server: Option<Usage>,
 }
 
@@ -96,7 +96,7 @@ impl Summary {
     }
 }
 
-/// Returns the smallest value that `per_mille` thousandths of the values do not exceed.
+/// Returns the smallest value that is at least as large as `per_mille` thousandths of the values.
 fn nearest_rank(sorted: &[f64], per_mille: usize) -> f64 {
     let rank = (sorted.len() * per_mille).div_ceil(1000);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
@@ -123,7 +123,7 @@ impl Usage {
         Ok(Self { cpu_seconds, peak_memory })
     }
 
-    /// Reads the usage of two running processes together.
+    /// Reads and adds the usage of two running processes.
     pub(crate) fn for_both([one, other]: [u32; 2]) -> Result<Self> {
         Ok(Self::for_process(one)?.add(Self::for_process(other)?))
     }
@@ -153,7 +153,7 @@ fn peak_memory(status: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// One sample: a name, labels and a value.
+/// A sample in the text format of Prometheus.
 pub(crate) struct Sample<'a> {
     name: &'a str,
     labels: &'a str,
@@ -161,7 +161,7 @@ pub(crate) struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Returns the value of a label, with its escapes, or an empty string if the label is missing.
+    /// Returns the value of a label, with its escapes. If the label is missing, it is empty.
     pub(crate) fn label(&self, name: &str) -> &'a str {
         let mut rest = self.labels;
         while let Some((label, after)) = rest.split_once("=\"") {

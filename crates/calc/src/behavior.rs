@@ -18,8 +18,7 @@ pub const MAX_POLICY_PERIOD: SignedDuration = SignedDuration::from_mins(30);
 /// recommendation can count, unless the controller's own downscale stabilization is longer.
 pub const MAX_STABILIZATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Without `behavior`, one step may double the replicas, or raise them to this number if that is
-/// more.
+/// Without `behavior`, one step may double the replicas. It may always raise them to this number.
 const SCALE_UP_LIMIT_MINIMUM: i32 = 4;
 
 /// The unit of a policy's value.
@@ -29,7 +28,7 @@ pub(crate) enum PolicyUnit {
     Percent,
 }
 
-/// A scaling policy, given or default.
+/// A scaling policy: one of the spec, or a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     /// `None` for a policy type that this crate doesn't know.
@@ -49,7 +48,7 @@ impl Policy {
 pub(crate) struct PolicyLimit {
     pub(crate) policy: Policy,
     /// The replicas at the start of the policy's period.
-    pub(crate) at_start: i64,
+    pub(crate) replicas_at_start: i64,
     /// The maximum (up) or minimum (down) of the replicas.
     pub(crate) allowed: i32,
 }
@@ -204,14 +203,18 @@ impl<'a> EffectiveRules<'a> {
     }
 
     fn policies(&self) -> impl Iterator<Item = Policy> + use<'a> {
-        let given = self.rules.and_then(|rules| rules.policies.as_deref());
-        let defaults: &[Policy] = match (given, self.direction) {
+        let policies_of_spec = self.rules.and_then(|rules| rules.policies.as_deref());
+        let defaults: &[Policy] = match (policies_of_spec, self.direction) {
             _ if !self.has_policies => &[],
             (Some(_), _) => &[],
             (None, Direction::Up) => &DEFAULT_SCALE_UP,
             (None, Direction::Down) => &DEFAULT_SCALE_DOWN,
         };
-        given.unwrap_or_default().iter().map(Policy::from).chain(defaults.iter().copied())
+        policies_of_spec
+            .unwrap_or_default()
+            .iter()
+            .map(Policy::from)
+            .chain(defaults.iter().copied())
     }
 
     /// The most (up) or fewest (down) replicas that the policies allow at `now`.
@@ -242,23 +245,23 @@ impl<'a> EffectiveRules<'a> {
     ) -> impl Iterator<Item = PolicyLimit> {
         let mut allowed = 0;
         self.policies().map(move |policy| {
-            let at_start = i64::from(current) - history.net_change(policy.period(), now);
+            let replicas_at_start = i64::from(current) - history.net_change(policy.period(), now);
             // A policy of an unknown type repeats the previous one's limit, as in the reference.
-            allowed = self.allowed_by(policy, at_start).unwrap_or(allowed);
-            PolicyLimit { policy, at_start, allowed }
+            allowed = self.allowed_by(policy, replicas_at_start).unwrap_or(allowed);
+            PolicyLimit { policy, replicas_at_start, allowed }
         })
     }
 
-    fn allowed_by(&self, policy: Policy, at_start: i64) -> Option<i32> {
+    fn allowed_by(&self, policy: Policy, replicas_at_start: i64) -> Option<i32> {
         let (value, fraction) = (i64::from(policy.value), f64::from(policy.value) / 100.0);
         Some(match (policy.unit?, self.direction) {
-            (PolicyUnit::Pods, Direction::Up) => saturate_replicas(at_start + value),
-            (PolicyUnit::Pods, Direction::Down) => saturate_replicas(at_start - value),
+            (PolicyUnit::Pods, Direction::Up) => saturate_replicas(replicas_at_start + value),
+            (PolicyUnit::Pods, Direction::Down) => saturate_replicas(replicas_at_start - value),
             (PolicyUnit::Percent, Direction::Up) => {
-                ceil_to_replicas(at_start as f64 * (1.0 + fraction))
+                ceil_to_replicas(replicas_at_start as f64 * (1.0 + fraction))
             }
             (PolicyUnit::Percent, Direction::Down) => {
-                ceil_to_replicas((at_start as f64 * (1.0 - fraction)).trunc())
+                ceil_to_replicas((replicas_at_start as f64 * (1.0 - fraction)).trunc())
             }
         })
     }
@@ -336,7 +339,7 @@ mod tests {
     #[case::no_policy_with_min(&[], "Min", 3, i32::MAX)]
     #[case::pods_saturate(&[("Pods", i32::MAX)], "Max", i32::MAX, i32::MAX)]
     #[case::percent_saturates(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MAX)]
-    fn scale_up_limit_of_policies(
+    fn selected_policy_limits_scaling_up(
         #[case] list: &[(&str, i32)],
         #[case] select: &str,
         #[case] current: i32,
@@ -360,7 +363,7 @@ mod tests {
     #[case::no_policy_with_min(&[], "Min", 3, i32::MIN)]
     #[case::below_zero(&[("Pods", i32::MAX)], "Max", 1, 1 - i32::MAX)]
     #[case::percent_saturates(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MIN)]
-    fn scale_down_limit_of_policies(
+    fn selected_policy_limits_scaling_down(
         #[case] list: &[(&str, i32)],
         #[case] select: &str,
         #[case] current: i32,
@@ -376,7 +379,7 @@ mod tests {
     #[case::up_adds_four(Direction::Up, 3, 7)]
     #[case::up_doubles(Direction::Up, 5, 10)]
     #[case::down_removes_all(Direction::Down, 5, 0)]
-    fn default_policies_limit(
+    fn default_policies_limit_each_direction(
         #[case] direction: Direction,
         #[case] current: i32,
         #[case] expected: i32,
@@ -385,7 +388,7 @@ mod tests {
         assert_eq!(limit(direction, rules, current, &History::default()), expected);
     }
 
-    // The period is 60 seconds and the time 1000, so the period starts at 940.
+    // At second 1000, a period of 60 seconds starts at second 940.
     #[rstest]
     #[case::outside(939, 12)]
     #[case::at_the_edge(940, 12)]
@@ -423,7 +426,7 @@ mod tests {
     )]
     #[case::none(json!({ "policies": [] }), 0)]
     #[case::negative(json!({ "policies": [{ "periodSeconds": -5 }] }), 0)]
-    fn longest_policy_period(#[case] rules: Value, #[case] seconds: i64) {
+    fn longest_policy_period_is_the_maximum_or_zero(#[case] rules: Value, #[case] seconds: i64) {
         let rules: ScalingRules = serde_json::from_value(rules).unwrap();
         let rules = effective(Direction::Up, Some(&rules));
         assert_eq!(rules.longest_policy_period(), SignedDuration::from_secs(seconds));
@@ -448,7 +451,7 @@ mod tests {
         0,
         60,
     )]
-    fn effective_behavior(
+    fn unset_members_of_behavior_get_their_defaults(
         #[case] behavior: Value,
         #[case] up_milliseconds: i64,
         #[case] down_milliseconds: i64,

@@ -18,14 +18,15 @@ use crate::{
 
 /// The combined result of all metrics.
 pub(crate) struct CombinedMetrics {
-    /// The largest proposal, with an error text if some metrics failed.
-    pub(crate) result: Result<(LargestProposal, Option<String>), NoProposal>,
+    /// The largest proposal, with an error text if some metrics failed. It is an error if the
+    /// metrics can't decide.
+    pub(crate) result: Result<(LargestProposal, Option<String>), Undecided>,
     pub(crate) statuses: Vec<MetricStatus>,
     pub(crate) events: Vec<Event>,
     pub(crate) explanations: Vec<MetricExplanation>,
 }
 
-/// The largest proposal so far. A proposal of 0 replicas is replaced by any later one.
+/// The largest proposal so far. If it is 0 replicas, any later proposal replaces it.
 #[derive(Default)]
 pub(crate) struct LargestProposal {
     pub(crate) replicas: i32,
@@ -37,9 +38,9 @@ pub(crate) struct LargestProposal {
     pub(crate) is_fallback: bool,
 }
 
-/// The error if the metrics can't decide: there is no proposal, or a failed metric blocks a
+/// The reason why the metrics can't decide: there is no proposal, or a failed metric blocks a
 /// scale-down.
-pub(crate) struct NoProposal {
+pub(crate) struct Undecided {
     pub(crate) reason: ConditionReason,
     /// The error of the first failed metric, for the condition.
     pub(crate) cause: String,
@@ -51,8 +52,8 @@ pub(crate) struct NoProposal {
 ///
 /// The largest proposal wins. If some metrics failed, the others decide unless they would scale
 /// down, since a failed metric might have asked for more (API reference of `spec.metrics`;
-/// kubernetes#99514). A failed metric with an active fallback has a proposal, so that it blocks
-/// nothing.
+/// kubernetes#99514). A failed metric with an active fallback has a proposal, so it doesn't block a
+/// scale-down.
 pub(crate) fn combine(
     specs: &[MetricSpec],
     queries: &[Result<MetricQuery, MetricSpecError>],
@@ -124,14 +125,14 @@ impl LargestProposal {
         }
     }
 
-    /// Replaces the proposal by that of a forecast, if that is larger, or explains it if forecasts
-    /// are only observed.
+    /// Raises the proposal to that of the largest forecast. If forecasts are only observed,
+    /// explains the largest forecast and changes nothing.
     fn raise_by_forecasts(&mut self, explanations: &mut [MetricExplanation]) {
         let forecasts = explanations.iter().enumerate().filter_map(|(index, metric)| {
             let forecast = metric.forecast.as_deref()?;
             (forecast.proposed_replicas > self.replicas).then_some((index, *forecast))
         });
-        // The first one of the largest, as among proposals.
+        // Of equal forecasts, the first one wins, as among proposals.
         let raised = forecasts.rev().max_by_key(|(_, forecast)| forecast.proposed_replicas);
         let Some((index, forecast)) = raised else { return };
         let Some(metric) = explanations.get_mut(index) else { return };
@@ -174,13 +175,13 @@ impl Failures {
         largest: LargestProposal,
         total: usize,
         current: i32,
-    ) -> Result<(LargestProposal, Option<String>), NoProposal> {
+    ) -> Result<(LargestProposal, Option<String>), Undecided> {
         let Self { first, count, without_proposal } = self;
         if total == 0 {
-            // The API server defaults an empty list, so this is an object that it never saw.
-            // Without the check, the target would be scaled to `minReplicas`.
+            // The API server replaces an empty list by the default, so this spec doesn't come from
+            // it. Without this check, the target would be scaled to `minReplicas`.
             let message = "no metrics are set".to_owned();
-            return Err(NoProposal {
+            return Err(Undecided {
                 reason: ConditionReason::InvalidMetricSourceType,
                 cause: message.clone(),
                 message,
@@ -193,13 +194,14 @@ impl Failures {
         );
         let blocks_scale_down = without_proposal > 0 && largest.replicas < current;
         if without_proposal >= total || blocks_scale_down {
-            return Err(NoProposal { reason: first.reason, cause: first.cause, message });
+            return Err(Undecided { reason: first.reason, cause: first.cause, message });
         }
         Ok((largest, Some(message)))
     }
 }
 
-/// Removes the empty selector with which the reference's errors about unknown metrics end.
+/// Removes the end of the reference's errors about unknown metrics, which introduces a selector and
+/// is followed by an empty one.
 fn without_empty_selector(error: &str) -> &str {
     error.strip_suffix(" for ").unwrap_or(error)
 }
@@ -215,7 +217,7 @@ fn explain(
         metric: name.to_owned(),
         usage: Some(proposal.usage),
         utilization: proposal.utilization,
-        utilization_of: context.metric.utilization_of,
+        utilization_of: context.metric_settings.utilization_of,
         target: Some(target),
         ratio: Some(proposal.ratio),
         rebalanced_ratio: proposal.rebalanced_ratio,
@@ -244,11 +246,10 @@ mod tests {
         metric::query,
         quantity::MilliValue,
         readings::{MetricsApi, ReadError, Reading},
-        settings::{DEFAULT_METRIC, Readiness, Settings, Tolerances},
+        settings::{DEFAULT_METRIC_SETTINGS, Readiness, Settings, Tolerances},
     };
 
-    /// Combines External metrics m0, m1, … with a target of 1 per replica, which propose these
-    /// replicas or fail.
+    /// Combines External metrics m0, m1, … that propose these replicas, or fail if `None`.
     fn combine_external(proposals: &[Option<i64>], current: i32) -> CombinedMetrics {
         let spec = |index| {
             let target = json!({ "type": "AverageValue", "averageValue": "1" });
@@ -275,7 +276,7 @@ mod tests {
                 initial_readiness_delay: SignedDuration::ZERO,
             },
             settings: &Settings::default(),
-            metric: &DEFAULT_METRIC,
+            metric_settings: &DEFAULT_METRIC_SETTINGS,
         };
         let (settings, now) = (Settings::default(), Timestamp::UNIX_EPOCH);
         let mut fallbacks = Fallbacks::new(&settings, Vec::new(), current, now);
@@ -301,8 +302,8 @@ mod tests {
         assert_eq!(largest.metric, format!("external metric m{winner}(nil)"));
     }
 
-    const FIRST_OF_TWO: &str = "invalid metrics (1 invalid out of 2), first error is: failed to \
-        get m1 external metric value: failed to get m1 external metric: unable to get external \
+    const ONE_OF_TWO_FAILED: &str = "invalid metrics (1 invalid out of 2), first error is: failed \
+        to get m1 external metric value: failed to get m1 external metric: unable to get external \
         metric ns/m1/nil: no metrics returned from external metrics API";
 
     #[rstest]
@@ -313,7 +314,7 @@ mod tests {
             combine_external(&[Some(replicas), None], current);
         let (largest, error) = result.ok().unwrap();
         assert_eq!(largest.replicas, 4);
-        assert_eq!(error.as_deref(), Some(FIRST_OF_TWO));
+        assert_eq!(error.as_deref(), Some(ONE_OF_TWO_FAILED));
         assert_eq!(statuses.len(), 2);
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].reason, EventReason::FailedGetExternalMetric);
@@ -327,7 +328,7 @@ mod tests {
     fn partial_failure_blocks_scale_down() {
         let failed = combine_external(&[Some(4), None], 5).result.err().unwrap();
         assert_eq!(failed.reason, ConditionReason::FailedGetExternalMetric);
-        assert_eq!(failed.message, FIRST_OF_TWO);
+        assert_eq!(failed.message, ONE_OF_TWO_FAILED);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The third call of a reconcile: the status to store, after the scale was written or not.
+//! The third call of a reconcile: from the result of the scale write to the status to store.
 
 use jiff::Timestamp;
 
@@ -26,7 +26,7 @@ pub struct Conclusion {
     pub explanation: Explanation,
     /// The replicas that were written, if any.
     pub scaled_to: Option<i32>,
-    /// The error, if the reconcile failed.
+    /// The error, if the reconcile failed or some metrics did ([`ReconcileError::is_partial`]).
     pub error: Option<ReconcileError>,
 }
 
@@ -63,39 +63,39 @@ impl ScaleWriteError {
 impl Decision<'_> {
     /// Concludes the reconcile.
     ///
-    /// `written` is the result of writing [`Decision::scale_to`]; it is ignored if there was
-    /// nothing to write. `now` is the time of the write.
+    /// `written` is the result of writing [`Decision::scale_to`]. If there was nothing to write, it
+    /// is ignored. `now` is the time of the write.
     pub fn conclude(mut self, written: Result<(), ScaleWriteError>, now: Timestamp) -> Conclusion {
         let mut scaled_to = None;
         match (std::mem::replace(&mut self.outcome, Outcome::Unchanged), written) {
             (Outcome::ScaleUnavailable, _) => {}
-            (Outcome::Undecided, _) => self.record_observed(),
+            (Outcome::Undecided, _) => self.set_current_status(),
             (Outcome::Unchanged, _) => {
-                self.record_observed();
+                self.set_current_status();
                 self.draft.status.desired_replicas = self.current;
             }
             (Outcome::Paused { to }, _) => {
-                self.record_observed();
+                self.set_current_status();
                 self.draft.status.desired_replicas = to;
             }
             (Outcome::Rescale { to, reason }, Ok(())) => {
-                self.rescaled(to, &reason, now);
+                self.record_rescale(to, &reason, now);
                 scaled_to = Some(to);
             }
             (Outcome::Rescale { to, reason }, Err(error)) => {
-                self.rescale_failed(to, &reason, &error);
+                self.record_failed_rescale(to, &reason, &error);
             }
         }
         let Self { draft, events, history, explanation, error, .. } = self;
         Conclusion { status: draft.status, events, history, explanation, scaled_to, error }
     }
 
-    fn record_observed(&mut self) {
+    fn set_current_status(&mut self) {
         let metrics = std::mem::take(&mut self.metrics);
-        self.draft.set_observed(self.current, metrics);
+        self.draft.set_current(self.current, metrics);
     }
 
-    fn rescaled(&mut self, to: i32, reason: &str, now: Timestamp) {
+    fn record_rescale(&mut self, to: i32, reason: &str, now: Timestamp) {
         self.draft.set(
             ConditionType::AbleToScale,
             true,
@@ -113,14 +113,14 @@ impl Decision<'_> {
             let longest_period = rules.longest_policy_period();
             self.history.add_scale_event(self.current, to, longest_period, now);
         }
-        self.mark_scaled_to_zero(to);
-        self.record_observed();
+        self.update_scaled_to_zero(to);
+        self.set_current_status();
         self.draft.status.desired_replicas = to;
         self.draft.status.last_scale_time = Some(now);
     }
 
-    /// Sets `ScaledToZero`: whether the autoscaler scaled the workload to zero (KEP-2021).
-    fn mark_scaled_to_zero(&mut self, to: i32) {
+    /// Sets `ScaledToZero` after a scale write (KEP-2021), or removes it if the feature is off.
+    fn update_scaled_to_zero(&mut self, to: i32) {
         if !self.settings.scale_to_zero {
             self.draft.remove(&ConditionType::ScaledToZero);
             return;
@@ -129,7 +129,7 @@ impl Decision<'_> {
         self.draft.set_scaled_to_zero(scales_to_zero);
     }
 
-    /// Whether scaling to `to` replicas is a scaling to zero that the autoscaler may undo.
+    /// Whether this decision scales the target to zero, and the autoscaler may scale it up again.
     fn scales_to_zero(&self, to: i32) -> bool {
         let spec = &self.hpa.spec;
         self.settings.scale_to_zero
@@ -139,12 +139,12 @@ impl Decision<'_> {
             && has_object_or_external_metric(&spec.metrics)
     }
 
-    /// The status to store before the scale is written, or `None` unless this decision scales the
-    /// workload to zero.
+    /// The status to store before the scale is written: with `ScaledToZero=True` if this decision
+    /// scales the workload to zero, otherwise `None`.
     ///
-    /// It has the condition `ScaledToZero=True`. The reference stores the condition after the write
-    /// only. If a controller stops in between, the workload is at zero without the condition, looks
-    /// paused by a user, and never scales up again.
+    /// The reference stores the condition only after the write. If its controller stops in between,
+    /// the workload is at zero without the condition, looks paused by a user, and never scales up
+    /// again.
     pub fn status_before_scale(&self) -> Option<HorizontalPodAutoscalerStatus> {
         self.scale_to().filter(|to| self.scales_to_zero(*to))?;
         let mut draft = StatusDraft::new(self.hpa, self.draft.now());
@@ -152,7 +152,7 @@ impl Decision<'_> {
         Some(draft.status)
     }
 
-    fn rescale_failed(&mut self, to: i32, reason: &str, error: &ScaleWriteError) {
+    fn record_failed_rescale(&mut self, to: i32, reason: &str, error: &ScaleWriteError) {
         self.events.push(Event::warning(
             EventReason::FailedRescale,
             format!("New size: {to}; reason: {reason}; error: {error}"),
@@ -163,7 +163,7 @@ impl Decision<'_> {
             ConditionReason::FailedUpdateScale,
             format!("the HPA controller was unable to update the target scale: {error}"),
         );
-        self.record_observed();
+        self.set_current_status();
         let (reference, message) = (self.reference(), error.to_string());
         self.fail(ReconcileError::Rescale { reference, message });
     }

@@ -78,16 +78,16 @@ impl<'a> Plan<'a> {
             decision.clear_stale_zero();
         }
         match kind {
-            PlanKind::ScaleUnavailable(error) => decision.scale_unavailable(&error),
-            PlanKind::Disabled => decision.disabled(),
+            PlanKind::ScaleUnavailable(error) => decision.report_scale_unavailable(&error),
+            PlanKind::Disabled => decision.report_disabled(),
             PlanKind::AboveMax => {
-                let is_of_spec = bounds.max_replicas == hpa.spec.max_replicas;
-                let reason = if is_of_spec { ABOVE_MAX } else { ABOVE_SCHEDULED_MAX };
+                let is_bound_of_spec = bounds.max_replicas == hpa.spec.max_replicas;
+                let reason = if is_bound_of_spec { ABOVE_MAX } else { ABOVE_SCHEDULED_MAX };
                 decision.rescale(bounds.max_replicas, reason.to_owned());
             }
             PlanKind::BelowMin => decision.rescale_to_min(),
-            PlanKind::TooManyMetrics => decision.too_many_metrics(),
-            PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
+            PlanKind::TooManyMetrics => decision.report_too_many_metrics(),
+            PlanKind::SelectorRejected(rejection) => decision.report_selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
         let schedule = is_scheduled.then(|| schedule_text(bounds, bounds_change));
@@ -100,7 +100,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The maximum length of the condition that names skipped pods, in characters.
+/// The maximum length of the message that names skipped pods, in characters.
 const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
@@ -121,7 +121,7 @@ fn schedule_text(bounds: Bounds, change: Option<BoundsChange>) -> String {
 }
 
 impl Decision<'_> {
-    fn scale_unavailable(&mut self, error: &ScaleReadError) {
+    fn report_scale_unavailable(&mut self, error: &ScaleReadError) {
         let message = error.to_string();
         self.events.push(Event::warning(EventReason::FailedGetScale, message.clone()));
         self.draft.set(
@@ -141,8 +141,9 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, and their problems.
     fn report_settings(&mut self, schedule: Option<&str>) {
-        let own = self.settings.autoscaler_settings.as_deref().filter(|own| !own.is_for_built_in);
-        let Some(AutoscalerSettings { applied, problems, .. }) = own else {
+        let summary = self.settings.autoscaler_settings.as_deref();
+        let summary = summary.filter(|summary| !summary.is_for_built_in);
+        let Some(AutoscalerSettings { applied, problems, .. }) = summary else {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
         };
@@ -157,8 +158,8 @@ impl Decision<'_> {
         self.draft.set(ConditionType::CustomSettings, is_any_applied, reason, texts.join("; "));
     }
 
-    /// Sets the condition that names pods without a request, if any are left out. It stays while a
-    /// metric fails, because the pods are not known then.
+    /// Sets the condition that names the pods that are left out because they lack a request. While
+    /// a metric fails, these pods are not known, so the condition stays.
     fn report_skipped_pods(&mut self) {
         let metrics = &self.explanation.metrics;
         let texts = metrics.iter().flat_map(|metric| {
@@ -168,7 +169,7 @@ impl Decision<'_> {
         });
         let mut texts: Vec<&str> = texts.collect();
         texts.dedup();
-        let text = go_text::cut(texts.join("; "), MAX_SKIPPED_LEN);
+        let text = go_text::truncate(texts.join("; "), MAX_SKIPPED_LEN);
         if !text.is_empty() {
             let reason = ConditionReason::MissingRequests;
             self.draft.set(ConditionType::PodsSkipped, true, reason, text);
@@ -179,55 +180,56 @@ impl Decision<'_> {
         }
     }
 
-    /// Explains the schedule if it changes the decision.
+    /// Adds the schedule to the explanation, if the decision depends on it.
     fn explain_bounds(&mut self, schedule: Option<&str>) {
-        let of_spec = Bounds::of_spec(&self.hpa.spec);
-        let Some(schedule) = schedule.filter(|_| self.bounds != of_spec) else { return };
+        let spec_bounds = Bounds::of_spec(&self.hpa.spec);
+        let Some(schedule) = schedule.filter(|_| self.bounds != spec_bounds) else { return };
         let Explanation { desired_replicas: desired, limited_by, winner, .. } = &self.explanation;
-        let is_bound = winner.is_none() && *desired != self.current;
-        let is_bound = is_bound
+        let was_out_of_bounds = winner.is_none() && *desired != self.current;
+        let is_limited = was_out_of_bounds
             || matches!(
                 limited_by,
                 Some(ConditionReason::TooFewReplicas | ConditionReason::TooManyReplicas)
             );
-        let is_allowed = (of_spec.min_replicas..=of_spec.max_replicas).contains(desired);
-        if is_bound || !is_allowed {
-            let text = format!("{schedule}, without the schedule {of_spec}");
+        let is_allowed = (spec_bounds.min_replicas..=spec_bounds.max_replicas).contains(desired);
+        if is_limited || !is_allowed {
+            let text = format!("{schedule}, without the schedule {spec_bounds}");
             self.explanation.effects.push(SettingEffect { setting: BOUNDS, text });
         }
     }
 
-    fn disabled(&mut self) {
+    fn report_disabled(&mut self) {
         self.draft.set(
             ConditionType::ScalingActive,
             false,
             ConditionReason::ScalingDisabled,
-            messages::DISABLED,
+            messages::SCALING_DISABLED,
         );
         if !self.settings.scale_to_zero {
             self.draft.remove(&ConditionType::ScaledToZero);
         }
         let failing = std::mem::take(&mut self.history.failing_metrics);
         let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, self.draft.now());
-        fallbacks.end_others("scaling is disabled");
+        fallbacks.end_unobserved("scaling is disabled");
         self.set_fallbacks(fallbacks);
         self.explanation.summary = Summary::ScalingDisabled;
     }
 
     fn rescale_to_min(&mut self) {
         let min = self.bounds.min_replicas;
-        let is_of_spec = min == self.hpa.spec.effective_min_replicas();
-        let reason = if is_of_spec { BELOW_MIN } else { BELOW_SCHEDULED_MIN };
+        let is_bound_of_spec = min == self.hpa.spec.effective_min_replicas();
+        let reason = if is_bound_of_spec { BELOW_MIN } else { BELOW_SCHEDULED_MIN };
         self.rescale(min, reason.to_owned());
     }
 
+    /// Makes a scale write the outcome of the decision.
     fn rescale(&mut self, to: i32, reason: String) {
         self.explanation.desired_replicas = to;
         self.explanation.summary = Summary::Rescale(reason.clone());
         self.outcome = Outcome::Rescale { to, reason };
     }
 
-    fn too_many_metrics(&mut self) {
+    fn report_too_many_metrics(&mut self) {
         let message = format!("the spec has more than {MAX_METRICS} metrics");
         self.draft.set(
             ConditionType::ScalingActive,
@@ -235,10 +237,10 @@ impl Decision<'_> {
             ConditionReason::TooManyMetrics,
             message.clone(),
         );
-        self.undecided(message);
+        self.report_undecided(message);
     }
 
-    fn selector_rejected(&mut self, rejection: &SelectorRejection) {
+    fn report_selector_rejected(&mut self, rejection: &SelectorRejection) {
         let (event, reason, message) = match rejection {
             SelectorRejection::Missing => (
                 EventReason::SelectorRequired,
@@ -273,10 +275,10 @@ impl Decision<'_> {
         };
         self.events.push(Event::warning(event, message.clone()));
         self.draft.set(ConditionType::ScalingActive, false, reason, condition_message);
-        self.undecided(message);
+        self.report_undecided(message);
     }
 
-    fn undecided(&mut self, message: String) {
+    fn report_undecided(&mut self, message: String) {
         self.outcome = Outcome::Undecided;
         self.events
             .push(Event::warning(EventReason::FailedComputeMetricsReplicas, message.clone()));
@@ -297,7 +299,7 @@ impl Decision<'_> {
             self.report_extra_pods(&plan.pods, scale, now);
             self.explanation.extra_pods = ExtraPods::new(&plan.pods, scale);
         }
-        let readings = readings.of_plan(self.settings, &plan.pods);
+        let readings = readings.without_uncounted_pods(self.settings, &plan.pods);
         let context = plan.context(self.hpa, self.settings, scale, now);
         let failing = std::mem::take(&mut self.history.failing_metrics);
         let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, now);
@@ -309,7 +311,7 @@ impl Decision<'_> {
             &mut fallbacks,
             &forecasts,
         );
-        fallbacks.end_others("the metric or its fallback has changed");
+        fallbacks.end_unobserved("the metric or its fallback has changed");
         self.metrics = statuses;
         self.events.extend(events);
         self.set_fallbacks(fallbacks);
@@ -317,14 +319,14 @@ impl Decision<'_> {
         self.report_skipped_pods();
         self.report_forecasts(&forecasts);
         match result {
-            Err(failure) => {
+            Err(undecided) => {
                 self.draft.set(
                     ConditionType::ScalingActive,
                     false,
-                    failure.reason,
-                    format!("the HPA was unable to compute the replica count: {}", failure.cause),
+                    undecided.reason,
+                    format!("the HPA was unable to compute the replica count: {}", undecided.cause),
                 );
-                self.undecided(failure.message);
+                self.report_undecided(undecided.message);
                 self.scale_from_zero_to_min();
             }
             Ok((largest, error)) => {
@@ -334,8 +336,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Clears `ScaledToZero` if the target has replicas, even if another client scaled it up (see
-    /// [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero)).
+    /// With [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero), clears
+    /// `ScaledToZero` if the target has replicas, even if another client scaled it up.
     fn clear_stale_zero(&mut self) {
         if self.settings.strict_scale_to_zero
             && self.current > 0
@@ -345,8 +347,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Applies `minReplicas` to a target at zero replicas, although no proposal could be computed
-    /// (see [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero)).
+    /// With [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero), applies a
+    /// `minReplicas` above zero to a target at zero replicas, although there is no proposal.
     fn scale_from_zero_to_min(&mut self) {
         let min = self.bounds.min_replicas;
         if self.settings.strict_scale_to_zero && self.current == 0 && min > 0 {
@@ -354,10 +356,10 @@ impl Decision<'_> {
         }
     }
 
-    /// Whether the last replica stays, because the metrics have not proposed zero for the time of
-    /// the setting `zero-after`. A reconcile that can't decide on the metrics doesn't change that
-    /// time.
-    fn is_held_from_zero(&mut self, proposed: i32, now: Timestamp) -> bool {
+    /// Whether the setting `zero-after` holds the last replica, because the metrics have not
+    /// proposed zero for that long. Records since when they propose it. A reconcile without a
+    /// proposal doesn't call this, so it neither ends that time nor starts it again.
+    fn is_last_replica_held(&mut self, proposed: i32, now: Timestamp) -> bool {
         let delay = self.settings.zero_after;
         if delay.is_zero() || proposed > 0 || self.current == 0 {
             self.history.zero_since = None;
@@ -367,13 +369,15 @@ impl Decision<'_> {
         self.bounds.min_replicas == 0 && since > before(now, delay)
     }
 
-    fn explain_hold(&mut self) {
+    fn explain_held_replica(&mut self) {
         let Some(since) = self.history.zero_since else { return };
         let at = after(since, self.settings.zero_after);
         let text = format!("to 0 replicas at {at:.0}, if the metrics ask for it until then");
         self.explanation.effects.push(SettingEffect { setting: "zero-after", text });
     }
 
+    /// Applies stabilization, rate limits and bounds to the largest proposal, and sets the
+    /// conditions.
     fn normalize(&mut self, largest: LargestProposal, now: Timestamp) {
         let LargestProposal { replicas, winner, metric, is_fallback } = largest;
         self.draft.set(
@@ -389,7 +393,7 @@ impl Decision<'_> {
             _ if proposed < self.current => "All metrics below target".to_owned(),
             _ => String::new(),
         };
-        let is_held = self.is_held_from_zero(proposed, now);
+        let is_held = self.is_last_replica_held(proposed, now);
         let (spec, settings, current) = (&self.hpa.spec, self.settings, self.current);
         let mut bounds = self.bounds;
         if is_held {
@@ -399,7 +403,7 @@ impl Decision<'_> {
         let normalized = input.normalize(proposed, &mut self.history);
         let (able_reason, able_message) = match &normalized.stabilization {
             Some(limit) => (limit.reason.clone(), limit.message),
-            None => (ConditionReason::ReadyForNewScale, messages::MATCHES),
+            None => (ConditionReason::ReadyForNewScale, messages::SIZE_MATCHES),
         };
         self.draft.set(ConditionType::AbleToScale, true, able_reason, able_message);
         let (limit, is_limited) = (&normalized.limit, normalized.is_limited());
@@ -410,7 +414,7 @@ impl Decision<'_> {
             limit.message,
         );
         if is_held && limit.reason == ConditionReason::TooFewReplicas {
-            self.explain_hold();
+            self.explain_held_replica();
         }
         let mut desired = normalized.replicas;
         let min = bounds.min_replicas;

@@ -17,6 +17,7 @@ pub struct Decision<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) draft: StatusDraft,
     pub(crate) outcome: Outcome,
+    /// The target's `spec.replicas`.
     pub(crate) current: i32,
     /// The effective bounds at the time of the decision.
     pub(crate) bounds: Bounds,
@@ -27,7 +28,7 @@ pub struct Decision<'a> {
     pub(crate) error: Option<ReconcileError>,
 }
 
-/// The outcome of a decision.
+/// The effect of a decision on the scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The scale could not be read: only conditions change.
@@ -38,7 +39,7 @@ pub(crate) enum Outcome {
     Unchanged,
     /// The scale has to be written.
     Rescale { to: i32, reason: String },
-    /// The scale would have to be written, but a pause forbids it.
+    /// The scale would have to be written, but that direction is paused.
     Paused { to: i32 },
 }
 
@@ -52,7 +53,8 @@ impl Outcome {
 /// The error of a reconcile. The texts are those of the reference controller and include all
 /// causes, so there is no `source`.
 ///
-/// The scale may have been written anyway, see [`ReconcileError::is_partial`].
+/// With a [partial](Self::is_partial) error, the reconcile has decided, and may have written the
+/// scale.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconcileError {
@@ -132,7 +134,7 @@ impl Decision<'_> {
         &self.explanation
     }
 
-    /// The error, if the decision failed.
+    /// The error, if the decision failed or some metrics did ([`ReconcileError::is_partial`]).
     pub fn error(&self) -> Option<&ReconcileError> {
         self.error.as_ref()
     }
@@ -147,6 +149,7 @@ impl Decision<'_> {
         &self.events
     }
 
+    /// `kind/namespace/name` of the target, as errors name it.
     pub(crate) fn reference(&self) -> String {
         let target = &self.hpa.spec.scale_target_ref;
         format!("{}/{}/{}", target.kind, self.hpa.metadata.namespace, target.name)

@@ -11,16 +11,16 @@ use crate::{
 
 /// The default of `minReplicas`.
 pub(crate) const MIN_REPLICAS: i32 = 1;
-/// The target of the default metric: the utilization of the requested CPU in percent.
+/// The target of the default metric, in percent of the requested CPU.
 const CPU_UTILIZATION: i32 = 80;
 
-/// Applies the defaults of the API server, which it does before validation: `minReplicas` is 1,
-/// the metric is 80 % of the requested CPU, and a `behavior` gets the default rules of both
-/// directions (API reference of autoscaling/v2; KEP-853 for the rules).
+/// Applies the defaults that the API server applies before validation: `minReplicas` is 1, the
+/// metric is 80 % of the requested CPU, and a `behavior` gets the default rules of both directions
+/// (API reference of autoscaling/v2; KEP-853 for the rules).
 ///
-/// Members that are set stay as they are, an empty list of policies included, which validation then
-/// rejects. Scaling down gets no stabilization window, because the controller's setting is the
-/// default. No direction gets a tolerance, for the same reason (KEP-4951).
+/// Members that are set stay as they are. This includes an empty list of policies, which validation
+/// rejects. The stabilization window for scaling down and the tolerances stay unset, because their
+/// defaults are settings of the controller (KEP-4951).
 pub fn apply_defaults(spec: &mut HorizontalPodAutoscalerSpec) {
     spec.min_replicas.get_or_insert(MIN_REPLICAS);
     if spec.metrics.is_empty() {
@@ -149,7 +149,10 @@ mod tests {
     #[case::one_policy(json!({ "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 1 }] }))]
     #[case::tolerance(json!({ "tolerance": "50m" }))]
     #[case::unknown_field(json!({ "jitter": 3 }))]
-    fn set_members_stay(#[case] rules: Value, #[values("scaleUp", "scaleDown")] direction: &str) {
+    fn defaulting_keeps_members_that_are_set(
+        #[case] rules: Value,
+        #[values("scaleUp", "scaleDown")] direction: &str,
+    ) {
         let spec = defaulted(json!({ "behavior": { direction: rules } }));
         let (name, value) = rules.as_object().unwrap().iter().next().unwrap();
         assert_eq!(spec["behavior"][direction].get(name), Some(value));

@@ -5,9 +5,9 @@ use crate::api::MetricSourceType;
 /// The type of an event: `Normal` or `Warning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Something worked.
+    /// For information.
     Normal,
-    /// Something failed.
+    /// Something failed or needs attention.
     Warning,
 }
 
@@ -54,8 +54,8 @@ pub enum EventReason {
     ForecastStarted,
     /// Forecasts are no longer used. The reference has no such event.
     ForecastStopped,
-    /// An annotation of this project has an invalid value, which is ignored. The reference has no
-    /// such event.
+    /// An annotation or field of this project is ignored or not used as written. The reference has
+    /// no such event.
     InvalidAnnotation,
     /// The metric's type is unknown.
     InvalidMetricSourceType,

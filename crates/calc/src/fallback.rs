@@ -4,10 +4,10 @@
 //! failure. So a source that flaps neither ends the failure nor starts it again with each reading.
 //! Once the metric has failed for the duration in its [`Fallback`], the next failed reading
 //! activates the fallback. From then until the failure ends, the fallback is the metric's proposal,
-//! also for the readings that succeed.
+//! even if a reading succeeds.
 //!
-//! Reconciles that read no metrics change nothing. A target at zero replicas that the autoscaler
-//! didn't scale there ends all failures. A metric whose spec can't be queried has no fallback: it
+//! Reconciles that read no metrics change nothing. If scaling is disabled because the target is at
+//! zero replicas, all failures end. A metric whose spec is invalid uses no fallback, because that
 //! is not an outage.
 
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,7 @@ use crate::{
 /// periods of the default length.
 pub(crate) const RECOVERY: SignedDuration = SignedDuration::from_secs(30);
 
-/// The name of the setting.
+/// The name of the setting, for effects.
 pub(crate) const FALLBACK: &str = "fallback";
 
 /// The maximum length of the condition's message, in characters.
@@ -36,7 +36,7 @@ const MAX_MESSAGE_LEN: usize = 1000;
 /// The text between a metric and the start of its failure in the condition's message.
 const FAILS_SINCE: &str = " fails since ";
 
-/// The start of a failure that a status implies, if its message doesn't have it.
+/// The start of a failure that a status implies, if the condition's message doesn't have the start.
 const UNKNOWN_START: Timestamp = Timestamp::MIN;
 
 /// The fallbacks of one decision.
@@ -45,12 +45,12 @@ pub(crate) struct Fallbacks<'a> {
     now: Timestamp,
     /// The target's replicas.
     current: i32,
-    /// Failures before this decision whose metrics have not been observed yet.
-    before: Vec<FailingMetric>,
-    /// The failures after this decision.
-    pub(crate) after: Vec<FailingMetric>,
+    /// The failures of the history whose metrics have not been observed yet.
+    unobserved: Vec<FailingMetric>,
+    /// The failures for the next history.
+    pub(crate) failures: Vec<FailingMetric>,
     /// The proposals of the active fallbacks in words, for the condition.
-    pub(crate) active: Vec<String>,
+    pub(crate) active_texts: Vec<String>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -65,16 +65,23 @@ pub(crate) struct FallbackProposal {
 impl<'a> Fallbacks<'a> {
     pub(crate) fn new(
         settings: &'a Settings,
-        before: Vec<FailingMetric>,
+        failing_metrics: Vec<FailingMetric>,
         current: i32,
         now: Timestamp,
     ) -> Self {
-        let (after, active, events) = (Vec::new(), Vec::new(), Vec::new());
-        Self { settings, now, current, before, after, active, events }
+        Self {
+            settings,
+            now,
+            current,
+            unobserved: failing_metrics,
+            failures: Vec::new(),
+            active_texts: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
-    /// Observes the reading of a metric, which failed unless `failure` is `None`. Returns the
-    /// proposal of the metric's fallback, if the fallback is active.
+    /// Updates the state of a metric by its reading. `failure` is `None` if the reading succeeded.
+    /// Returns the proposal of the metric's fallback, if the fallback is active.
     pub(crate) fn observe(
         &mut self,
         index: usize,
@@ -86,17 +93,17 @@ impl<'a> Fallbacks<'a> {
             return None;
         }
         let metric = identity(spec)?;
-        let state = match self.after.iter().find(|state| state.metric == metric) {
-            // A metric that the spec has twice.
+        let state = match self.failures.iter().find(|state| state.metric == metric) {
+            // The spec has the metric twice.
             Some(state) => *state,
             None => self.next_state(metric, spec, fallback, failure.is_some())?,
         };
         state.fallback_since?;
         let replicas = fallback.proposal(self.current);
         let proposed = counted(replicas, "replica");
-        let name = described(spec);
+        let name = type_and_name(spec);
         let since = format!("{:.0}", state.since);
-        self.active.push(format!("{name}{FAILS_SINCE}{since}, {proposed} proposed"));
+        self.active_texts.push(format!("{name}{FAILS_SINCE}{since}, {proposed} proposed"));
         let text = match state.recovering_since {
             None if state.since == UNKNOWN_START => format!("{proposed}, because it fails"),
             None => format!("{proposed}, because it fails since {since}"),
@@ -117,8 +124,8 @@ impl<'a> Fallbacks<'a> {
         fallback: Fallback,
         has_failed: bool,
     ) -> Option<FailingMetric> {
-        let position = self.before.iter().position(|state| state.metric == metric);
-        let known = position.map(|position| self.before.swap_remove(position));
+        let position = self.unobserved.iter().position(|state| state.metric == metric);
+        let known = position.map(|position| self.unobserved.swap_remove(position));
         let new =
             FailingMetric { metric, since: self.now, fallback_since: None, recovering_since: None };
         let mut state = known.or(has_failed.then_some(new))?;
@@ -128,7 +135,7 @@ impl<'a> Fallbacks<'a> {
             let since = *state.recovering_since.get_or_insert(self.now);
             if since <= before(self.now, RECOVERY) {
                 if state.fallback_since.is_some() {
-                    self.report_end(&format!("{} can be read again", described(spec)));
+                    self.report_end(&format!("{} can be read again", type_and_name(spec)));
                 }
                 return None;
             }
@@ -137,7 +144,7 @@ impl<'a> Fallbacks<'a> {
         if has_failed && state.fallback_since.is_none() && state.since <= before(self.now, delay) {
             state.fallback_since = Some(self.now);
             let replicas = counted(fallback.proposal(self.current), "replica");
-            let name = described(spec);
+            let name = type_and_name(spec);
             self.events.push(Event::warning(
                 EventReason::MetricFallbackStarted,
                 format!(
@@ -146,13 +153,13 @@ impl<'a> Fallbacks<'a> {
                 ),
             ));
         }
-        self.after.push(state);
+        self.failures.push(state);
         Some(state)
     }
 
-    /// Ends the failures that were not observed. `why` is for the event.
-    pub(crate) fn end_others(&mut self, why: &str) {
-        let ended = std::mem::take(&mut self.before);
+    /// Ends the failures of metrics that were not observed. `why` starts the message of the event.
+    pub(crate) fn end_unobserved(&mut self, why: &str) {
+        let ended = std::mem::take(&mut self.unobserved);
         if ended.iter().any(|state| state.fallback_since.is_some()) {
             self.report_end(why);
         }
@@ -167,11 +174,11 @@ impl<'a> Fallbacks<'a> {
 impl Decision<'_> {
     /// Stores the failures after a decision, and reports the fallbacks.
     pub(crate) fn set_fallbacks(&mut self, fallbacks: Fallbacks<'_>) {
-        let Fallbacks { after, active, events, .. } = fallbacks;
+        let Fallbacks { failures, active_texts, events, .. } = fallbacks;
         self.events.extend(events);
-        self.history.failing_metrics = after;
-        if !active.is_empty() {
-            let message = go_text::cut(active.join("; "), MAX_MESSAGE_LEN);
+        self.history.failing_metrics = failures;
+        if !active_texts.is_empty() {
+            let message = go_text::truncate(active_texts.join("; "), MAX_MESSAGE_LEN);
             self.draft.set(
                 ConditionType::ExternalMetricFallbackActive,
                 true,
@@ -181,7 +188,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Resets the condition if no fallback is active any more, and removes it if no metric has one.
+    /// Sets the condition to `False` if no fallback is active any more. Removes it if no metric has
+    /// a fallback.
     pub(crate) fn clear_fallback_condition(&mut self) {
         let condition_type = ConditionType::ExternalMetricFallbackActive;
         let metrics = self.settings.metrics.iter().flat_map(|metrics| metrics.iter());
@@ -209,7 +217,7 @@ impl Fallback {
 }
 
 /// The failures that a stored status implies, for a decision without a history. If the status
-/// reports an active fallback, every metric that fails is assumed to use its fallback.
+/// reports an active fallback, every metric that fails now is assumed to use its fallback.
 pub(crate) fn failures_by_status(
     hpa: &HorizontalPodAutoscaler,
     readings: &Readings,
@@ -235,11 +243,12 @@ pub(crate) fn failures_by_status(
 
 /// The start of a metric's failure in the condition's message.
 fn reported_start(message: &str, spec: &MetricSpec) -> Option<Timestamp> {
-    let (_, rest) = message.split_once(&format!("{}{FAILS_SINCE}", described(spec)))?;
+    let (_, rest) = message.split_once(&format!("{}{FAILS_SINCE}", type_and_name(spec)))?;
     rest.split_once(',')?.0.parse().ok()
 }
 
-/// The time at which the fallback of a metric starts or ends, if the readings stay as they are.
+/// The time at which the fallback of a metric starts or ends, if its readings keep failing or
+/// succeeding as they do now.
 pub(crate) fn next_change(
     fallback: Fallback,
     spec: &MetricSpec,
@@ -255,12 +264,12 @@ pub(crate) fn next_change(
     })
 }
 
-fn described(spec: &MetricSpec) -> String {
+fn type_and_name(spec: &MetricSpec) -> String {
     format!("{} metric {}", spec.source_type, spec.metric_name())
 }
 
 /// Identifies a metric without its target, by the FNV-1a hash of its JSON, which is the same in
-/// every process. `None` for metrics that have no fallback.
+/// every process. `None` for types of metrics that can't have a fallback.
 fn identity(spec: &MetricSpec) -> Option<u64> {
     let json = match &spec.source_type {
         MetricSourceType::Pods => serde_json::to_vec(&spec.pods.as_ref()?.metric),

@@ -1,12 +1,13 @@
 //! Forecasts of metrics: an additional proposal for each metric, for its forecast load.
 //!
-//! The caller forecasts and decides whether forecasts are trusted; [`Plan::loads`] are the loads to
-//! forecast. Here, the forecast load of a metric becomes replicas by the metric's own target and
-//! tolerance. The largest such proposal counts if it is above all others, so a forecast can raise
-//! the desired replicas and never lower them. Bounds, policies, stabilization and pauses apply to
-//! it as to every proposal.
+//! The caller makes the forecasts, of the loads that [`Plan::loads`] returns, and decides whether
+//! they are trusted. This module converts the forecast load of a metric to replicas, by the
+//! metric's own target and tolerance. The largest such proposal counts if it is above all others,
+//! so a forecast can raise the desired replicas and never lower them. Bounds, policies,
+//! stabilization and pauses apply to it as to every proposal.
 //!
-//! A metric that failed, or whose fallback is active, has no forecast: its load is not known.
+//! If a metric failed or its fallback is active, its forecast is ignored, because its load is not
+//! known.
 
 use jiff::Timestamp;
 
@@ -25,17 +26,18 @@ use crate::{
 
 /// The maximum length of the condition's message, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
-/// The parts of a pod to which needed replicas are rounded. Otherwise, a rounding error of a
-/// calculation might add a pod.
+/// The needed replicas are rounded to fractions of this size before they are rounded up. Otherwise,
+/// a rounding error of the calculation might add a pod.
 const PARTS_PER_POD: f64 = 1e4;
 
 impl Plan<'_> {
-    /// The measured loads of the first `count` metrics, in the order of `spec.metrics`. Forecasts
-    /// start from them. `None` for metrics that failed.
+    /// The measured loads of the first `count` metrics, in the order of `spec.metrics`, which
+    /// forecasts start from. `None` for metrics that failed.
     pub fn loads(&self, readings: &Readings, count: usize, now: Timestamp) -> Vec<Option<Load>> {
         let PlanKind::Metrics(plan) = &self.kind else { return Vec::new() };
         let context = plan.context(self.hpa, self.settings, &self.scale, now);
-        let readings = readings.clone().of_plan(self.settings, &plan.pods).into_ordered();
+        let readings =
+            readings.clone().without_uncounted_pods(self.settings, &plan.pods).into_ordered();
         let metrics = self.hpa.spec.metrics.iter().zip(&plan.queries).zip(readings).enumerate();
         let load = |(index, ((spec, query), reading))| {
             let evaluated =
@@ -69,8 +71,12 @@ fn propose(load: f64, Load { per_replica, .. }: Load, context: &Context<'_>) -> 
     if !is_valid || !needed.is_finite() {
         return None;
     }
-    let is_below_activation =
-        || context.metric.activation.is_some_and(|least| load * 1000.0 <= least.as_milli() as f64);
+    let is_below_activation = || {
+        context
+            .metric_settings
+            .activation
+            .is_some_and(|value| load * 1000.0 <= value.as_milli() as f64)
+    };
     if current == 0 && is_below_activation() {
         return Some(0);
     }
@@ -81,8 +87,8 @@ fn propose(load: f64, Load { per_replica, .. }: Load, context: &Context<'_>) -> 
 }
 
 impl Decision<'_> {
-    /// Reports whether forecasts are used, for each metric of the spec that has a state. If none
-    /// has one, the condition stays as it is.
+    /// Sets the condition `ForecastActive`: true if the forecasts of any metric are active. It
+    /// stays as it is if no forecasts are active and some metrics have no [`MetricForecast`].
     pub(crate) fn report_forecasts(&mut self, forecasts: &[Option<MetricForecast>]) {
         let metrics = self.hpa.spec.metrics.iter().zip(forecasts);
         let known: Vec<_> = metrics
@@ -100,7 +106,7 @@ impl Decision<'_> {
         if is_active && self.settings.forecasts.mode == Forecasting::Observe {
             message.push_str("; observed only, the replicas don't change");
         }
-        let message = go_text::cut(message, MAX_MESSAGE_LEN);
+        let message = go_text::truncate(message, MAX_MESSAGE_LEN);
         let was_active = self.hpa.status.is_true(&ConditionType::ForecastActive);
         if is_active != was_active {
             let reason =

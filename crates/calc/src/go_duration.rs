@@ -22,14 +22,14 @@ pub enum DurationError {
     },
 }
 
-/// The largest number of nanoseconds of a negative duration. A positive duration has at most one
-/// less.
-const LIMIT: u64 = 1 << 63;
+/// The largest magnitude of a negative duration, in nanoseconds. A positive duration has at most
+/// one less.
+const MAX_MAGNITUDE: u64 = 1 << 63;
 
 /// Parses a signed sequence of decimal numbers, each with a unit: `-1.5h`, `1m30s`, `0`.
 ///
-/// The result is within 64 bits of nanoseconds (292 years). It equals that of Go's
-/// `time.ParseDuration`, also where Go rounds a fraction.
+/// The result is within 64 bits of nanoseconds (292 years). Go's `time.ParseDuration` returns the
+/// same, also where it rounds a fraction.
 ///
 /// ```
 /// use hpa_calc::go_duration;
@@ -59,8 +59,9 @@ pub fn parse_nanos(text: &str) -> Result<i64, DurationError> {
     }
     let mut total: u64 = 0;
     while !rest.is_empty() {
-        let (nanos, after) = component(rest, text)?;
-        total = total.checked_add(nanos).filter(|total| *total <= LIMIT).ok_or_else(invalid)?;
+        let (nanos, after) = parse_component(rest, text)?;
+        total =
+            total.checked_add(nanos).filter(|total| *total <= MAX_MAGNITUDE).ok_or_else(invalid)?;
         rest = after;
     }
     if is_negative {
@@ -70,7 +71,7 @@ pub fn parse_nanos(text: &str) -> Result<i64, DurationError> {
 }
 
 /// Parses one number with its unit. Returns nanoseconds and the rest of the text.
-fn component<'t>(rest: &'t str, text: &str) -> Result<(u64, &'t str), DurationError> {
+fn parse_component<'t>(rest: &'t str, text: &str) -> Result<(u64, &'t str), DurationError> {
     let invalid = || DurationError::Invalid(text.into());
     let (whole, after) = split_digits(rest);
     let (fraction, after) = match after.strip_prefix('.') {
@@ -88,9 +89,9 @@ fn component<'t>(rest: &'t str, text: &str) -> Result<(u64, &'t str), DurationEr
     let unit = unit_nanos(name)
         .ok_or_else(|| DurationError::UnknownUnit { unit: name.into(), text: text.into() })?;
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
-    let nanos = whole.checked_mul(unit).filter(|nanos| *nanos <= LIMIT);
+    let nanos = whole.checked_mul(unit).filter(|nanos| *nanos <= MAX_MAGNITUDE);
     let nanos = nanos.and_then(|nanos| nanos.checked_add(fraction_nanos(fraction, unit)));
-    Ok((nanos.filter(|nanos| *nanos <= LIMIT).ok_or_else(invalid)?, after))
+    Ok((nanos.filter(|nanos| *nanos <= MAX_MAGNITUDE).ok_or_else(invalid)?, after))
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
@@ -118,14 +119,14 @@ fn fraction_nanos(digits: &str, unit: u64) -> u64 {
     let (mut value, mut scale) = (0_u64, 1.0);
     for digit in digits.bytes().map(|digit| u64::from(digit.wrapping_sub(b'0'))) {
         let next = value.checked_mul(10).and_then(|value| value.checked_add(digit));
-        let Some(next) = next.filter(|next| *next <= LIMIT) else { break };
+        let Some(next) = next.filter(|next| *next <= MAX_MAGNITUDE) else { break };
         value = next;
         scale *= 10.0;
     }
     (value as f64 * (unit as f64 / scale)) as u64
 }
 
-/// Quotes as the package `time` does.
+/// Quotes as Go's package `time` does: byte by byte for characters outside of ASCII.
 fn quote(text: &str) -> String {
     let mut quoted = "\"".to_owned();
     for char in text.chars() {

@@ -35,8 +35,8 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The text, cut to `max` characters, with `…` if something is missing.
-pub(crate) fn cut(text: String, max: usize) -> String {
+/// The first `max` characters of a text, followed by `…` if there are more.
+pub(crate) fn truncate(text: String, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
@@ -45,9 +45,9 @@ pub(crate) fn cut(text: String, max: usize) -> String {
 
 /// A string as `encoding/json` prints it, with the characters of HTML escaped. The API server
 /// prints strings of named types (`MetricTargetType`, `ResourceName`) like this.
-pub(crate) struct Json<'a>(pub(crate) &'a str);
+pub(crate) struct JsonString<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Json<'_> {
+impl fmt::Display for JsonString<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
         for char in self.0.chars() {
@@ -121,6 +121,6 @@ mod tests {
     #[case::line_separators("\u{2028}\u{2029}", r#""\u2028\u2029""#)]
     #[case::just_before_and_after_them("\u{2027}\u{202a}", "\"\u{2027}\u{202a}\"")]
     fn json_escapes_like_go(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(Json(text).to_string(), expected);
+        assert_eq!(JsonString(text).to_string(), expected);
     }
 }

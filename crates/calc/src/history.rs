@@ -22,8 +22,8 @@ pub struct ScaleEvent {
     pub change: i32,
     /// The time of the scaling.
     pub at: Timestamp,
-    /// Whether the next scale event of the same direction may replace this one, because its period
-    /// was over when an earlier event was added.
+    /// Whether the next scale event of the same direction may replace this one: it was older than
+    /// the longest policy period when another event was added.
     pub outdated: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum Direction {
     Down,
 }
 
-/// A metric that can't be read, for its fallback.
+/// A metric with a fallback that can't be read, or that could not be read until recently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailingMetric {
@@ -48,7 +48,7 @@ pub struct FailingMetric {
     /// The time at which the fallback became active, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_since: Option<Timestamp>,
-    /// The time since which the metric is read without a failure, if it is.
+    /// The time since which the metric has been read without a failure, if it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovering_since: Option<Timestamp>,
 }
@@ -57,8 +57,8 @@ pub struct FailingMetric {
 ///
 /// Keep it from one reconcile to the next: take it from [`Conclusion::history`], pass it to
 /// [`Plan::decide`]. It belongs to the object's UID; a re-created autoscaler starts with an empty
-/// history. Its size is limited by the decisions within the stabilization windows and policy
-/// periods, since new entries replace outdated ones, and by the number of metrics.
+/// history. New entries replace outdated ones, so its size is limited by the number of decisions in
+/// a stabilization window or policy period, and by the number of metrics.
 ///
 /// [`Conclusion::history`]: crate::conclude::Conclusion::history
 /// [`Plan::decide`]: crate::plan::Plan::decide
@@ -73,10 +73,11 @@ pub struct History {
     /// The time since which the selector has matched more pods than the target has, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_pods_since: Option<Timestamp>,
-    /// The metrics with a fallback that can't be read.
+    /// The failures of metrics that have a fallback.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing_metrics: Vec<FailingMetric>,
-    /// The time since which the metrics have asked for zero replicas, if a setting delays that.
+    /// The time since which the metrics have asked for zero replicas, if `zero-after` delays
+    /// scaling to zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_since: Option<Timestamp>,
 }
@@ -101,8 +102,8 @@ impl History {
         }
     }
 
-    /// Records the current replicas as the first recommendation, so that nothing is scaled down
-    /// within a stabilization window after a start.
+    /// Records the current replicas as the first recommendation, if there is none. The target is
+    /// then not scaled down within a stabilization window after a start.
     pub(crate) fn record_initial(&mut self, replicas: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
             self.recommendations.push(Recommendation { replicas, at: now });
@@ -146,7 +147,8 @@ impl History {
         }
     }
 
-    /// The replicas added minus those removed within `period` before `now`, its start excluded.
+    /// The replicas added minus those removed within `period` before `now`. An event exactly at the
+    /// start of the period doesn't count.
     pub(crate) fn net_change(&self, period: SignedDuration, now: Timestamp) -> i64 {
         let cutoff = before(now, period);
         let sum = |events: &[ScaleEvent]| -> i64 {
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn change_saturates() {
+    fn size_of_a_scale_event_saturates() {
         let mut history = History::default();
         history.add_scale_event(i32::MIN, i32::MAX, SignedDuration::ZERO, at(0));
         assert_eq!(history.scale_ups, [event(i32::MAX, 0, false)]);

@@ -53,8 +53,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The parts can be used alone: the calculations in [`replicas`], the API's [`defaults`] and
-//! [`validation`], [`quantity`] and [`selector`].
+//! Some modules are useful on their own: [`replicas`] calculates the proposal of one metric,
+//! [`defaults`] and [`validation`] do what the API server does with a spec, and [`quantity`] and
+//! [`selector`] parse.
 //!
 //! # Stability
 //!
@@ -92,8 +93,8 @@ pub mod replicas;
 pub mod report;
 pub mod selector;
 pub mod settings;
-pub mod similar;
 mod status;
+pub mod suggestions;
 pub mod validation;
 
 pub use api::{HorizontalPodAutoscaler, Pod, Scale};

@@ -1,16 +1,16 @@
-//! Condition messages of the reference that are the same for every autoscaler.
+//! Condition messages of the reference that many autoscalers share.
 //!
 //! Deserialization refers to these constants instead of allocating: nearly every autoscaler has
-//! three of the messages, and a controller keeps all of them in memory.
+//! three of the messages, and a controller keeps all autoscalers in memory.
 
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserializer, de};
 
 pub(crate) const GOT_SCALE: &str = "the HPA controller was able to get the target's current scale";
-pub(crate) const DISABLED: &str =
+pub(crate) const SCALING_DISABLED: &str =
     "scaling is disabled since the replica count of the target is zero";
-pub(crate) const MATCHES: &str = "recommended size matches current size";
+pub(crate) const SIZE_MATCHES: &str = "recommended size matches current size";
 pub(crate) const SCALED_TO_ZERO: &str = "the HPA controller scaled the workload to zero";
 pub(crate) const NOT_SCALED_TO_ZERO: &str = "the HPA controller did not scale the workload to zero";
 pub(crate) const STABILIZED_DOWN: &str = "recent recommendations were higher than current one, \
@@ -26,18 +26,18 @@ pub(crate) const TOO_FAST_UP: &str =
 pub(crate) const TOO_FAST_DOWN: &str =
     "the desired replica count is decreasing faster than the maximum scale rate";
 
-/// The message that names the metric, for the two most common metrics.
-const BY_CPU: &str = "the HPA was able to successfully calculate a replica count from cpu resource \
-    utilization (percentage of request)";
-const BY_MEMORY: &str = "the HPA was able to successfully calculate a replica count from memory \
-    resource utilization (percentage of request)";
+/// The messages of `ValidMetricFound` for the two most common metrics.
+const COMPUTED_FROM_CPU: &str = "the HPA was able to successfully calculate a replica count from \
+    cpu resource utilization (percentage of request)";
+const COMPUTED_FROM_MEMORY: &str = "the HPA was able to successfully calculate a replica count \
+    from memory resource utilization (percentage of request)";
 
 const ALL: [&str; 14] = [
-    MATCHES,
-    BY_CPU,
+    SIZE_MATCHES,
+    COMPUTED_FROM_CPU,
     WITHIN_RANGE,
     GOT_SCALE,
-    DISABLED,
+    SCALING_DISABLED,
     SCALED_TO_ZERO,
     NOT_SCALED_TO_ZERO,
     STABILIZED_DOWN,
@@ -46,11 +46,11 @@ const ALL: [&str; 14] = [
     TOO_MANY,
     TOO_FAST_UP,
     TOO_FAST_DOWN,
-    BY_MEMORY,
+    COMPUTED_FROM_MEMORY,
 ];
 
 /// Deserializes a message, without a copy if it is one of [`ALL`].
-pub(crate) fn read<'de, D: Deserializer<'de>>(
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Cow<'static, str>, D::Error> {
     struct Message;

@@ -2,26 +2,26 @@
 //! (k8s.io/apimachinery/pkg/api/validate/content).
 
 /// The maximum length in bytes of a DNS label (RFC 1123) and of the name part of a qualified name.
-pub(crate) const LABEL_LEN: usize = 63;
+pub(crate) const MAX_LABEL_LEN: usize = 63;
 /// The maximum length in bytes of a DNS subdomain.
-pub(crate) const SUBDOMAIN_LEN: usize = 253;
+pub(crate) const MAX_SUBDOMAIN_LEN: usize = 253;
 
 // The server has two texts for the same limit: one for a name on its own, one for a part of a
 // qualified name.
 pub(crate) const LABEL_TOO_LONG: &str = "must be no more than 63 characters";
 pub(crate) const NAME_PART_TOO_LONG: &str = "must be no more than 63 bytes";
-pub(crate) const LABEL_WITH_DOTS: &str = "must not contain dots";
-pub(crate) const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
-    characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
-    '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+pub(crate) const LABEL_HAS_DOTS: &str = "must not contain dots";
+pub(crate) const LABEL_MALFORMED: &str = "a lowercase RFC 1123 label must consist of lower case \
+    alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. \
+    'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 pub(crate) const SUBDOMAIN_TOO_LONG: &str = "must be no more than 253 characters";
 pub(crate) const PREFIX_TOO_LONG: &str = "must be no more than 253 bytes";
-pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case \
-    alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character \
-    (e.g. 'example.com', regex used for validation is \
+pub(crate) const SUBDOMAIN_MALFORMED: &str = "a lowercase RFC 1123 subdomain must consist of lower \
+    case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
+    character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-pub(crate) const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and \
-    must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+pub(crate) const NAME_PART_MALFORMED: &str = "must consist of alphanumeric characters, '-', '_' or \
+    '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
 /// The violations of the syntax of a DNS subdomain.
@@ -29,8 +29,8 @@ pub(crate) fn dns_subdomain_errors(
     name: &str,
     too_long: &'static str,
 ) -> impl Iterator<Item = &'static str> {
-    let too_long = (name.len() > SUBDOMAIN_LEN).then_some(too_long);
-    let malformed = (!is_dns_subdomain(name)).then_some(SUBDOMAIN);
+    let too_long = (name.len() > MAX_SUBDOMAIN_LEN).then_some(too_long);
+    let malformed = (!is_dns_subdomain(name)).then_some(SUBDOMAIN_MALFORMED);
     too_long.into_iter().chain(malformed)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn qualified_name_errors(text: &str) -> Vec<String> {
     };
     if name.contains('/') {
         let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
-        return vec![format!("a valid label key {NAME_PART} {example}")];
+        return vec![format!("a valid label key {NAME_PART_MALFORMED} {example}")];
     }
     match prefix {
         None => {}
@@ -58,11 +58,11 @@ pub(crate) fn qualified_name_errors(text: &str) -> Vec<String> {
     }
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
-    } else if name.len() > LABEL_LEN {
+    } else if name.len() > MAX_LABEL_LEN {
         errors.push(format!("name part {NAME_PART_TOO_LONG}"));
     }
     if !is_name_part(name) {
-        errors.push(format!("name part {NAME_PART}"));
+        errors.push(format!("name part {NAME_PART_MALFORMED}"));
     }
     errors
 }
@@ -78,7 +78,8 @@ pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     text.split('.').all(is_dns_label)
 }
 
-/// Whether the text is a non-empty name part, like a label value, of any length.
+/// Whether the text is a valid name part of a qualified name, of any length. A non-empty label
+/// value has the same syntax.
 pub(crate) fn is_name_part(text: &str) -> bool {
     let outer = |byte: u8| byte.is_ascii_alphanumeric();
     is_delimited(text, outer, |byte| outer(byte) || matches!(byte, b'-' | b'_' | b'.'))

@@ -37,7 +37,8 @@ impl NormalizedReplicas {
     }
 }
 
-/// The inputs of a normalization other than the proposal and the history.
+/// The inputs of a normalization, other than the proposal and the history. Normalizing a proposal
+/// is to apply stabilization, rate limits and bounds.
 pub(crate) struct NormalizeInput<'a> {
     pub(crate) spec: &'a HorizontalPodAutoscalerSpec,
     pub(crate) settings: &'a Settings,
@@ -76,7 +77,7 @@ impl NormalizeInput<'_> {
         let recommendation = Recommendation { replicas: proposed, at: self.now };
         history.add_recommendation(recommendation, |old| old.at < cutoff);
         let stabilization = (stabilized != proposed).then_some(SCALE_DOWN_STABILIZED);
-        let (max, max_reason) = self.max(scale_up_limit(self.current));
+        let (max, max_reason) = self.max_replicas(scale_up_limit(self.current));
         let min = self.bounds.min_replicas;
         let (replicas, limit) = if stabilized < min {
             (min, TOO_FEW)
@@ -95,7 +96,7 @@ impl NormalizeInput<'_> {
         history: &mut History,
     ) -> NormalizedReplicas {
         let range = self.stabilization_range(behavior, proposed, history);
-        // Not `clamp`: if the range is empty, its maximum applies.
+        // If the range is empty, its maximum applies. `clamp` would panic.
         let stabilized = self.current.max(range.min).min(range.max);
         let reason =
             if proposed >= self.current { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
@@ -104,6 +105,7 @@ impl NormalizeInput<'_> {
         NormalizedReplicas { stabilized, stabilization, replicas, limit }
     }
 
+    /// Records the proposal as a recommendation, and returns the range that the windows allow.
     fn stabilization_range(
         &self,
         behavior: &EffectiveBehavior<'_>,
@@ -127,8 +129,8 @@ impl NormalizeInput<'_> {
         StabilizationRange { min, max }
     }
 
-    /// The recommendations that stabilization takes into account in one direction.
-    pub(crate) fn recent(
+    /// The recommendations within the stabilization window of a direction.
+    pub(crate) fn recent_recommendations(
         &self,
         direction: Direction,
         history: &History,
@@ -141,6 +143,7 @@ impl NormalizeInput<'_> {
         recommendations.filter(move |old| applies && is_recent(old, cutoff, &behavior))
     }
 
+    /// Applies the policies, and `minReplicas` or `maxReplicas`.
     fn limit_rate(
         &self,
         behavior: &EffectiveBehavior<'_>,
@@ -149,7 +152,7 @@ impl NormalizeInput<'_> {
     ) -> (i32, LimitReason) {
         if stabilized > self.current {
             let rate = behavior.up().limit(self.current, history, self.now).max(self.current);
-            let (max, reason) = self.max(rate);
+            let (max, reason) = self.max_replicas(rate);
             if stabilized > max {
                 return (max, reason);
             }
@@ -165,15 +168,16 @@ impl NormalizeInput<'_> {
         (stabilized, WITHIN_RANGE)
     }
 
-    /// The maximum of the replicas: the smaller of `maxReplicas` and the rate limit.
-    fn max(&self, rate: i32) -> (i32, LimitReason) {
+    /// The smaller of `maxReplicas` and the rate limit, and the reason of the condition if it
+    /// applies.
+    fn max_replicas(&self, rate_limit: i32) -> (i32, LimitReason) {
         let bound = self.bounds.max_replicas;
-        if bound > rate { (rate, SCALE_UP_LIMIT) } else { (bound, TOO_MANY) }
+        if bound > rate_limit { (rate_limit, SCALE_UP_LIMIT) } else { (bound, TOO_MANY) }
     }
 }
 
-/// Whether a recommendation is within a stabilization window. Without behavior, a window includes
-/// its start, as in the reference.
+/// Whether a recommendation is within the stabilization window that starts at `cutoff`. Without
+/// behavior, the window includes its start, as in the reference.
 fn is_recent(
     recommendation: &Recommendation,
     cutoff: Timestamp,
@@ -309,7 +313,7 @@ mod tests {
         assert_eq!(normalized.is_limited(), proposed != replicas);
     }
 
-    /// As in the reference, although all metrics are below target.
+    // As in the reference, although all metrics are below target.
     #[test]
     fn recommendation_above_current_scales_up_without_behavior() {
         let spec = json!({ "minReplicas": 1, "maxReplicas": 20 });
@@ -443,12 +447,11 @@ mod tests {
         assert_eq!(outcome(&normalized), (proposed, replicas, None, reason));
     }
 
-    /// An earlier scaling can exceed what the policies allow now. Then the replicas stay: the
-    /// policies never reverse a scaling.
+    // An earlier scaling can exceed what the policies allow now. The policies don't reverse it.
     #[rstest]
     #[case::up(15, 10, "ScaleUpLimit")]
     #[case::down(5, 10, "ScaleDownLimit")]
-    fn exceeded_policy_keeps_replicas(
+    fn exceeded_policy_does_not_reverse_a_scaling(
         #[case] proposed: i32,
         #[case] replicas: i32,
         #[case] reason: &str,

@@ -1,8 +1,8 @@
 //! Pods that the target's selector matches, but that the target doesn't own.
 //!
 //! For example, the reference counts the pods of a Job that has the labels of a Deployment
-//! (kubernetes#124307, KEP-5325). The setting `pods` leaves such pods out. Without the setting,
-//! they are reported.
+//! (kubernetes#124307, KEP-5325). The setting `pods` leaves such pods out. Without the setting, a
+//! condition reports them.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::{
     explain::counted,
 };
 
-/// The time for which a rollout may have more pods than the target counts: the default of a
+/// The time for which more pods than the target has can be due to a rollout: the default of a
 /// Deployment's `progressDeadlineSeconds`.
-const ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
+const MAX_ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Decision<'_> {
-    /// Reports that the selector has matched more pods than the target has for longer than a
-    /// rollout takes. Decisions don't depend on this.
+    /// Sets the condition `SelectorMatchesExtraPods` once the selector has matched more pods than
+    /// the target has for longer than [`MAX_ROLLOUT`]. Decisions don't depend on it.
     pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
         let active = pods.iter().filter(|pod| pod.is_active()).count();
         let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
@@ -30,7 +30,7 @@ impl Decision<'_> {
             return;
         }
         let since = *self.history.extra_pods_since.get_or_insert(now);
-        if now.duration_since(since) <= ROLLOUT {
+        if now.duration_since(since) <= MAX_ROLLOUT {
             return;
         }
         let target = &self.hpa.spec.scale_target_ref;

@@ -1,4 +1,4 @@
-//! Pausing an autoscaler: it decides and reports, but does not write the scale.
+//! Pausing an autoscaler: it still decides and reports, but doesn't write the scale.
 
 use std::{fmt, str::FromStr};
 
@@ -53,7 +53,7 @@ impl FromStr for Pause {
     }
 }
 
-/// Prints what is paused, for the condition's message.
+/// Prints the start of the condition's message.
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.up, self.down) {
@@ -66,15 +66,15 @@ impl fmt::Display for Pause {
 }
 
 impl Decision<'_> {
-    /// Applies the pause of the settings: the scale is not written in a paused direction, not even to
-    /// bring it within `minReplicas` and `maxReplicas`.
+    /// Applies the pause of the settings: the scale is not written in a paused direction, not even
+    /// to bring it within `minReplicas` and `maxReplicas`.
     ///
-    /// Everything else stays. Recommendations are recorded, `desiredReplicas` is what would be
-    /// written, and conditions and events are those of the decision.
+    /// Recommendations are recorded as without a pause. `desiredReplicas` has the replicas that
+    /// would be written. Conditions and events are those of the decision.
     ///
-    /// While a direction is paused, the status has the condition `Paused=True`. The reference has
-    /// no such condition. All other conditions are unaffected, so that alerts on them don't mistake
-    /// a pause for a failure. Without a pause, the condition is removed.
+    /// While a direction is paused, the status has the condition `Paused=True`, which the reference
+    /// doesn't have. All other conditions are unaffected, so that alerts on them don't mistake a
+    /// pause for a failure. Without a pause, `Paused` is removed.
     pub(crate) fn apply_pause(&mut self) {
         let pause = self.settings.pause;
         if pause == Pause::NONE {

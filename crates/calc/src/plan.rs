@@ -9,7 +9,7 @@ use crate::{
     metric::{Context, MetricSpecError, query},
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
-    settings::{Bounds, DEFAULT_METRIC, Readiness, Settings, Tolerances},
+    settings::{Bounds, DEFAULT_METRIC_SETTINGS, Readiness, Settings, Tolerances},
     validation::MAX_METRICS,
 };
 
@@ -45,11 +45,11 @@ impl ScaleReadError {
 pub struct SelectedPods {
     /// The pods. Errors about pods name the first one in this order.
     pub pods: Vec<Arc<Pod>>,
-    /// Every autoscaler of the namespace whose selector matches one of the pods, as
-    /// `namespace/name` and sorted; this one included, if the caller already knows its selector.
-    /// If there are several, the decision fails with `AmbiguousSelector`.
+    /// Every autoscaler of the namespace whose selector matches one of the pods, sorted, as
+    /// `namespace/name` or `prefix/namespace/name`. It includes this one, if the caller already
+    /// knows the selector. If there are several, the decision fails with `AmbiguousSelector`.
     pub autoscalers: Vec<String>,
-    /// The name of this autoscaler in `autoscalers`, for reports. If absent, it is
+    /// The name of this autoscaler in `autoscalers`, for reports. If absent, reports look for its
     /// `namespace/name`, with or without a prefix.
     pub own_name: Option<String>,
     /// The error if only owned pods count
@@ -75,8 +75,8 @@ pub struct Plan<'a> {
     pub(crate) kind: PlanKind,
 }
 
-/// The kinds of reconciles. With a schedule of bounds, the time of the decision determines the
-/// bounds. If the replicas are out of these bounds, the decision replaces the kind.
+/// The kinds of reconciles. With a schedule of bounds, the bounds depend on the time of the
+/// decision, so [`Plan::decide`] replaces the kind if the replicas are out of them.
 #[derive(Debug)]
 pub(crate) enum PlanKind {
     /// The scale could not be read.
@@ -127,7 +127,7 @@ impl MetricsPlan {
             tolerances: Tolerances::for_spec(&hpa.spec, settings),
             readiness: Readiness::new(now, settings),
             settings,
-            metric: &DEFAULT_METRIC,
+            metric_settings: &DEFAULT_METRIC_SETTINGS,
         }
     }
 }
@@ -175,22 +175,22 @@ impl<'a> Plan<'a> {
         queries.iter().enumerate().filter_map(|(index, query)| Some((index, query.as_ref().ok()?)))
     }
 
-    /// Readings for this plan from the names of the metrics ([`MetricQuery::metric_name`]), for
-    /// callers that look up metrics by name. Metrics that the plan doesn't ask for are ignored; if
-    /// several queries have the same name, all of them get the reading.
+    /// The readings of this plan, from pairs of a metric's name ([`MetricQuery::metric_name`]) and
+    /// its reading. Metrics that the plan doesn't ask for are ignored. If several queries have the
+    /// same name, all of them get the reading.
     pub fn readings_by_name<N: AsRef<str>>(
         &self,
         readings: impl IntoIterator<Item = (N, Result<Reading, ReadError>)>,
     ) -> Readings {
-        let mut all = Readings::new();
+        let mut by_index = Readings::new();
         for (name, reading) in readings {
             for (metric, query) in self.queries() {
                 if query.metric_name() == name.as_ref() {
-                    all.insert(metric, reading.clone());
+                    by_index.insert(metric, reading.clone());
                 }
             }
         }
-        all
+        by_index
     }
 }
 
@@ -230,7 +230,8 @@ fn plan_kind(
     PlanKind::Metrics(MetricsPlan { selector, pods, queries })
 }
 
-/// The kind of a reconcile without metrics, if the replicas are out of bounds.
+/// The kind of a reconcile that needs no metrics: the replicas are out of bounds, or the autoscaler
+/// may not scale up from zero.
 pub(crate) fn out_of_bounds(
     hpa: &HorizontalPodAutoscaler,
     scale: &Scale,
@@ -252,6 +253,7 @@ fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings, bound
         && (bounds.min_replicas != 0 || has_object_or_external_metric(&hpa.spec.metrics))
 }
 
+/// Whether the stored status has `ScaledToZero=True`, and the feature is on.
 pub(crate) fn is_scaled_to_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
     settings.scale_to_zero && hpa.status.is_true(&ConditionType::ScaledToZero)
 }

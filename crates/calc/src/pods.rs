@@ -14,12 +14,12 @@ use crate::{
 pub enum PodClass {
     /// The pod counts with its sample.
     Ready,
-    /// The pod is not ready, so its sample is not used. For a scale-up it counts with no usage, for
+    /// The pod is not ready, so its sample is not used. For a scale-up it counts with no usage. For
     /// a scale-down it doesn't count.
     Unready,
     /// The pod has no sample. For a scale-up it counts with no usage. For a scale-down it counts
-    /// with the target value, or for utilization targets with its request, or the target if that is
-    /// more.
+    /// with the target value. For a utilization target, that is the target's percentage of its
+    /// request, or the whole request if the target is below 100 %.
     Missing,
     /// The pod has failed or succeeded, or is being deleted. It doesn't count.
     Ignored,
@@ -30,25 +30,27 @@ pub enum PodClass {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum PodClassReason {
-    /// It has a sample that counts.
+    /// The pod has a sample that counts.
     SampleCounts,
-    /// It is being deleted.
+    /// The pod is being deleted.
     Terminating,
-    /// It has failed.
+    /// The pod has failed.
     Failed,
-    /// It has succeeded.
+    /// The pod has succeeded.
     Succeeded,
-    /// It has not started.
+    /// The pod has not started.
     Pending,
-    /// The metrics API has no sample of it.
+    /// The metrics API has no sample of the pod.
     NoSample,
-    /// It has no start time or no `Ready` condition.
+    /// The pod has no start time or no `Ready` condition.
     NoReadyCondition,
-    /// It is not ready, and within its CPU initialization period.
+    /// The pod is not ready, and its CPU initialization period has not ended.
     StartingUnready,
-    /// It is ready, and the window of its CPU sample began before that.
+    /// The pod's CPU initialization period has not ended, and the window of its CPU sample began
+    /// before its readiness last changed.
     SampleBeforeReady,
-    /// It is not ready, and has not been since its start.
+    /// The pod is not ready, and became so within the initial readiness delay after its start. This
+    /// counts as never having been ready.
     NeverReady,
 }
 
@@ -56,7 +58,8 @@ impl PodClass {
     /// All classes.
     pub const ALL: [Self; 4] = [Self::Ready, Self::Unready, Self::Missing, Self::Ignored];
 
-    /// How such a pod counts, in a word for people. A pod that counts may not be ready.
+    /// The class in one word, for people. The word for [`Self::Ready`] is `counted`, because such a
+    /// pod need not be ready.
     pub fn label(self) -> &'static str {
         match self {
             Self::Ready => "counted",
@@ -82,7 +85,7 @@ impl PodClassReason {
         }
     }
 
-    /// The reason in a few words, after the name of a pod.
+    /// The reason as the rest of a sentence that starts with the name of the pod.
     pub fn text(self) -> &'static str {
         match self {
             Self::SampleCounts => "has a sample",
@@ -94,7 +97,7 @@ impl PodClassReason {
             Self::NoReadyCondition => "has no start time or no Ready condition",
             Self::StartingUnready => "started recently and is not ready",
             Self::SampleBeforeReady => {
-                "started recently, and its sample is from before it was ready"
+                "started recently, and its sample covers time before it was ready"
             }
             Self::NeverReady => "has never been ready",
         }
@@ -135,7 +138,8 @@ impl PodCounts {
 ///
 /// Readiness matters for CPU only, because pods use CPU while they start. Within the CPU
 /// initialization period, a CPU sample counts if the pod is ready and the sample's window began
-/// after it became ready. Later, it counts unless the pod has never been ready.
+/// after it became ready. Later, it counts unless the pod has never been ready. A readiness of
+/// `Unknown` counts as ready.
 ///
 /// Source: [algorithm details]. Succeeded pods are ignored like Failed ones (kubernetes#141302).
 ///
@@ -209,28 +213,28 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// A pod that started at second 0 and whose readiness last changed at second `changed`.
-    fn pod(phase: &str, ready: Option<bool>, changed: i64) -> Pod {
-        let last_transition_time = at(changed.max(-1));
+    /// A pod that started at second 0. Its readiness last changed at second `readiness_changed`.
+    fn pod(phase: &str, ready: Option<bool>, readiness_changed: i64) -> Pod {
+        let last_transition_time = at(readiness_changed.max(-1));
         Pod {
             name: "pod".into(),
             labels: [].into(),
             terminating: false,
             phase: phase.into(),
             start_time: Some(at(0)),
-            ready: (changed != NEVER)
+            ready: (readiness_changed != NEVER)
                 .then_some(ReadyCondition { status: ready, last_transition_time }),
             resources: std::sync::Arc::default(),
             controller: None,
         }
     }
 
-    /// The class of a pod at second `now`, with a sample of the 30 seconds before `sampled`.
-    fn class(pod: &Pod, sampled: i64, is_cpu: bool, now: i64) -> PodClass {
+    /// The class of a pod at second `now`, with a sample of the 30 seconds before `sampled_at`.
+    fn class(pod: &Pod, sampled_at: i64, is_cpu: bool, now: i64) -> PodClass {
         let window = SignedDuration::from_secs(30);
-        let sample = (sampled != NEVER).then(|| PodSample {
+        let sample = (sampled_at != NEVER).then(|| PodSample {
             value: MilliValue::from_milli(1),
-            timestamp: at(sampled),
+            timestamp: at(sampled_at),
             window,
         });
         let readiness = Readiness {
@@ -253,14 +257,14 @@ mod tests {
     #[case::succeeded("Succeeded", 500, Ignored)]
     fn phase_decides_the_class(
         #[case] phase: &str,
-        #[case] sampled: i64,
+        #[case] sampled_at: i64,
         #[case] expected: PodClass,
         #[values(CPU, MEMORY)] is_cpu: bool,
     ) {
         let mut pod = pod(phase, Some(true), 10);
-        assert_eq!(class(&pod, sampled, is_cpu, 500), expected);
+        assert_eq!(class(&pod, sampled_at, is_cpu, 500), expected);
         pod.terminating = true;
-        assert_eq!(class(&pod, sampled, is_cpu, 500), Ignored);
+        assert_eq!(class(&pod, sampled_at, is_cpu, 500), Ignored);
     }
 
     // Within the CPU initialization period, up to second 299.
@@ -278,20 +282,20 @@ mod tests {
     #[case::never_ready(None, NEVER, 200, 300, Unready)]
     fn cpu_samples_count_by_readiness(
         #[case] ready: Option<bool>,
-        #[case] changed: i64,
-        #[case] sampled: i64,
+        #[case] readiness_changed: i64,
+        #[case] sampled_at: i64,
         #[case] now: i64,
         #[case] expected: PodClass,
     ) {
-        let mut pod = pod("Running", ready, changed);
-        assert_eq!(class(&pod, sampled, CPU, now), expected);
-        assert_eq!(class(&pod, sampled, MEMORY, now), Ready);
+        let mut pod = pod("Running", ready, readiness_changed);
+        assert_eq!(class(&pod, sampled_at, CPU, now), expected);
+        assert_eq!(class(&pod, sampled_at, MEMORY, now), Ready);
         pod.start_time = None;
-        assert_eq!(class(&pod, sampled, CPU, now), Unready);
+        assert_eq!(class(&pod, sampled_at, CPU, now), Unready);
     }
 
     #[test]
-    fn extreme_times_saturate() {
+    fn classification_with_extreme_times_does_not_overflow() {
         let readiness = Readiness {
             now: Timestamp::MAX,
             cpu_initialization_period: SignedDuration::MAX,

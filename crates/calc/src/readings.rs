@@ -93,7 +93,7 @@ pub struct PodSamples {
 }
 
 impl PodSamples {
-    /// No samples yet, with room for `samples` of them.
+    /// An empty collection with room for this number of samples.
     pub fn with_capacity(samples: usize) -> Self {
         Self { by_pod: HashMap::with_capacity(samples), total: 0 }
     }
@@ -159,8 +159,8 @@ impl<N: Into<Box<str>>> FromIterator<(N, PodSample)> for PodSamples {
 pub struct Sample<T> {
     /// The value.
     pub value: T,
-    /// The time of the measurement: that of the oldest part, if parts of the value have different
-    /// times. `None` if the source doesn't report it. Such a value never counts as too old.
+    /// The time of the measurement. If parts of the value have different times, the oldest one.
+    /// `None` if the source doesn't report the time: such a value doesn't count as too old.
     pub timestamp: Option<Timestamp>,
 }
 
@@ -188,7 +188,7 @@ pub enum Reading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Readings {
     readings: Vec<Option<Result<Reading, ReadError>>>,
-    /// Empty without forecasts.
+    /// By the index of the metric. Empty if there are no forecasts.
     forecasts: Vec<Option<MetricForecast>>,
 }
 
@@ -200,7 +200,7 @@ impl Readings {
 
     /// Sets the reading of the metric at an index of `spec.metrics`.
     pub fn insert(&mut self, metric: usize, reading: Result<Reading, ReadError>) {
-        set(&mut self.readings, metric, reading);
+        set_at(&mut self.readings, metric, reading);
     }
 
     /// The reading of the metric at an index of `spec.metrics`, if there is one.
@@ -210,7 +210,7 @@ impl Readings {
 
     /// Sets the forecast of the metric at an index of `spec.metrics`.
     pub fn insert_forecast(&mut self, metric: usize, forecast: MetricForecast) {
-        set(&mut self.forecasts, metric, forecast);
+        set_at(&mut self.forecasts, metric, forecast);
     }
 
     /// The forecast of the metric at an index of `spec.metrics`, if one was set.
@@ -218,21 +218,22 @@ impl Readings {
         self.forecasts.get(metric)?.as_ref()
     }
 
-    /// The readings without the samples of pods that don't count. A metrics API selects by labels,
-    /// so it also has samples of pods that the target doesn't own.
-    pub(crate) fn of_plan(self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
+    /// The readings without the samples of pods that don't count. If only owned pods count, these
+    /// are all pods other than `pods`. A metrics API selects by labels, so it also returns samples
+    /// of pods that the target doesn't own.
+    pub(crate) fn without_uncounted_pods(self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
         match settings.pods {
             PodSelection::Selected => self,
-            PodSelection::Owned => self.of_pods(pods),
+            PodSelection::Owned => self.only_of_pods(pods),
         }
     }
 
-    fn of_pods(mut self, pods: &[Arc<Pod>]) -> Self {
+    fn only_of_pods(mut self, pods: &[Arc<Pod>]) -> Self {
         let names: HashSet<&str> = pods.iter().map(|pod| pod.name.as_ref()).collect();
         for reading in self.readings.iter_mut().flatten() {
             if let Ok(Reading::Pods(samples)) = reading {
-                let of_pods = samples.iter().filter(|(pod, _)| names.contains(pod));
-                *samples = of_pods.map(|(pod, sample)| (pod, *sample)).collect();
+                let counted = samples.iter().filter(|(pod, _)| names.contains(pod));
+                *samples = counted.map(|(pod, sample)| (pod, *sample)).collect();
             }
         }
         self
@@ -243,13 +244,13 @@ impl Readings {
         std::mem::take(&mut self.forecasts)
     }
 
-    /// Every metric's reading in the order of the spec, then `None` without end.
+    /// The readings in the order of the spec, followed by an endless sequence of `None`.
     pub(crate) fn into_ordered(self) -> impl Iterator<Item = Option<Result<Reading, ReadError>>> {
         self.readings.into_iter().chain(std::iter::repeat_with(|| None))
     }
 }
 
-fn set<T>(all: &mut Vec<Option<T>>, index: usize, value: T) {
+fn set_at<T>(all: &mut Vec<Option<T>>, index: usize, value: T) {
     if all.len() <= index {
         all.resize_with(index.saturating_add(1), || None);
     }
@@ -325,14 +326,15 @@ impl ReadError {
     }
 }
 
-/// Whether the load of a metric is forecast, and its forecast.
+/// The state of a metric's forecasts, and the forecast for this decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricForecast {
     /// Whether forecasts count, and why.
     pub reason: ForecastReason,
-    /// The reason in words, for the condition. It should rarely change.
+    /// The reason in words, for the condition. It should rarely change, because every change is
+    /// written to the status.
     pub text: Arc<str>,
-    /// The forecast, if there is one for now. It counts only if [`Self::reason`] says so.
+    /// The forecast, if there is one at this time. It counts only if [`Self::reason`] is active.
     pub forecast: Option<LoadForecast>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     messages,
 };
 
-/// A status that is being changed by a reconcile.
+/// The status that a reconcile builds, starting from the stored one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusDraft {
     pub(crate) status: HorizontalPodAutoscalerStatus,
@@ -32,8 +32,8 @@ impl StatusDraft {
         Self { status, generation, now }
     }
 
-    /// Sets a condition. Its transition time changes only with its status. A new condition is added
-    /// at the end.
+    /// Sets a condition. `holds` is its status. The transition time changes only if the status
+    /// does. A new condition is added at the end.
     pub(crate) fn set(
         &mut self,
         condition_type: ConditionType,
@@ -87,8 +87,8 @@ impl StatusDraft {
         self.status.conditions.retain(|condition| condition.condition_type != *condition_type);
     }
 
-    /// Sets the current replicas and the metrics. The desired replicas stay.
-    pub(crate) fn set_observed(&mut self, current_replicas: i32, metrics: Vec<MetricStatus>) {
+    /// Sets `currentReplicas` and `currentMetrics`.
+    pub(crate) fn set_current(&mut self, current_replicas: i32, metrics: Vec<MetricStatus>) {
         self.status.current_replicas = current_replicas;
         self.status.current_metrics = metrics;
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn remove_removes_only_that_condition() {
+    fn remove_keeps_other_conditions() {
         let mut draft = draft(None);
         draft.remove(&ConditionType::ScaledToZero);
         draft.remove(&ConditionType::AbleToScale);

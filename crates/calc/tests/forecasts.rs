@@ -62,7 +62,7 @@ fn pod(index: usize) -> Arc<Pod> {
     )
 }
 
-/// The usage of 4 pods in milli-cores.
+/// A reading in which each of 4 pods uses this many milli-cores.
 #[expect(clippy::unnecessary_wraps, reason = "other readings fail")]
 fn usage(milli: i64) -> Result<Reading, ReadError> {
     let sample = |index: usize| {
@@ -82,7 +82,7 @@ fn failed() -> Result<Reading, ReadError> {
     Err(ReadError::Empty(MetricsApi::External))
 }
 
-fn state(reason: ForecastReason, load: Option<f64>) -> MetricForecast {
+fn metric_forecast(reason: ForecastReason, load: Option<f64>) -> MetricForecast {
     let at = now() + SignedDuration::from_mins(4);
     let forecast = load.map(|load| LoadForecast { at, load, quantile: 0.8, days: 14 });
     let text = format!("the text of {}", reason.as_str()).into();
@@ -90,8 +90,8 @@ fn state(reason: ForecastReason, load: Option<f64>) -> MetricForecast {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "other metrics have no forecast")]
-fn active(load: f64) -> Option<MetricForecast> {
-    Some(state(ForecastReason::Forecasting, Some(load)))
+fn active_forecast(load: f64) -> Option<MetricForecast> {
+    Some(metric_forecast(ForecastReason::Forecasting, Some(load)))
 }
 
 type Metric = (Result<Reading, ReadError>, Option<MetricForecast>);
@@ -131,8 +131,8 @@ fn events(conclusion: &Conclusion) -> Vec<&str> {
 #[test]
 fn forecast_raises_the_replicas_and_is_explained() {
     let hpa = hpa("scale", &[cpu()], &json!({}));
-    // 4 pods at 60 % of half a core.
-    let (loads, conclusion) = decide(&hpa, &[(usage(300), active(2.05))]);
+    // The load is that of 4 pods at 60 % of half a core.
+    let (loads, conclusion) = decide(&hpa, &[(usage(300), active_forecast(2.05))]);
     assert_eq!(loads, [Some(Load { total: 1.2, per_replica: 0.3 })]);
     assert_eq!(conclusion.scaled_to, Some(7));
     assert_eq!(
@@ -170,14 +170,14 @@ fn forecast_is_compared_with_the_target_of_its_metric(
 ) {
     let hpa = hpa("scale", &[metric], &json!({}));
     // Without a behavior, a scale-up at most doubles the replicas.
-    let (_, conclusion) = decide(&hpa, &[(reading, active(load))]);
+    let (_, conclusion) = decide(&hpa, &[(reading, active_forecast(load))]);
     assert_eq!(conclusion.scaled_to, scaled_to);
 }
 
 #[test]
 fn observed_forecast_is_explained_and_changes_nothing() {
     let hpa = hpa("observe", &[requests()], &json!({}));
-    let (_, conclusion) = decide(&hpa, &[(value(400), active(700.0))]);
+    let (_, conclusion) = decide(&hpa, &[(value(400), active_forecast(700.0))]);
     assert_eq!(conclusion.scaled_to, None);
     assert!(
         conclusion.explanation.sentence(&hpa).ends_with(
@@ -194,11 +194,12 @@ fn observed_forecast_is_explained_and_changes_nothing() {
 #[test]
 fn failed_metric_has_no_forecast() {
     let hpa = hpa("scale", &[requests(), cpu()], &json!({}));
-    let (loads, conclusion) = decide(&hpa, &[(failed(), active(700.0)), (usage(300), None)]);
+    let (loads, conclusion) =
+        decide(&hpa, &[(failed(), active_forecast(700.0)), (usage(300), None)]);
     assert_eq!(loads[0], None);
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conclusion.explanation.metrics[0].forecast, None);
-    // The state of its gate doesn't change.
+    // The condition still has the reason of its forecasts.
     let active = ("True", "Forecasting", "requests: the text of Forecasting");
     assert_eq!(condition(&conclusion), Some(active));
 }
@@ -221,23 +222,24 @@ fn active_fallback_replaces_the_forecast() {
         history: None,
         now: now(),
     };
-    inputs.readings.insert_forecast(0, active(700.0).unwrap());
+    inputs.readings.insert_forecast(0, active_forecast(700.0).unwrap());
     assert_eq!(inputs.resulting_replicas(), 4);
 }
 
 #[rstest]
-#[case::closed_stays_closed("False", &[Some(ForecastReason::NoSeason)], Some("NoSeason"), &[])]
-#[case::opens("False", &[Some(ForecastReason::Forecasting)], Some("Forecasting"),
+#[case::stays_inactive("False", &[Some(ForecastReason::NoSeason)], Some("NoSeason"), &[])]
+#[case::becomes_active("False", &[Some(ForecastReason::Forecasting)], Some("Forecasting"),
     &["ForecastStarted"])]
-#[case::closes("True", &[Some(ForecastReason::NoBenefit)], Some("NoBenefit"), &["ForecastStopped"])]
-#[case::stays_open("True", &[Some(ForecastReason::Forecasting)], Some("Forecasting"), &[])]
+#[case::becomes_inactive("True", &[Some(ForecastReason::NoBenefit)], Some("NoBenefit"),
+    &["ForecastStopped"])]
+#[case::stays_active("True", &[Some(ForecastReason::Forecasting)], Some("Forecasting"), &[])]
 #[case::unknown_keeps_the_condition("True", &[None], None, &[])]
 #[case::one_of_two_is_enough("False",
     &[Some(ForecastReason::SourceFailed), Some(ForecastReason::Forecasting)],
     Some("Forecasting"), &["ForecastStarted"])]
 #[case::unknown_part_keeps_the_condition("True", &[Some(ForecastReason::SourceFailed), None], None,
     &[])]
-fn condition_follows_the_gate(
+fn condition_follows_the_forecast_reasons(
     #[case] before: &str,
     #[case] reasons: &[Option<ForecastReason>],
     #[case] reason: Option<&str>,
@@ -246,8 +248,10 @@ fn condition_follows_the_gate(
     let conditions = json!([{ "type": "ForecastActive", "status": before, "reason": "Before" }]);
     let metrics: Vec<_> = reasons.iter().map(|_| requests()).collect();
     let hpa = hpa("scale", &metrics, &json!({ "status": { "conditions": conditions } }));
-    let readings: Vec<Metric> =
-        reasons.iter().map(|reason| (value(400), reason.map(|it| state(it, None)))).collect();
+    let readings: Vec<Metric> = reasons
+        .iter()
+        .map(|reason| (value(400), reason.map(|it| metric_forecast(it, None))))
+        .collect();
     let (_, conclusion) = decide(&hpa, &readings);
     let (status, after, _) = condition(&conclusion).unwrap();
     assert_eq!(after, reason.unwrap_or("Before"));
@@ -260,7 +264,7 @@ fn condition_follows_the_gate(
 fn forecasts_that_are_off_have_no_condition_and_no_effect() {
     let conditions = json!([{ "type": "ForecastActive", "status": "True" }]);
     let hpa = hpa("off", &[requests()], &json!({ "status": { "conditions": conditions } }));
-    let (_, conclusion) = decide(&hpa, &[(value(400), active(700.0))]);
+    let (_, conclusion) = decide(&hpa, &[(value(400), active_forecast(700.0))]);
     assert_eq!((condition(&conclusion), conclusion.scaled_to), (None, None));
     assert_eq!(conclusion.explanation.metrics[0].forecast, None);
 }
@@ -269,10 +273,10 @@ fn forecasts_that_are_off_have_no_condition_and_no_effect() {
 fn pause_and_bounds_apply_to_a_forecast() {
     let mut hpa = hpa("scale", &[requests()], &json!({}));
     hpa.spec.max_replicas = 5;
-    let (_, conclusion) = decide(&hpa, &[(value(400), active(700.0))]);
+    let (_, conclusion) = decide(&hpa, &[(value(400), active_forecast(700.0))]);
     assert_eq!(conclusion.scaled_to, Some(5));
     let paused = [("autoscaling.hpa-rs.dev/pause".to_owned(), "up".to_owned())];
     hpa.metadata.annotations.extend(paused);
-    let (_, conclusion) = decide(&hpa, &[(value(400), active(700.0))]);
+    let (_, conclusion) = decide(&hpa, &[(value(400), active_forecast(700.0))]);
     assert_eq!(conclusion.scaled_to, None);
 }

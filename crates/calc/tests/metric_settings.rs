@@ -16,7 +16,8 @@ fn now() -> Timestamp {
     Timestamp::from_second(100_000).unwrap()
 }
 
-/// An autoscaler without limits on its decisions, with one metric and these settings.
+/// An autoscaler with one metric and these settings, and with bounds and policies that limit
+/// nothing.
 fn hpa(metric: &Value, settings: &[(&str, &str)]) -> HorizontalPodAutoscaler {
     let annotation = |(name, value): &(&str, &str)| {
         (format!("autoscaling.hpa-rs.dev/{name}"), Value::from(*value))
@@ -101,7 +102,7 @@ fn condition<'a>(conclusion: &'a Conclusion, name: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn utilization_is_of_limits() {
+fn utilization_can_be_a_percentage_of_limits() {
     let resources = json!({ "requests": { "cpu": "100m" }, "limits": { "cpu": "1" } });
     let pods = [pod("a", &resources, &json!({})), pod("b", &resources, &json!({}))];
     let metric = resource("cpu", &utilization(50));
@@ -222,7 +223,7 @@ fn pods_without_a_request_are_left_out_and_named() {
 }
 
 #[test]
-fn condition_of_skipped_pods_ends_with_them() {
+fn condition_about_skipped_pods_is_removed_with_the_last_one() {
     let mut hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
     let reading = samples(&[("a", 500)]);
     let others = names('x', 7);
@@ -288,7 +289,11 @@ fn external(target: &Value) -> Value {
     Some(50),
     "rps is at 10 per pod, target 2; aggregate: max of 10 pods, 5.26 times their mean"
 )]
-fn hot_pod_counts(#[case] aggregate: &str, #[case] replicas: Option<i32>, #[case] text: &str) {
+fn aggregate_selects_the_value_of_a_hot_pod(
+    #[case] aggregate: &str,
+    #[case] replicas: Option<i32>,
+    #[case] text: &str,
+) {
     let hpa = hpa(&pods_metric("2"), &[("aggregate", aggregate)]);
     let all = names('a', 10);
     let all: Vec<_> = all.iter().map(String::as_str).collect();
@@ -353,7 +358,11 @@ fn jobs(milli: i64) -> Reading {
 #[case::surge_is_ignored("ignore-surge", 10_500, 10)]
 #[case::rise_scales_up("ignore-surge", 15_000, 15)]
 #[case::fall_scales_down("ignore-surge", 5_000, 5)]
-fn rollout_of_an_external_average(#[case] rollout: &str, #[case] load: i64, #[case] expected: i32) {
+fn external_average_can_ignore_the_surge_of_a_rollout(
+    #[case] rollout: &str,
+    #[case] load: i64,
+    #[case] expected: i32,
+) {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
     let hpa = hpa(&external(&target), &[("rollout", rollout)]);
     let conclusion = decide(&hpa, (10, 15), &[], jobs(load));
@@ -361,7 +370,7 @@ fn rollout_of_an_external_average(#[case] rollout: &str, #[case] load: i64, #[ca
 }
 
 #[test]
-fn rollout_is_explained_only_if_it_changed_the_proposal() {
+fn ignored_surge_is_explained_only_if_it_changed_the_proposal() {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
     let hpa = hpa(&external(&target), &[("rollout", "ignore-surge")]);
     let conclusion = decide(&hpa, (10, 15), &[], jobs(10_500));
@@ -377,7 +386,7 @@ fn rollout_is_explained_only_if_it_changed_the_proposal() {
 #[rstest]
 #[case::surge_is_not_multiplied(1200, 12)]
 #[case::below_the_target(800, 8)]
-fn rollout_of_a_value(#[case] value: i64, #[case] expected: i32) {
+fn value_can_ignore_the_surge_of_a_rollout(#[case] value: i64, #[case] expected: i32) {
     let hpa =
         hpa(&external(&json!({ "type": "Value", "value": "1" })), &[("rollout", "ignore-surge")]);
     let all = names('a', 15);
@@ -392,7 +401,7 @@ fn rollout_of_a_value(#[case] value: i64, #[case] expected: i32) {
 #[case::more_than_the_surge_can_take(15, 1200, 18)]
 #[case::less(15, 400, 6)]
 #[case::starting_pods_do_not_hide_the_load(10, 1200, 12)]
-fn rollout_of_an_average_over_pods(
+fn average_over_pods_can_ignore_the_surge_of_a_rollout(
     #[case] ready: usize,
     #[case] milli: i64,
     #[case] expected: i32,

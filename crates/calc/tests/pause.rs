@@ -4,7 +4,8 @@
 mod common;
 
 use common::{
-    ABLE, BEFORE, NOT_TO_ZERO, Scenario, VALID, WITHIN, conditions, error, events, hpa, now,
+    ABLE_TO_SCALE, BEFORE, NOT_SCALED_TO_ZERO, SCALING_ACTIVE, Scenario, WITHIN_RANGE, conditions,
+    error, events, hpa, now,
 };
 use hpa_calc::{Conclusion, Pause, explain::Summary, history::Recommendation};
 use rstest::rstest;
@@ -76,7 +77,7 @@ fn other_direction_is_still_scaled(
 fn pause_keeps_the_other_conditions() {
     let conclusion = reconcile("true", 6);
     let able = "AbleToScale=True ReadyForNewScale: recommended size matches current size";
-    assert_eq!(conditions(&conclusion)[..3], [able, VALID, WITHIN]);
+    assert_eq!(conditions(&conclusion)[..3], [able, SCALING_ACTIVE, WITHIN_RANGE]);
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn pause_also_applies_to_bounds() {
     let conclusion = scenario.reconcile(&hpa(json!({}), json!({})));
     assert_eq!((conclusion.scaled_to, conclusion.status.desired_replicas), (None, 10));
     let paused = "Paused=True PausedByAnnotation: scaling down is paused: 10 replicas desired";
-    assert_eq!(conditions(&conclusion), [ABLE, paused]);
+    assert_eq!(conditions(&conclusion), [ABLE_TO_SCALE, paused]);
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn end_of_pause_removes_the_condition_and_scales() {
     assert_eq!(conclusion.scaled_to, Some(6));
     let able = "AbleToScale=True SucceededRescale: the HPA controller was able to update the \
         target scale to 6";
-    assert_eq!(conditions(&conclusion), [able, VALID, WITHIN, NOT_TO_ZERO]);
+    assert_eq!(conditions(&conclusion), [able, SCALING_ACTIVE, WITHIN_RANGE, NOT_SCALED_TO_ZERO]);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    ABLE, BEFORE, NOT_TO_ZERO, Scenario, VALID, WITHIN, conditions, cpu, error, events, external,
-    hpa, now, scale,
+    ABLE_TO_SCALE, BEFORE, NOT_SCALED_TO_ZERO, SCALING_ACTIVE, Scenario, WITHIN_RANGE, conditions,
+    cpu, error, events, external, hpa, now, scale,
 };
 use hpa_calc::{
     History, MetricsApi, MilliValue, Plan, ReadError, Reading, Scale, ScaleReadError,
@@ -25,9 +25,9 @@ fn scale_up_sets_conditions_and_event() {
         [
             "AbleToScale=True SucceededRescale: the HPA controller was able to update the target \
                 scale to 6",
-            VALID,
-            WITHIN,
-            NOT_TO_ZERO,
+            SCALING_ACTIVE,
+            WITHIN_RANGE,
+            NOT_SCALED_TO_ZERO,
         ]
     );
     assert_eq!(
@@ -72,7 +72,11 @@ fn matching_replicas_keep_the_scale() {
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(
         conditions(&conclusion),
-        ["AbleToScale=True ReadyForNewScale: recommended size matches current size", VALID, WITHIN]
+        [
+            "AbleToScale=True ReadyForNewScale: recommended size matches current size",
+            SCALING_ACTIVE,
+            WITHIN_RANGE
+        ]
     );
     assert_eq!(events(&conclusion), [""; 0]);
     let status = &conclusion.status;
@@ -94,8 +98,8 @@ fn failed_write_is_reported_and_keeps_desired_replicas() {
         [
             "AbleToScale=False FailedUpdateScale: the HPA controller was unable to update the \
                 target scale: refused",
-            VALID,
-            WITHIN,
+            SCALING_ACTIVE,
+            WITHIN_RANGE,
         ]
     );
     assert_eq!(
@@ -179,7 +183,7 @@ fn replicas_out_of_bounds_are_scaled_without_metrics(
     assert!(conclusion.status.current_metrics.is_empty());
     assert_eq!(
         conditions(&conclusion)[1..],
-        [NOT_TO_ZERO.to_owned()],
+        [NOT_SCALED_TO_ZERO.to_owned()],
         "neither ScalingActive nor ScalingLimited changes"
     );
     assert_eq!(conclusion.history.scale_ups.len() + conclusion.history.scale_downs.len(), 1);
@@ -231,7 +235,7 @@ fn unusable_selector_is_reported(
     let conclusion = scenario.reconcile(&hpa(json!({}), old));
     assert_eq!(
         conditions(&conclusion),
-        [ABLE.to_owned(), format!("ScalingActive=False {condition}")]
+        [ABLE_TO_SCALE.to_owned(), format!("ScalingActive=False {condition}")]
     );
     assert_eq!(
         events(&conclusion),
@@ -292,7 +296,7 @@ fn partial_failure_allows_scale_up_and_blocks_scale_down() {
         "ScalingActive=False FailedGetExternalMetric: the HPA was unable to compute the replica \
             count: {cause}"
     );
-    assert_eq!(conditions(&conclusion), [ABLE.to_owned(), condition]);
+    assert_eq!(conditions(&conclusion), [ABLE_TO_SCALE.to_owned(), condition]);
     assert_eq!(error(&conclusion).unwrap(), format!("{COMPUTE}{wrapped}"));
     assert_eq!(conclusion.status.desired_replicas, 9);
     assert_eq!(

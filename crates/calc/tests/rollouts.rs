@@ -16,27 +16,31 @@ fn now() -> Timestamp {
     Timestamp::from_second(100_000).unwrap()
 }
 
-/// The target by pod, in milli-units.
+/// The load of a pod at its target, in milli-units.
 const TARGET: i64 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum MetricKind {
     External,
     Object,
     Pods,
     Utilization,
 }
 
-fn hpa(kind: Kind, rollout: &str) -> HorizontalPodAutoscaler {
+fn hpa(kind: MetricKind, rollout: &str) -> HorizontalPodAutoscaler {
     let average = json!({ "type": "AverageValue", "averageValue": "1" });
     let metric = json!({ "name": "m" });
     let metric = match kind {
-        Kind::External => json!({ "type": "External",
+        MetricKind::External => json!({ "type": "External",
             "external": { "metric": metric, "target": average } }),
-        Kind::Object => json!({ "type": "Object", "object": { "metric": metric, "target": average,
-            "describedObject": { "kind": "Service", "name": "s" } } }),
-        Kind::Pods => json!({ "type": "Pods", "pods": { "metric": metric, "target": average } }),
-        Kind::Utilization => json!({ "type": "Resource", "resource": { "name": "cpu",
+        MetricKind::Object => {
+            json!({ "type": "Object", "object": { "metric": metric, "target": average,
+            "describedObject": { "kind": "Service", "name": "s" } } })
+        }
+        MetricKind::Pods => {
+            json!({ "type": "Pods", "pods": { "metric": metric, "target": average } })
+        }
+        MetricKind::Utilization => json!({ "type": "Resource", "resource": { "name": "cpu",
             "target": { "type": "Utilization", "averageUtilization": 50 } } }),
     };
     let policy = json!({ "type": "Pods", "value": 10_000, "periodSeconds": 15 });
@@ -86,7 +90,7 @@ fn pod(name: &str, phase: &str) -> Arc<Pod> {
 /// The replicas after a reconcile in which the pods share the load evenly.
 fn reconcile(
     hpa: &HorizontalPodAutoscaler,
-    kind: Kind,
+    kind: MetricKind,
     replicas: i32,
     load: i64,
     pods_now: [i32; 3],
@@ -96,12 +100,12 @@ fn reconcile(
     let [ready, missing, unready] = pods_now;
     let mut pods = Vec::new();
     let mut samples = Vec::new();
-    let by_pod = load / i64::from(ready + missing).max(1);
+    let usage_by_pod = load / i64::from(ready + missing).max(1);
     for index in 0..ready + missing {
         let name = format!("web-{index}");
         pods.push(pod(&name, "Running"));
         let sample = PodSample {
-            value: MilliValue::from_milli(by_pod),
+            value: MilliValue::from_milli(usage_by_pod),
             timestamp: now(),
             window: SignedDuration::from_secs(30),
         };
@@ -119,9 +123,9 @@ fn reconcile(
     let plan = Plan::new(hpa, Ok(scale), &resolved.settings, select);
     let value = MilliValue::from_milli(load);
     let reading = match kind {
-        Kind::External => Reading::External(vec![value].into()),
-        Kind::Object => Reading::Object(value.into()),
-        Kind::Pods | Kind::Utilization => Reading::Pods(samples.into_iter().collect()),
+        MetricKind::External => Reading::External(vec![value].into()),
+        MetricKind::Object => Reading::Object(value.into()),
+        MetricKind::Pods | MetricKind::Utilization => Reading::Pods(samples.into_iter().collect()),
     };
     let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
     let history = History { recommendations: vec![long_ago], ..History::default() };
@@ -130,13 +134,18 @@ fn reconcile(
 }
 
 /// The number of pods at a moment of a rollout.
-fn counts(moment: &Moment, replicas: i32) -> [i32; 3] {
+fn pod_counts(moment: &Moment, replicas: i32) -> [i32; 3] {
     let part = |percent: i32| replicas * percent / 100;
     [part(moment.ready).max(1), part(moment.missing), part(moment.unready)]
 }
 
-fn kinds() -> impl Strategy<Value = Kind> {
-    select(vec![Kind::External, Kind::Object, Kind::Pods, Kind::Utilization])
+fn kinds() -> impl Strategy<Value = MetricKind> {
+    select(vec![
+        MetricKind::External,
+        MetricKind::Object,
+        MetricKind::Pods,
+        MetricKind::Utilization,
+    ])
 }
 
 proptest! {
@@ -155,11 +164,11 @@ proptest! {
         prop_assume!(reconcile(&hpa, kind, replicas, load, [replicas, 0, 0]) == replicas);
         let mut current = replicas;
         for moment in &moments {
-            current = reconcile(&hpa, kind, current, load, counts(moment, replicas));
+            current = reconcile(&hpa, kind, current, load, pod_counts(moment, replicas));
             prop_assert!(current <= replicas, "{} of {}: {:?}", current, replicas, moment);
         }
         // The value of the whole load is exact, so the rollout ends with the initial replicas.
-        if matches!(kind, Kind::External | Kind::Object) {
+        if matches!(kind, MetricKind::External | MetricKind::Object) {
             prop_assert_eq!(current, replicas);
         }
     }
@@ -171,7 +180,7 @@ proptest! {
         let hpa = hpa(kind, "ignore-surge");
         let mut current = replicas;
         for moment in &moments {
-            let pods = counts(moment, replicas);
+            let pods = pod_counts(moment, replicas);
             let load = i64::from(pods[0] + pods[1]) * TARGET * percent / 100;
             current = reconcile(&hpa, kind, current, load, pods);
             prop_assert!(current <= replicas, "{} of {}: {:?}", current, replicas, moment);
@@ -196,7 +205,7 @@ proptest! {
 
 #[test]
 fn rollout_ratchets_replicas_up_without_the_setting() {
-    let kind = Kind::External;
+    let kind = MetricKind::External;
     let after = |rollout, pods| reconcile(&hpa(kind, rollout), kind, 10, 15_000, pods);
     assert_eq!(after("count-surge", [15, 0, 0]), 15);
     assert_eq!(after("ignore-surge", [15, 0, 0]), 10);

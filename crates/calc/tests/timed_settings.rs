@@ -16,7 +16,8 @@ use common::{conditions, events, external, hpa};
 
 const START: &str = "2026-01-05T12:00:00Z";
 
-/// An autoscaler that is reconciled at given times. Its scale is the one that it wrote last.
+/// Reconciles of one autoscaler, one after the other. Each one starts from the scale, the status
+/// and the history of the previous one.
 struct Run {
     hpa: HorizontalPodAutoscaler,
     settings: Settings,
@@ -26,8 +27,8 @@ struct Run {
 }
 
 impl Run {
-    /// From 1 to 20 replicas by the External metric `m`, without stabilization, with these
-    /// annotations.
+    /// An autoscaler with 1 to 20 replicas by the External metric `m`, without stabilization, and
+    /// with these annotations.
     fn new(replicas: i32, annotations: Value) -> Self {
         Self::with_spec(replicas, json!({}), annotations)
     }
@@ -114,7 +115,7 @@ impl Run {
     }
 }
 
-fn bounds(entries: Value) -> Value {
+fn bounds_annotation(entries: Value) -> Value {
     json!({ "bounds": entries })
 }
 
@@ -142,7 +143,7 @@ fn condition_names_invalid_settings_and_those_that_apply() {
 #[test]
 fn scheduled_bounds_apply_at_the_minute() {
     let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 6, "maxReplicas": 8 });
-    let mut run = Run::new(3, bounds(json!([entry])));
+    let mut run = Run::new(3, bounds_annotation(json!([entry])));
     assert_eq!(run.replicas_at(599, Some(3)), 3);
     let message = run.condition("CustomSettings").unwrap();
     let next = "; 1 to 20 replicas until 2026-01-05T12:10:00Z, then 6 to 8 replicas";
@@ -175,15 +176,15 @@ fn scheduled_bounds_apply_at_the_minute() {
 #[test]
 fn replicas_above_the_scheduled_maximum_are_removed_at_once() {
     let entry = json!({ "start": "12:10", "end": "12:20", "maxReplicas": 4 });
-    let mut run = Run::new(9, bounds(json!([entry])));
+    let mut run = Run::new(9, bounds_annotation(json!([entry])));
     assert_eq!(run.replicas_at(599, Some(9)), 9);
     assert_eq!(run.replicas_at(600, None), 4, "without a metric");
 }
 
 #[test]
-fn scheduled_zero_and_back() {
+fn scheduled_zero_minimum_scales_to_zero_and_back() {
     let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 0 });
-    let mut run = Run::new(2, bounds(json!([entry])));
+    let mut run = Run::new(2, bounds_annotation(json!([entry])));
     assert_eq!(run.replicas_at(0, Some(0)), 1);
     assert_eq!(run.replicas_at(600, Some(0)), 0);
     assert!(run.condition("ScaledToZero").unwrap().starts_with("True"));
@@ -194,7 +195,7 @@ fn scheduled_zero_and_back() {
 #[test]
 fn schedule_does_not_wake_a_target_that_a_user_scaled_to_zero() {
     let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 3 });
-    let mut run = Run::new(0, bounds(json!([entry])));
+    let mut run = Run::new(0, bounds_annotation(json!([entry])));
     assert_eq!(run.replicas_at(0, Some(9)), 0);
     assert!(run.condition("ScalingActive").unwrap().starts_with("False ScalingDisabled"));
 }
@@ -202,7 +203,7 @@ fn schedule_does_not_wake_a_target_that_a_user_scaled_to_zero() {
 #[test]
 fn pause_applies_to_scheduled_bounds() {
     let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
-    let mut annotations = bounds(json!([entry]));
+    let mut annotations = bounds_annotation(json!([entry]));
     annotations["pause"] = json!("up");
     let mut run = Run::new(3, annotations);
     assert_eq!(run.replicas_at(0, Some(3)), 3);
@@ -212,7 +213,7 @@ fn pause_applies_to_scheduled_bounds() {
 #[test]
 fn report_has_the_effective_bounds_and_their_next_change() {
     let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
-    let run = Run::new(6, bounds(json!([entry])));
+    let run = Run::new(6, bounds_annotation(json!([entry])));
     let text = run.inputs(0, &[Some(3)]).report().to_string();
     let line = "  bounds: 6 to 20 replicas; 1 to 20 replicas from 2026-01-05T13:00:00Z (in \
                 1:00:00), by the schedule\n";
@@ -222,14 +223,14 @@ fn report_has_the_effective_bounds_and_their_next_change() {
 }
 
 /// Like [`Run::new`], with a `minReplicas` of 0 and a `zero-after` of one minute.
-fn slow_to_zero(replicas: i32) -> Run {
+fn run_with_zero_after(replicas: i32) -> Run {
     let spec = json!({ "minReplicas": 0 });
     Run::with_spec(replicas, spec, json!({ "zero-after": "1m" }))
 }
 
 #[test]
 fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
-    let mut run = slow_to_zero(3);
+    let mut run = run_with_zero_after(3);
     let held = run.reconcile(0, &[Some(0)]);
     assert_eq!((run.replicas, held.status.desired_replicas), (1, 1));
     assert!(run.condition("ScaledToZero").unwrap().starts_with("False"));
@@ -249,7 +250,7 @@ fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
 
 #[test]
 fn any_other_proposal_starts_the_time_to_zero_again() {
-    let mut run = slow_to_zero(1);
+    let mut run = run_with_zero_after(1);
     run.reconcile(0, &[Some(0)]);
     run.reconcile(30, &[Some(1)]);
     run.reconcile(45, &[Some(0)]);
@@ -259,7 +260,7 @@ fn any_other_proposal_starts_the_time_to_zero_again() {
 
 #[test]
 fn failed_reading_neither_scales_to_zero_nor_starts_the_time_again() {
-    let mut run = slow_to_zero(1);
+    let mut run = run_with_zero_after(1);
     run.reconcile(0, &[Some(0)]);
     assert_eq!(run.replicas_at(60, None), 1);
     assert_eq!(run.replicas_at(75, Some(0)), 0);
@@ -267,7 +268,7 @@ fn failed_reading_neither_scales_to_zero_nor_starts_the_time_again() {
 
 #[test]
 fn time_to_zero_starts_again_after_zero() {
-    let mut run = slow_to_zero(1);
+    let mut run = run_with_zero_after(1);
     run.reconcile(0, &[Some(0)]);
     assert_eq!(run.replicas_at(60, Some(0)), 0);
     run.reconcile(75, &[Some(0)]);
@@ -278,7 +279,7 @@ fn time_to_zero_starts_again_after_zero() {
 }
 
 #[test]
-fn time_to_zero_passes_with_stabilization() {
+fn zero_after_and_stabilization_run_at_the_same_time() {
     let behavior = json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } });
     let spec = json!({ "minReplicas": 0, "behavior": behavior });
     let mut run = Run::with_spec(2, spec, json!({ "zero-after": "1m" }));
@@ -289,14 +290,14 @@ fn time_to_zero_passes_with_stabilization() {
 
 #[test]
 fn fallback_reports_when_it_starts() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     let text = run.inputs(15, &[None]).report().to_string();
     let line = "  scales to 5 at 2026-01-05T12:01:00Z (in 0:45), if the metrics stay as they are\n";
     assert!(text.contains(line), "{text}");
 }
 
-fn fallback(replicas: i32, behavior: &str) -> Value {
+fn fallback_annotation(replicas: i32, behavior: &str) -> Value {
     let fallback =
         json!({ "replicas": replicas, "failureDurationSeconds": 60, "behavior": behavior });
     json!({ "fallback": fallback })
@@ -320,7 +321,7 @@ fn fallback_applies_after_the_failure_duration(
     #[case] replicas: i32,
     #[case] expected: i32,
 ) {
-    let mut run = Run::new(current, fallback(replicas, behavior));
+    let mut run = Run::new(current, fallback_annotation(replicas, behavior));
     for second in [0, 30, 59] {
         assert_eq!(run.replicas_at(second, None), current);
         assert_eq!(run.condition(FALLBACK), None);
@@ -331,7 +332,7 @@ fn fallback_applies_after_the_failure_duration(
 
 #[test]
 fn start_and_end_of_a_fallback_are_each_reported_once() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     let started = run.reconcile(60, &[None]);
     assert_eq!(
@@ -377,7 +378,7 @@ fn start_and_end_of_a_fallback_are_each_reported_once() {
 
 #[test]
 fn flapping_source_neither_ends_the_failure_nor_changes_the_replicas() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     run.reconcile(15, &[Some(8)]);
     run.reconcile(30, &[None]);
@@ -391,7 +392,7 @@ fn flapping_source_neither_ends_the_failure_nor_changes_the_replicas() {
 
 #[test]
 fn failure_ends_if_the_metric_is_read_for_long_enough() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     for second in [15, 30, 45] {
         run.reconcile(second, &[Some(8)]);
@@ -404,7 +405,7 @@ fn failure_ends_if_the_metric_is_read_for_long_enough() {
 
 #[test]
 fn changed_metric_does_not_inherit_a_failure() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     run.reconcile(60, &[None]);
     run.hpa.spec.metrics = serde_json::from_value(json!([external("other")])).unwrap();
@@ -418,7 +419,7 @@ fn changed_metric_does_not_inherit_a_failure() {
 
 #[test]
 fn changed_target_does_not_end_the_failure() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     let target = &mut run.hpa.spec.metrics[0].external.as_mut().unwrap().target;
     target.average_value = Some("2".parse().unwrap());
@@ -445,7 +446,7 @@ fn fallback_is_one_proposal_among_others() {
 
 #[test]
 fn fallback_stops_when_scaling_is_disabled() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     run.reconcile(60, &[None]);
     run.replicas = 0;
@@ -461,7 +462,7 @@ fn fallback_stops_when_scaling_is_disabled() {
 #[test]
 fn fallback_scales_from_zero() {
     let spec = json!({ "minReplicas": 0 });
-    let mut run = Run::with_spec(3, spec, fallback(5, "static"));
+    let mut run = Run::with_spec(3, spec, fallback_annotation(5, "static"));
     assert_eq!(run.replicas_at(0, Some(0)), 0);
     run.reconcile(15, &[None]);
     // The policies limit the first step.
@@ -471,7 +472,7 @@ fn fallback_scales_from_zero() {
 
 #[test]
 fn status_restores_an_active_fallback_without_a_history() {
-    let mut run = Run::new(8, fallback(5, "static"));
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     run.reconcile(60, &[None]);
     run.replicas = 8;
@@ -484,8 +485,8 @@ fn status_restores_an_active_fallback_without_a_history() {
 }
 
 #[test]
-fn history_survives_a_clock_step() {
-    let mut run = Run::new(8, fallback(5, "static"));
+fn shifted_history_keeps_the_duration_of_a_failure() {
+    let mut run = Run::new(8, fallback_annotation(5, "static"));
     run.reconcile(0, &[None]);
     run.history.shift(SignedDuration::from_secs(1000));
     assert_eq!(run.replicas_at(1059, None), 8);

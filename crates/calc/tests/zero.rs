@@ -3,18 +3,21 @@
 
 mod common;
 
-use common::{NOT_TO_ZERO, Scenario, conditions, cpu, error, events, hpa};
+use common::{NOT_SCALED_TO_ZERO, Scenario, conditions, cpu, error, events, hpa};
 use hpa_calc::{HorizontalPodAutoscaler, explain::Summary};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-fn zero(spec: Value, marked: Option<&str>) -> HorizontalPodAutoscaler {
+/// An autoscaler whose `minReplicas` is 0, and whose `ScaledToZero` has this status.
+fn hpa_with_zero_minimum(spec: Value, scaled_to_zero: Option<&str>) -> HorizontalPodAutoscaler {
     let mut all = json!({ "minReplicas": 0 });
     for (name, value) in spec.as_object().unwrap() {
         all[name] = value.clone();
     }
-    let conditions: Vec<_> =
-        marked.iter().map(|status| json!({ "type": "ScaledToZero", "status": status })).collect();
+    let conditions: Vec<_> = scaled_to_zero
+        .iter()
+        .map(|status| json!({ "type": "ScaledToZero", "status": status }))
+        .collect();
     hpa(all, json!({ "desiredReplicas": 9, "conditions": conditions }))
 }
 
@@ -29,18 +32,18 @@ const DISABLED: &str = "ScalingActive=False ScalingDisabled: scaling is disabled
 #[case::minimum_above_zero_but_not_marked(json!({ "minReplicas": 2 }), None, true)]
 fn scaling_is_disabled_at_zero_unless_the_autoscaler_scaled_there(
     #[case] spec: Value,
-    #[case] marked: Option<&str>,
-    #[case] gate: bool,
+    #[case] scaled_to_zero: Option<&str>,
+    #[case] is_feature_on: bool,
 ) {
     let mut scenario = Scenario::new(0, &[Some(5)]);
-    scenario.settings.scale_to_zero = gate;
-    let conclusion = scenario.reconcile(&zero(spec, marked));
+    scenario.settings.scale_to_zero = is_feature_on;
+    let conclusion = scenario.reconcile(&hpa_with_zero_minimum(spec, scaled_to_zero));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conclusion.explanation.summary, Summary::ScalingDisabled);
     assert!(conditions(&conclusion).contains(&DISABLED.to_owned()));
     assert_eq!(
         conditions(&conclusion).iter().any(|one| one.starts_with("ScaledToZero")),
-        gate && marked.is_some()
+        is_feature_on && scaled_to_zero.is_some()
     );
     assert_eq!((events(&conclusion).len(), error(&conclusion)), (0, None));
     assert_eq!((conclusion.status.current_replicas, conclusion.status.desired_replicas), (0, 0));
@@ -59,13 +62,14 @@ fn scaling_is_disabled_at_zero_unless_the_autoscaler_scaled_there(
 #[case::minimum_above_the_rate_limit(
     json!({ "minReplicas": 6 }), Some(9), Some(6), "external metric m(nil) above target"
 )]
-fn scales_up_from_zero(
+fn target_that_was_scaled_to_zero_is_scaled_up_again(
     #[case] spec: Value,
     #[case] read: Option<i64>,
     #[case] to: Option<i32>,
     #[case] reason: &str,
 ) {
-    let conclusion = Scenario::new(0, &[read]).reconcile(&zero(spec, Some("True")));
+    let conclusion =
+        Scenario::new(0, &[read]).reconcile(&hpa_with_zero_minimum(spec, Some("True")));
     assert_eq!(conclusion.scaled_to, to);
     let marker = conditions(&conclusion)[0].clone();
     if let Some(to) = to {
@@ -73,7 +77,7 @@ fn scales_up_from_zero(
             events(&conclusion),
             [format!("Normal SuccessfulRescale: New size: {to}; reason: {reason}")]
         );
-        assert_eq!(marker, NOT_TO_ZERO);
+        assert_eq!(marker, NOT_SCALED_TO_ZERO);
     } else {
         assert!(marker.starts_with("ScaledToZero=True"));
     }
@@ -88,31 +92,31 @@ fn scales_up_from_zero(
 #[case::gate_off(json!({}), false, "")]
 fn scaling_to_zero_sets_the_condition(
     #[case] spec: Value,
-    #[case] gate: bool,
+    #[case] is_feature_on: bool,
     #[case] marker: &str,
 ) {
     let mut scenario = Scenario::new(1, &[Some(0)]);
-    scenario.settings.scale_to_zero = gate;
-    let conclusion = scenario.reconcile(&zero(spec, Some("False")));
+    scenario.settings.scale_to_zero = is_feature_on;
+    let conclusion = scenario.reconcile(&hpa_with_zero_minimum(spec, Some("False")));
     assert_eq!(conclusion.scaled_to, Some(0));
     let conditions = conditions(&conclusion);
     let found = conditions.iter().find(|one| one.starts_with("ScaledToZero"));
     assert_eq!(found.map_or("", String::as_str), marker);
 }
 
-/// No API server stores negative replicas.
+// The API server accepts no negative replicas.
 #[test]
 fn zero_from_negative_replicas_is_not_marked() {
-    let conclusion = Scenario::new(-1, &[Some(0)]).reconcile(&zero(json!({}), None));
+    let conclusion =
+        Scenario::new(-1, &[Some(0)]).reconcile(&hpa_with_zero_minimum(json!({}), None));
     assert_eq!(conclusion.scaled_to, Some(0));
-    assert!(conditions(&conclusion).contains(&NOT_TO_ZERO.to_owned()));
+    assert!(conditions(&conclusion).contains(&NOT_SCALED_TO_ZERO.to_owned()));
 }
 
-/// If `minReplicas` is above zero, metrics of pods are also queried at zero replicas, although
-/// there are no pods that could have samples.
+// At zero replicas, there are no pods that could have samples.
 #[test]
 fn raised_minimum_queries_pod_metrics_at_zero() {
-    let hpa = zero(json!({ "minReplicas": 2, "metrics": [cpu()] }), Some("True"));
+    let hpa = hpa_with_zero_minimum(json!({ "minReplicas": 2, "metrics": [cpu()] }), Some("True"));
     let conclusion = Scenario::new(0, &[]).reconcile(&hpa);
     assert_eq!(conclusion.scaled_to, None);
     assert!(
@@ -122,18 +126,16 @@ fn raised_minimum_queries_pod_metrics_at_zero() {
     );
 }
 
-/// The reference keeps a `ScaledToZero` that is no longer true; `Settings::strict_scale_to_zero`
-/// clears it.
 #[rstest]
 #[case::reference(false, "ScaledToZero=True : ")]
-#[case::strict(true, NOT_TO_ZERO)]
+#[case::strict(true, NOT_SCALED_TO_ZERO)]
 fn strict_mode_clears_scaled_to_zero_once_there_are_replicas(
     #[case] strict: bool,
     #[case] marker: &str,
 ) {
     let mut scenario = Scenario::new(3, &[Some(3)]);
     scenario.settings.strict_scale_to_zero = strict;
-    let conclusion = scenario.reconcile(&zero(json!({}), Some("True")));
+    let conclusion = scenario.reconcile(&hpa_with_zero_minimum(json!({}), Some("True")));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conditions(&conclusion)[0], marker);
 }
@@ -151,7 +153,7 @@ fn strict_mode_applies_raised_minimum_without_metrics(
     let mut scenario = Scenario::new(0, read);
     scenario.settings.strict_scale_to_zero = strict;
     let spec = if read.is_empty() { json!({ "metrics": [cpu()] }) } else { json!({}) };
-    let mut hpa = zero(spec, Some("True"));
+    let mut hpa = hpa_with_zero_minimum(spec, Some("True"));
     hpa.spec.min_replicas = Some(2);
     let conclusion = scenario.reconcile(&hpa);
     assert_eq!(conclusion.scaled_to, to);
@@ -166,13 +168,14 @@ fn strict_mode_applies_raised_minimum_without_metrics(
     }
 }
 
-/// A workload that a user scaled to zero stays there.
 #[test]
 fn strict_mode_keeps_a_disabled_workload_at_zero() {
     let mut scenario = Scenario::new(0, &[None]);
     scenario.settings.strict_scale_to_zero = true;
     assert_eq!(
-        scenario.reconcile(&zero(json!({ "minReplicas": 2 }), Some("False"))).scaled_to,
+        scenario
+            .reconcile(&hpa_with_zero_minimum(json!({ "minReplicas": 2 }), Some("False")))
+            .scaled_to,
         None
     );
 }
@@ -189,12 +192,15 @@ fn scaling_to_zero_is_premarked(
     #[case] spec: Value,
     #[case] expected: bool,
 ) {
-    let hpa = zero(spec, (current == 0).then_some("True"));
+    let hpa = hpa_with_zero_minimum(spec, (current == 0).then_some("True"));
     let scenario = Scenario::new(current, &[Some(read)]);
-    let found = scenario.status_before_scale(&hpa);
-    assert_eq!(found.is_some(), expected);
-    let Some(found) = found else { return };
-    assert!(found.is_true(&hpa_calc::api::ConditionType::ScaledToZero));
+    let status = scenario.status_before_scale(&hpa);
+    assert_eq!(status.is_some(), expected);
+    let Some(status) = status else { return };
+    assert!(status.is_true(&hpa_calc::api::ConditionType::ScaledToZero));
     // Nothing else changes before the write.
-    assert_eq!((found.conditions.len(), found.desired_replicas), (1, hpa.status.desired_replicas));
+    assert_eq!(
+        (status.conditions.len(), status.desired_replicas),
+        (1, hpa.status.desired_replicas)
+    );
 }

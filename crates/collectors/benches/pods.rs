@@ -1,5 +1,5 @@
-//! Collects a json-path metric of 1000 pods over real connections, four times: once per 15 s period
-//! of a minute. Prints CPU, memory and connections, and fails if they exceed the bounds.
+//! Collects a json-path metric of 1000 pods over real connections four times, as in a minute with a
+//! sync period of 15 s. Prints CPU, memory and connections, and fails if they exceed the bounds.
 //!
 //! A child process serves the pods: `127.0.1.0` to `127.0.4.231`, with one listener. Arguments:
 //! `--pods N`, `--connections N`.
@@ -25,8 +25,8 @@ use std::{
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use hpa_collectors::{
-    Clients, Cluster, Context, Environment, Ingress, Limits, LookupError, Plan, Pod, Policy,
-    RouteGroup, Settings, annotations::Annotations, metric_configs,
+    Clients, Cluster, CollectorPlan, Context, Environment, Ingress, Limits, LookupError, Pod,
+    Policy, RouteGroup, Settings, annotations::Annotations, metric_configs,
 };
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
@@ -34,7 +34,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// The maximum CPU time per pod and minute.
 const MAX_CPU: Duration = Duration::from_millis(2);
 const MAX_MEMORY_KIB: u64 = 40 << 10;
-const ROUNDS: u32 = 4;
+const COLLECTIONS: u32 = 4;
 
 struct Pods(Vec<Pod>);
 
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     let per_pod = cpu / u32::try_from(pods).expect("a number of pods");
     let (memory, open) = (peak_memory_kib(), sockets.stop());
     server.stop();
-    println!("{pods} pods, {ROUNDS} collections in {} ms", wall.as_millis());
+    println!("{pods} pods, {COLLECTIONS} collections in {} ms", wall.as_millis());
     println!(
         "CPU of a pod in a minute: {} us (at most {} us)",
         per_pod.as_micros(),
@@ -122,8 +122,8 @@ async fn collect(count: usize, connections: usize, port: u16) {
     let environment = Environment::default();
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let configs = metric_configs(&hpa, &annotations, environment.compat).expect("annotations");
-    let plan = Plan::new(&configs[0], &environment).expect("a plan");
-    for _ in 0..ROUNDS {
+    let plan = CollectorPlan::new(&configs[0], &environment).expect("a plan");
+    for _ in 0..COLLECTIONS {
         let context = Context::new(&clients, "shop", &hpa.spec.scale_target_ref, now);
         let values = plan.read(&context).await.expect("values");
         assert_eq!(values.samples.len(), count, "{:?}", values.failures.first());
@@ -192,7 +192,7 @@ impl Server {
     }
 }
 
-/// Samples the number of open sockets of this process.
+/// Samples the number of this process's open sockets in a thread.
 struct Sockets {
     /// The number of sockets at the start, which the runtime opened.
     initial: usize,

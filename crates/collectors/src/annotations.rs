@@ -36,11 +36,11 @@ impl MetricType {
     }
 }
 
-/// The settings of one metric.
+/// The settings of one metric, from its annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationConfig {
     pub collector: String,
-    /// All settings except the reserved keys.
+    /// All settings except `per-replica`, `interval` and `min-pod-ready-age`.
     pub values: BTreeMap<String, String>,
     /// Whether `per-replica` is present, with any value.
     pub per_replica: bool,
@@ -48,7 +48,7 @@ pub struct AnnotationConfig {
     pub interval: i64,
     /// Nanoseconds for which a pod must have been ready.
     pub min_pod_ready_age: i64,
-    /// The first invalid value. The metric can't be collected because of it.
+    /// The first invalid duration. The metric is not collected if there is one.
     pub invalid: Option<AnnotationError>,
 }
 
@@ -63,12 +63,12 @@ pub struct Annotations {
 
 impl Annotations {
     /// Parses annotations in the order of their keys. If they name several collectors for a metric,
-    /// the first one is used.
+    /// the settings of the first one are used, and those of the others are problems.
     pub fn parse(annotations: &BTreeMap<String, String>) -> Self {
         let mut parsed = Self::default();
         for (annotation, value) in annotations {
             let Some(key) = annotation.strip_prefix(PREFIX) else { continue };
-            let problem = match split(key) {
+            let problem = match split_key(key) {
                 Some(key) => parsed.add(key, value).err(),
                 None => Some(AnnotationError::Key),
             };
@@ -125,7 +125,7 @@ fn set_duration(duration: &mut i64, text: &str) -> Result<(), DurationError> {
 
 /// Splits a key, without its prefix, into metric type, metric, collector and name. Metric names
 /// can't contain dots.
-fn split(key: &str) -> Option<(MetricType, &str, &str, &str)> {
+fn split_key(key: &str) -> Option<(MetricType, &str, &str, &str)> {
     let (left, name) = key.split_once('/').filter(|(_, name)| !name.contains('/'))?;
     let mut parts = left.split('.');
     let (metric_type, metric, collector) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,4 +1,4 @@
-//! The clients that collectors share.
+//! The clients and credentials that all collectors share.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +19,8 @@ use crate::{
     settings::{Credential, Limits, Settings, SettingsError},
 };
 
-/// The clients of servers and of the cluster.
+/// The HTTP and Prometheus clients, the access to objects of the cluster, and the operator's
+/// credentials.
 pub struct Clients {
     pub(crate) cluster: Arc<dyn Cluster>,
     pub(crate) compat: Compat,
@@ -52,10 +53,11 @@ impl Clients {
     pub fn new(settings: Settings, cluster: Arc<dyn Cluster>) -> Result<Self, SettingsError> {
         settings.validate()?;
         let http = GuardedHttp::new(&settings);
-        let origin = |(origin, credential): (String, Credential)| {
+        let parse_origin = |(origin, credential): (String, Credential)| {
             let uri = url::parse(&origin).map_err(|_| SettingsError::Origin(origin))?;
             Ok((uri, credential))
         };
+        let credentials = settings.credentials.into_iter().map(parse_origin);
         let services = settings.services.into_iter().map(|(name, service)| {
             let url = operator_url(&service.endpoint)?;
             Ok((name, OperatorService { url, token: service.token, org: service.org }))
@@ -71,7 +73,7 @@ impl Clients {
             aws_credentials: CredentialCache::default(),
             queue_urls: Mutex::default(),
             services: services.collect::<Result<_, _>>()?,
-            credentials: settings.credentials.into_iter().map(origin).collect::<Result<_, _>>()?,
+            credentials: credentials.collect::<Result<_, _>>()?,
         })
     }
 
@@ -80,7 +82,6 @@ impl Clients {
         Self { http: map(self.http), ..self }
     }
 
-    /// Looks up objects of the cluster.
     pub fn cluster(&self) -> &dyn Cluster {
         &*self.cluster
     }
@@ -108,24 +109,24 @@ impl Clients {
         let Some((_, credential)) = self.credentials.iter().find(is_origin) else {
             return Ok(request);
         };
-        authorized(request, scheme, Some(credential))
+        add_credential(request, scheme, Some(credential))
     }
 }
 
-/// Adds a credential, if there is one.
-pub(crate) fn authorized(
+/// Adds an `Authorization` header, if there is a credential.
+pub(crate) fn add_credential(
     request: HttpRequest,
     scheme: &str,
     credential: Option<&Credential>,
 ) -> Result<HttpRequest, FetchError> {
     let Some(credential) = credential else { return Ok(request) };
     let (token, uri) = (credential.read()?, request.uri.clone());
-    request.authorized(scheme, &token).map_err(|source| http_error(&uri, source))
+    request.with_authorization(scheme, &token).map_err(|source| http_error(&uri, source))
 }
 
 fn operator_url(text: &str) -> Result<Uri, SettingsError> {
     url::parse(text).map_err(|_| {
-        // Omits credentials, which end at an `@`.
+        // The error must not contain credentials, which are before an `@`.
         let url = text.rsplit('@').next().unwrap_or_default().to_owned();
         SettingsError::Url { url, problem: "must start with http:// or https://" }
     })

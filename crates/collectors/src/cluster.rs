@@ -9,7 +9,7 @@ pub use hpa_metrics::objects::Pod;
 /// Looks up objects, from caches or at the API server.
 #[async_trait]
 pub trait Cluster: Send + Sync {
-    /// The pods of the target's selector, including unready and terminating ones.
+    /// The pods that the target's selector matches, including unready and terminating ones.
     async fn pods(
         &self,
         namespace: &str,
@@ -42,7 +42,7 @@ pub struct Ingress {
 pub struct RouteGroup {
     /// `spec.hosts`
     pub hosts: Vec<String>,
-    /// `spec.defaultBackends[]`: the name and the weight, 0 if there is none.
+    /// The name and the weight of each `spec.defaultBackends[]`. A missing weight is 0.
     pub default_backends: Vec<(String, i64)>,
 }
 

@@ -38,8 +38,8 @@ pub trait Collector: fmt::Debug + Send + Sync {
     /// checked before anything is read.
     fn servers(&self) -> Vec<Server>;
 
-    /// Reads the values once, without caches and background tasks. Dropping the future must close
-    /// its connections.
+    /// Reads the current values. The caller caches them and decides when to read again. Dropping
+    /// the future must close its connections.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError>;
 
     /// The time limit of [`Self::read`], with all its requests.
@@ -56,7 +56,7 @@ pub(crate) const REQUEST_TIMEOUTS_PER_READ: u32 = 4;
 pub enum Server {
     /// The pods of the autoscaler's target.
     Pods,
-    /// A URL that the autoscaler names. The guarded client checks its address.
+    /// A URL in the settings of the metric. `guarded_http` checks its address.
     Url(String),
     /// A server of the operator, by its name.
     Operator(String),
@@ -82,7 +82,7 @@ pub enum MetricSelector {
     Pods,
     /// Object metrics of these kinds of objects.
     ObjectKind(&'static [&'static str]),
-    /// Object metrics whose annotations name this collector.
+    /// Object metrics whose annotations or whose label `type` name this collector.
     ObjectAnnotation(&'static str),
     /// External metrics whose label `type`, or else their name, is one of these.
     ExternalType(&'static [&'static str]),
@@ -113,8 +113,8 @@ impl MetricSelector {
 }
 
 impl Registration {
-    /// Registers a collector for the metrics that any of `selectors` matches. `keys` are its
-    /// settings; `tag-*` means all that start with `tag-`.
+    /// Registers a collector for the metrics that any of `selectors` matches. `keys` are the names
+    /// of its settings. `tag-*` stands for all names that start with `tag-`.
     pub const fn new<C: Collector + 'static>(
         name: &'static str,
         selectors: &'static [MetricSelector],
@@ -137,7 +137,7 @@ impl Registration {
         (self.parse)(metric, environment)
     }
 
-    fn is_for(&self, metric: &MetricConfig) -> bool {
+    fn matches(&self, metric: &MetricConfig) -> bool {
         self.selectors.iter().any(|selector| selector.matches(metric))
     }
 
@@ -147,11 +147,11 @@ impl Registration {
     }
 
     /// Whether the collector reads external metrics of this type.
-    pub(crate) fn is_type(&self, name: &str) -> bool {
+    pub(crate) fn reads_external_type(&self, name: &str) -> bool {
         self.external_types().any(|known| known == name)
     }
 
-    /// Whether the collector has a setting.
+    /// Whether the collector has a setting of this name.
     pub fn has_key(&self, key: &str) -> bool {
         self.keys.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(prefix) => key.starts_with(prefix),
@@ -173,15 +173,15 @@ pub struct Environment {
     pub external_rps_metric: String,
     /// Nanoseconds between collections, if the metric doesn't set it.
     pub default_interval: i64,
-    /// The namespaces that may read from a server, by its name. Servers without an entry are open
-    /// to all. `url` stands for URLs in annotations, `pods` for pods.
+    /// The namespaces that may read from a server, by the server's name. All namespaces may read
+    /// from a server without an entry. `url` stands for URLs in annotations, `pods` for pods.
     pub permissions: BTreeMap<String, BTreeSet<String>>,
     pub compat: Compat,
 }
 
 impl Environment {
     pub fn collector_for(&self, metric: &MetricConfig) -> Option<&Registration> {
-        self.collectors.iter().find(|collector| collector.is_for(metric))
+        self.collectors.iter().find(|collector| collector.matches(metric))
     }
 
     /// Checks that the operator permits the server in the metric's namespace.
@@ -205,16 +205,15 @@ impl Environment {
     }
 }
 
-/// The context of a read.
+/// The inputs of [`Collector::read`]: the clients, and the autoscaler whose metric it reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'c> {
-    /// The clients of servers and of the cluster.
     pub clients: &'c Clients,
     /// The namespace of the autoscaler.
     pub namespace: &'c str,
     /// The `scaleTargetRef` of the autoscaler.
     pub target: &'c CrossVersionObjectReference,
-    /// The start time of the read.
+    /// The time at which the read started.
     pub now: Timestamp,
     start: Instant,
 }
@@ -230,8 +229,8 @@ impl<'c> Context<'c> {
         Self { clients, namespace, target, now, start: Instant::now() }
     }
 
-    /// The current time.
-    pub(crate) fn time(&self) -> Timestamp {
+    /// The start of the read plus the monotonic time since then.
+    pub(crate) fn current_time(&self) -> Timestamp {
         let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or_default();
         self.now.checked_add(elapsed).unwrap_or(self.now)
     }
@@ -254,16 +253,17 @@ impl<'c> Context<'c> {
 
     /// One value, measured now.
     pub fn single(&self, value: MilliValue) -> Values {
-        Values::single(value, self.time())
+        Values::single(value, self.current_time())
     }
 }
 
 /// The values of a metric.
 #[derive(Debug, Default)]
 pub struct Values {
-    /// One sample for each pod, sorted by name, or one sample.
+    /// Of a Pods metric: one sample for each pod with a value, sorted by the pods' names. Of other
+    /// metrics: one sample, or none if there is no value.
     pub samples: Vec<Sample>,
-    /// Pods without a value, sorted by name.
+    /// The pods whose values could not be read, sorted by name.
     pub failures: Vec<PodFailure>,
 }
 
@@ -276,28 +276,28 @@ impl Values {
 /// A value with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The pod, for Pods metrics.
+    /// The pod's name. `None` unless the metric has the type Pods.
     pub pod: Option<String>,
     pub value: MilliValue,
     /// The time of the measurement.
     pub at: Timestamp,
 }
 
-/// A pod without a value.
+/// A pod whose value could not be read.
 #[derive(Debug)]
 pub struct PodFailure {
     pub pod: String,
     pub error: FetchError,
 }
 
-/// Converts a value to thousandths.
-pub(crate) fn milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
-    to_milli(value * 1000.0, compat)
+/// Converts a value to thousandths, as [`truncate_to_i64`] does.
+pub(crate) fn to_milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
+    truncate_to_i64(value * 1000.0, compat)
 }
 
-/// Truncates a number. If the number is out of range, compatibility makes it the smallest integer,
-/// as Go does on amd64.
-pub(crate) fn to_milli(milli: f64, compat: Compat) -> Result<i64, QueryError> {
+/// Truncates a number of thousandths. A number out of range is an error by default. With
+/// compatibility, it becomes the smallest integer, as in Go on amd64.
+pub(crate) fn truncate_to_i64(milli: f64, compat: Compat) -> Result<i64, QueryError> {
     const END: f64 = 9_223_372_036_854_775_808.0;
     #[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
     if (-END..END).contains(&milli) {

@@ -22,7 +22,7 @@ pub struct ObjectReference {
     pub namespace: String,
 }
 
-/// A metric to collect.
+/// A metric of an autoscaler, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricConfig {
     pub namespace: String,
@@ -33,25 +33,27 @@ pub struct MetricConfig {
     pub metric: MetricIdentifier,
     /// The `scaleTargetRef` of the autoscaler.
     pub target: Arc<CrossVersionObjectReference>,
-    /// The collector of the annotations. Empty without annotations.
+    /// The collector that the annotations name. Without annotations, it is empty, except for an
+    /// Object metric with a label `type`: then it is the label's value.
     pub collector: String,
     /// The parsed annotations, shared by metrics with the same name.
-    annotated: Option<Arc<AnnotationConfig>>,
-    /// The object of a metric of the type Object.
+    annotation_config: Option<Arc<AnnotationConfig>>,
+    /// `describedObject` of a metric of the type Object.
     pub object: Option<ObjectReference>,
-    /// Whether the value is divided by the replicas.
+    /// Whether the value is divided by the number of replicas.
     pub per_replica: bool,
     /// Nanoseconds between collections; 0 for the default.
     pub interval: i64,
     /// Nanoseconds for which a pod must have been ready.
     pub min_pod_ready_age: i64,
-    /// Whether the target is an average.
+    /// Whether the metric has the target `averageValue`.
     pub has_average_target: bool,
+    /// The first invalid duration, in an annotation or a label.
     pub invalid: Option<AnnotationError>,
 }
 
-/// Returns the metrics of an autoscaler that have a type collectors can read. With compatibility,
-/// an invalid duration in any annotation is an error for all metrics.
+/// Returns the Pods, Object and External metrics of an autoscaler. With compatibility, an invalid
+/// duration in any annotation is an error for all metrics.
 pub fn metric_configs(
     hpa: &HorizontalPodAutoscaler,
     annotations: &Annotations,
@@ -71,8 +73,8 @@ pub fn metric_configs(
 }
 
 impl MetricConfig {
-    /// A metric of an autoscaler. `None` if collectors can't read its type.
-    pub(crate) fn of_metric(
+    /// The settings of one metric. `None` if its type isn't Pods, Object or External.
+    pub(crate) fn for_metric(
         hpa: &HorizontalPodAutoscaler,
         metric: &MetricSpec,
         annotations: &Annotations,
@@ -91,13 +93,13 @@ impl MetricConfig {
     ) -> Option<Self> {
         let mut config = Self::without_annotations(hpa, target, spec)?;
         let key = (config.metric_type, config.metric.name.clone());
-        if let Some(annotated) = annotations.metrics.get(&key) {
-            config.collector.clone_from(&annotated.collector);
-            config.annotated = Some(annotated.clone());
-            config.per_replica = annotated.per_replica;
-            config.interval = annotated.interval;
-            config.min_pod_ready_age = annotated.min_pod_ready_age;
-            config.invalid.clone_from(&annotated.invalid);
+        if let Some(annotation_config) = annotations.metrics.get(&key) {
+            config.collector.clone_from(&annotation_config.collector);
+            config.annotation_config = Some(annotation_config.clone());
+            config.per_replica = annotation_config.per_replica;
+            config.interval = annotation_config.interval;
+            config.min_pod_ready_age = annotation_config.min_pod_ready_age;
+            config.invalid.clone_from(&annotation_config.invalid);
         }
         Some(config)
     }
@@ -130,7 +132,7 @@ impl MetricConfig {
             metric: metric.clone(),
             target: target.clone(),
             collector: String::new(),
-            annotated: None,
+            annotation_config: None,
             object,
             per_replica: false,
             interval: 0,
@@ -140,8 +142,8 @@ impl MetricConfig {
         })
     }
 
-    /// Adds the reserved keys and, for an Object metric, the collector from labels. The reference
-    /// reads these only from annotations.
+    /// Reads `per-replica`, `interval` and, for an Object metric, the collector from labels. The
+    /// reference reads these only from annotations.
     fn with_labels(mut self) -> Self {
         self.per_replica |= self.value("per-replica").is_some();
         if self.collector.is_empty() && self.metric_type == MetricType::Object {
@@ -162,21 +164,21 @@ impl MetricConfig {
 
     /// A setting. Annotations take precedence over labels.
     pub fn value(&self, name: &str) -> Option<&str> {
-        let annotated = self.annotated.as_ref().and_then(|annotated| annotated.values.get(name));
-        let value = annotated.or_else(|| self.setting_labels()?.get(name));
+        let annotation = self.annotation_config.as_ref().and_then(|config| config.values.get(name));
+        let value = annotation.or_else(|| self.setting_labels()?.get(name));
         value.map(String::as_str)
     }
 
-    /// All settings.
+    /// All settings by name, from annotations and labels.
     pub fn values(&self) -> BTreeMap<&str, &str> {
         let labels = self.setting_labels().into_iter().flatten();
-        let annotated = self.annotated.iter().flat_map(|annotated| &annotated.values);
-        labels.chain(annotated).map(|(name, value)| (name.as_str(), value.as_str())).collect()
+        let annotations = self.annotation_config.iter().flat_map(|config| &config.values);
+        labels.chain(annotations).map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
     /// Whether `invalid` is the error of an annotation, not of a label.
     pub(crate) fn is_annotation_invalid(&self) -> bool {
-        self.annotated.as_ref().is_some_and(|annotated| annotated.invalid.is_some())
+        self.annotation_config.as_ref().is_some_and(|config| config.invalid.is_some())
     }
 
     /// The length of all settings in bytes.
@@ -184,12 +186,12 @@ impl MetricConfig {
         self.values().iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
-    /// The setting names from annotations.
+    /// The names of the settings in annotations, without those in labels.
     pub(crate) fn annotated_keys(&self) -> impl Iterator<Item = &str> {
-        self.annotated.iter().flat_map(|annotated| annotated.values.keys()).map(String::as_str)
+        self.annotation_config.iter().flat_map(|config| config.values.keys()).map(String::as_str)
     }
 
-    /// The labels, if they are settings of this type of metric.
+    /// The labels, unless the metric has the type Pods, whose labels aren't settings.
     fn setting_labels(&self) -> Option<&BTreeMap<String, String>> {
         self.labels().filter(|_| self.metric_type != MetricType::Pods)
     }
@@ -200,7 +202,7 @@ impl MetricConfig {
         label.filter(|kind| !kind.is_empty()).unwrap_or(&self.metric.name)
     }
 
-    /// The labels that the metric's selector must match.
+    /// `matchLabels` of the metric's selector.
     pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
         self.metric.selector.as_ref().map(|selector| &selector.match_labels)
     }

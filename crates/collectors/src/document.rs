@@ -1,4 +1,4 @@
-//! Reads numbers from JSON documents, for several collectors.
+//! Reads numbers from JSON documents, for the collectors `pods` and `http`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use http::Uri;
 
 use crate::{
     Compat,
-    collector::{Context, milli},
+    collector::{Context, to_milli},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Reply, http_error},
@@ -44,9 +44,9 @@ impl<'m> JsonSettings<'m> {
     }
 }
 
-/// Extracts the number of a response with status 200. Runs on another thread, because an evaluation
-/// may take a second of CPU and can't be interrupted.
-pub(crate) async fn number(
+/// Extracts the number from a response, which must have the status 200. The evaluation runs on
+/// another thread, because it may take a second of CPU and can't be interrupted.
+pub(crate) async fn extract_number(
     context: &Context<'_>,
     uri: &Uri,
     reply: Reply,
@@ -56,8 +56,8 @@ pub(crate) async fn number(
     let clients = context.clients;
     let (extractor, body) = (extractor.clone(), std::mem::take(&mut reply.body));
     let number = clients.http.evaluate(context.namespace, move || extractor.extract(&body)).await;
-    // Dropped only after the evaluation, because it has the permit for a large body.
+    // The reply must live until here, because it holds the permit for a large body.
     drop(reply);
     let number = number.map_err(|error| http_error(uri, HttpError::Task(error)))??;
-    Ok(MilliValue::from_milli(milli(number, clients.compat)?))
+    Ok(MilliValue::from_milli(to_milli(number, clients.compat)?))
 }

@@ -1,5 +1,5 @@
-//! Errors of configurations and of reads. Configuration errors have the messages of the reference,
-//! which users know from its events.
+//! Errors of configurations and of reads. A configuration error that the reference also reports has
+//! the same message, which users know from the reference's events.
 
 use std::{io, net::IpAddr, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     cluster::LookupError, guarded_http::Refusal, jsonpath::ExtractError, settings::SettingsError,
 };
 
-/// The maximum length of a setting in an error.
+/// The maximum length of a setting in an error. Annotations have up to 256 KiB.
 const MAX_VALUE_CHARS: usize = 300;
 
 /// An invalid annotation.
@@ -142,8 +142,8 @@ pub enum ConfigError {
     NakadiSubscription,
 }
 
-/// A failed collection. Tenants see the message: it contains neither parts of a response nor
-/// credentials.
+/// A failed collection. Tenants see the message, so it must not reveal credentials or the data in
+/// responses.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -171,9 +171,12 @@ pub enum FetchError {
         server: String,
         source: QueryFailure,
     },
-    /// The operator has not configured the collector's server.
+    /// The operator has not configured what the collector needs, for example its server.
     #[error("{0} is not configured")]
     NotConfigured(&'static str),
+    /// The URL of an AWS service, by default or from an environment variable, is invalid.
+    #[error("the endpoint URL of the AWS service {0} is invalid")]
+    AwsEndpoint(&'static str),
     /// A setting of the metric is invalid.
     #[error("invalid {key} config value: {value}")]
     Setting { key: &'static str, value: String },
@@ -207,8 +210,10 @@ pub enum FetchError {
     /// The collector has a bug. The panic is in the log.
     #[error("the collector panicked")]
     Panicked,
-    /// The collection as a whole took too long.
-    #[error("the collection took longer than {} s", .0.as_secs_f64())]
+    #[error("the process is stopping")]
+    Stopping,
+    /// The collection exceeded its time limit. Each pod that wasn't read by then has this error.
+    #[error("not read within {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// No pod of the target has a value.
     #[error("none of {} has a value; {pod}: {}", counted(*.pods, "pod"), describe(.first))]
@@ -244,7 +249,7 @@ pub enum QueryError {
     /// The target has no replicas.
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),
-    /// The value is too large.
+    /// The value in thousandths doesn't fit into 64 bits.
     #[error("the value {0} is out of range")]
     OutOfRange(f64),
 }
@@ -259,10 +264,8 @@ pub enum HttpError {
     /// The destination is not permitted.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The resolution of the name failed.
     #[error("unable to resolve {host}")]
     Resolve { host: String, source: io::Error },
-    /// The connection failed.
     #[error("unable to connect to {address}")]
     Connect {
         /// The last attempted address.
@@ -278,7 +281,7 @@ pub enum HttpError {
     #[error("unable to use the CA certificates")]
     CaCertificates(#[source] SettingsError),
     /// All connections are in use.
-    #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
+    #[error("no free connection within {} s: too many concurrent requests", .0.as_secs_f64())]
     Busy(Duration),
     /// The connection wasn't opened in time.
     #[error("no connection within {} s", .0.as_secs_f64())]
@@ -300,8 +303,8 @@ pub enum HttpError {
     /// The status of the response is not a success.
     #[error("unsuccessful response: {0}")]
     Status(http::StatusCode),
-    /// Decoding the response failed.
-    #[error("decoding the response panicked")]
+    /// The task that evaluates a document panicked.
+    #[error("evaluating the document panicked")]
     Task(#[source] tokio::task::JoinError),
     /// The redirection is not followed.
     #[error("the redirection {0}")]
@@ -309,7 +312,7 @@ pub enum HttpError {
 }
 
 impl FetchError {
-    /// An invalid setting, with the start of its value: annotations have up to 256 KiB.
+    /// An invalid setting, with the start of its value.
     pub(crate) fn setting(key: &'static str, value: &str) -> Self {
         Self::Setting { key, value: value.chars().take(MAX_VALUE_CHARS).collect() }
     }
@@ -321,7 +324,7 @@ impl HttpError {
         match self {
             Self::Url(_) | Self::Refused(_) => Self::Redirect("has a refused destination"),
             Self::Resolve { .. } | Self::Connect { .. } | Self::Proxy(_) | Self::Tls(_) => {
-                Self::Redirect("has a destination without a server")
+                Self::Redirect("leads to an unreachable server")
             }
             other => other,
         }
@@ -334,7 +337,7 @@ pub enum ProxyFailure {
     /// The environment variable is invalid.
     #[error(transparent)]
     Settings(#[from] ProxyError),
-    /// The proxy is unreachable, or refuses.
+    /// The proxy is unreachable, or refuses the request.
     #[error("{proxy}: {message}")]
     Connect {
         /// The URL of the proxy, without credentials.

@@ -6,14 +6,14 @@ use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec, validation::MAX_METRICS
 use hpa_prometheus::promql::{self, Expr, SyntaxError};
 
 use crate::{
-    ConfigError, Environment, MetricConfig, Plan,
+    CollectorPlan, ConfigError, Environment, MetricConfig,
     annotations::{Annotations, MetricType},
     metric_configs,
     registry::Server,
 };
 
-/// The maximum length of all settings of one autoscaler's collectors. Metrics with the same name
-/// share annotations, and each of them is counted.
+/// The maximum total length of the settings of an autoscaler's metrics. Metrics with the same name
+/// share annotations. These count once for each such metric.
 pub(crate) const MAX_SETTINGS_BYTES: usize = 512 << 10;
 
 /// A problem of an annotation or metric.
@@ -23,7 +23,8 @@ pub struct Finding {
     /// metric.
     pub subject: String,
     pub message: String,
-    /// `true`: the metric can't be collected. `false`: a setting has no effect.
+    /// Whether a metric can't be collected, or an annotation is invalid. Otherwise, the finding is
+    /// a warning, for example that a setting has no effect.
     pub is_error: bool,
     /// Whether the problem is that no collector reads such a metric.
     pub has_no_collector: bool,
@@ -39,8 +40,8 @@ impl Finding {
     }
 }
 
-/// The problems of all annotations `metric-config.*` of an autoscaler, and of the metrics that they
-/// describe. Sends no requests.
+/// The problems of an autoscaler's annotations `metric-config.*`, and of its Pods, Object and
+/// External metrics. Sends no requests.
 pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec<Finding> {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut findings = annotation_findings(hpa, &annotations);
@@ -52,7 +53,7 @@ pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec
         }
     };
     for config in configs.iter().take(MAX_METRICS) {
-        let plan = Plan::new(config, environment);
+        let plan = CollectorPlan::new(config, environment);
         findings.extend(plan.err().and_then(|error| config_finding(config, &error)));
         findings.extend(setting_findings(config, environment, promql::parse));
     }
@@ -70,30 +71,31 @@ pub struct CollectorSource {
     pub servers: Vec<Server>,
 }
 
-/// The source of a metric of an autoscaler, or what is wrong with its settings. `None` if the
-/// metric is none of a collector.
+/// The collector and the servers of a metric, or the error in its settings. `None` if the metric
+/// belongs to no collector.
 pub fn source_of(
     hpa: &HorizontalPodAutoscaler,
     metric: &MetricSpec,
     environment: &Environment,
 ) -> Option<Result<CollectorSource, Finding>> {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
-    let config = MetricConfig::of_metric(hpa, metric, &annotations, environment.compat)?;
-    match Plan::new(&config, environment) {
+    let config = MetricConfig::for_metric(hpa, metric, &annotations, environment.compat)?;
+    match CollectorPlan::new(&config, environment) {
         Ok(plan) => Some(Ok(CollectorSource {
             collector: plan.name,
-            subject: subject(&config),
+            subject: subject_of(&config),
             is_annotated: !config.collector.is_empty(),
             servers: plan.servers(),
         })),
         Err(error @ ConfigError::Annotation(_)) => {
-            Some(Err(Finding::error(subject(&config), error.to_string())))
+            Some(Err(Finding::error(subject_of(&config), error.to_string())))
         }
         Err(error) => config_finding(&config, &error).map(Err),
     }
 }
 
-/// The name of the collector that reads a metric of an autoscaler. `None` if no collector can.
+/// The name of the collector that reads a metric of an autoscaler. `None` if the metric belongs to
+/// no collector, or if its settings are invalid.
 pub fn collector_of(
     hpa: &HorizontalPodAutoscaler,
     metric: &MetricSpec,
@@ -114,11 +116,12 @@ pub(crate) fn annotation_findings(
             Finding::error(subject, problem.reason.to_string())
         })
         .collect();
-    // Both lists can have thousands of elements.
-    let described: HashSet<(MetricType, &str)> = hpa.spec.metrics.iter().flat_map(names).collect();
-    for ((metric_type, name), annotated) in &annotations.metrics {
-        if !described.contains(&(*metric_type, name.as_str())) {
-            let subject = annotations_of(*metric_type, name, &annotated.collector);
+    // A set, because both lists can have thousands of elements.
+    let in_spec: HashSet<(MetricType, &str)> =
+        hpa.spec.metrics.iter().flat_map(metric_names).collect();
+    for ((metric_type, name), config) in &annotations.metrics {
+        if !in_spec.contains(&(*metric_type, name.as_str())) {
+            let subject = annotations_of(*metric_type, name, &config.collector);
             let kind = metric_type.name();
             let message = format!("spec.metrics has no metric {name} of the type {kind}");
             findings.push(Finding::warning(subject, message));
@@ -127,8 +130,8 @@ pub(crate) fn annotation_findings(
     findings
 }
 
-/// The names of a metric by type. A valid metric has exactly one type.
-fn names(metric: &MetricSpec) -> impl Iterator<Item = (MetricType, &str)> {
+/// The type and the name of a metric. An invalid metric may have several types, or none.
+fn metric_names(metric: &MetricSpec) -> impl Iterator<Item = (MetricType, &str)> {
     let pods = metric.pods.as_ref().map(|pods| (MetricType::Pods, &pods.metric));
     let object = metric.object.as_ref().map(|object| (MetricType::Object, &object.metric));
     let external =
@@ -137,8 +140,8 @@ fn names(metric: &MetricSpec) -> impl Iterator<Item = (MetricType, &str)> {
     all.map(|(metric_type, identifier)| (metric_type, identifier.name.as_str()))
 }
 
-/// The problem of a metric without a plan. `None` if its annotation reports it, or if the metric
-/// belongs to another source.
+/// The finding for a metric whose [`CollectorPlan`] failed with `error`. `None` if there is already a
+/// finding for the annotation, or if the metric belongs to another metric source.
 pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Option<Finding> {
     let is_unannotated = config.collector.is_empty();
     let is_omitted = match error {
@@ -146,16 +149,18 @@ pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Opti
         ConfigError::PodFormat(_) | ConfigError::TargetKind(_) => {
             is_unannotated && config.metric_type == MetricType::Pods
         }
-        // An invalid annotation is already a finding. An invalid label is not.
+        // [`annotation_findings`] reports invalid annotations, but no invalid labels.
         ConfigError::Annotation(_) => config.is_annotation_invalid(),
         _ => false,
     };
     let has_no_collector = matches!(error, ConfigError::NoCollector(_));
-    (!is_omitted)
-        .then(|| Finding { has_no_collector, ..Finding::error(subject(config), error.to_string()) })
+    (!is_omitted).then(|| Finding {
+        has_no_collector,
+        ..Finding::error(subject_of(config), error.to_string())
+    })
 }
 
-/// Unknown settings, and queries that `parse` refuses.
+/// Settings that the collector doesn't have, and Prometheus queries that `parse` refuses.
 pub(crate) fn setting_findings(
     config: &MetricConfig,
     environment: &Environment,
@@ -163,7 +168,7 @@ pub(crate) fn setting_findings(
 ) -> Vec<Finding> {
     let Some(collector) = environment.collector_for(config) else { return Vec::new() };
     let mut findings = Vec::new();
-    let mut warn = |message: String| findings.push(Finding::warning(subject(config), message));
+    let mut warn = |message: String| findings.push(Finding::warning(subject_of(config), message));
     let query_name = config.value("query-name");
     for key in config.annotated_keys() {
         if !collector.has_key(key) && query_name != Some(key) {
@@ -172,7 +177,10 @@ pub(crate) fn setting_findings(
     }
     let external_type = config.external_type();
     let is_external = config.metric_type == MetricType::External;
-    if is_external && !config.collector.is_empty() && !collector.is_type(&config.collector) {
+    if is_external
+        && !config.collector.is_empty()
+        && !collector.reads_external_type(&config.collector)
+    {
         let annotated = &config.collector;
         warn(format!(
             "the annotations name {annotated}, but the type of the metric is {external_type}"
@@ -185,8 +193,8 @@ pub(crate) fn setting_findings(
     findings
 }
 
-/// The annotations of a metric, or the metric if it has none.
-fn subject(config: &MetricConfig) -> String {
+/// The annotations of a metric, or the metric itself if it has none.
+fn subject_of(config: &MetricConfig) -> String {
     if config.collector.is_empty() {
         return format!("metric {}", config.display_name());
     }

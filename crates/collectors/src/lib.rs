@@ -1,5 +1,5 @@
-//! Collects metrics that annotations of autoscalers describe, as in kube-metrics-adapter ("the
-//! reference" here).
+//! Collects the metrics that annotations of autoscalers describe, as kube-metrics-adapter does. In
+//! this crate, "the reference" is kube-metrics-adapter.
 //!
 //! ```text
 //! controller, adapter ──► collection ──► registry ──► collectors ──► guarded_http, Prometheus
@@ -10,17 +10,19 @@
 //! [`collection::Collection`] watches autoscalers and reads metrics on request. The table
 //! [`registry::COLLECTORS`] has the [`registry::Collector`] of each metric. A collector is one file
 //! in `collectors`: it parses the settings of a metric, lists its servers, and reads values.
-//! Tenants write the settings, and the operator's process connects: `guarded_http` checks the
-//! addresses of tenants' URLs and of pods, [`jsonpath`] evaluates expressions within a budget, and
-//! errors contain no part of a response.
+//!
+//! Tenants write the settings, but the operator's process sends the requests. Therefore,
+//! `guarded_http` checks the addresses of tenants' URLs and of pods, [`jsonpath`] evaluates
+//! expressions within a budget, and errors don't reveal the data in responses.
 //!
 //! [`schedules`] computes the values of `ScalingSchedule` objects.
 //!
 //! # Compatibility
 //!
-//! Configuration errors have the messages of the reference. [`Compat`] selects how defects behave:
-//! by default, an invalid annotation disables only its metric, weights must be finite, and missing
-//! or too large values are errors.
+//! If the reference reports the same configuration error, the message is the same. [`Compat`]
+//! selects whether defects of the reference are reproduced. By default they aren't: an invalid
+//! annotation disables only its metric, weights must be finite, and missing or too large values are
+//! errors.
 
 pub mod annotations;
 mod clients;
@@ -31,13 +33,13 @@ mod collectors;
 pub mod config;
 mod document;
 mod error;
+mod fair_semaphore;
 mod findings;
 mod guarded_http;
 pub mod jsonpath;
 pub mod registry;
 pub mod schedules;
 mod settings;
-mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -49,7 +51,7 @@ pub use crate::{
     error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
     findings::{CollectorSource, Finding, collector_of, findings, source_of},
     guarded_http::{Destination, HttpRequest, Policy, Refusal, Reply},
-    registry::Plan,
+    registry::CollectorPlan,
     schedules::Compat,
     settings::{Credential, Limits, Secret, ServiceSettings, Settings, SettingsError},
 };

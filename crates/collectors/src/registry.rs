@@ -29,8 +29,8 @@ pub use crate::collector::{
     Values,
 };
 
-/// The minimum interval of a metric in nanoseconds. With shorter intervals, every request would
-/// start a collection.
+/// The minimum interval of a metric in nanoseconds. With shorter intervals, almost every request
+/// would start a collection.
 const MIN_INTERVAL: i64 = 1_000_000_000;
 
 /// The types of external metrics that collectors read.
@@ -105,9 +105,9 @@ impl Default for Environment {
     }
 }
 
-/// A metric with its collector.
+/// The collector of a metric, with the parsed settings.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CollectorPlan {
     /// The name of the collector.
     pub name: &'static str,
     /// Nanoseconds between collections.
@@ -115,7 +115,7 @@ pub struct Plan {
     collector: Arc<dyn Collector>,
 }
 
-impl Plan {
+impl CollectorPlan {
     /// Finds the collector of a metric and parses its configuration.
     pub fn new(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         if let Some(error) = &metric.invalid {
@@ -137,7 +137,7 @@ impl Plan {
     }
 
     #[cfg(test)]
-    pub(crate) fn of(collector: impl Collector + 'static) -> Self {
+    pub(crate) fn for_collector(collector: impl Collector + 'static) -> Self {
         Self { name: "test", interval: 0, collector: Arc::new(collector) }
     }
 

@@ -11,10 +11,10 @@ use hpa_prometheus::client::Client;
 
 use crate::{
     Compat,
-    guarded_http::{Policy, host},
+    guarded_http::{Policy, parse_host},
 };
 
-/// The operator's settings. The default reads pods and HTTP endpoints.
+/// The operator's settings. The default has no server and no credential.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub compat: Compat,
@@ -29,7 +29,7 @@ pub struct Settings {
     /// The label that contains the namespace of a series. If it is set, tenants' queries to servers
     /// of the operator are restricted to the series of their namespace.
     pub namespace_label: Option<String>,
-    /// The annotations of an Ingress with weights of backends.
+    /// The names of the annotations of an Ingress that contain weights of backends.
     pub weight_annotations: Vec<String>,
     /// The default Prometheus server.
     pub prometheus: Option<Client>,
@@ -55,8 +55,8 @@ pub struct Limits {
     /// The maximum number of open connections of all collectors. Connections to the operator's
     /// Prometheus servers have their own limit.
     pub connections: usize,
-    /// The maximum number of connections of one collection. It prevents an autoscaler with many
-    /// slow pods from blocking others.
+    /// The maximum number of connections of one collection. An autoscaler with many slow pods
+    /// therefore can't occupy all connections.
     pub connections_per_fetch: usize,
     /// The maximum wait of a request for a connection.
     pub queue_timeout: Duration,
@@ -115,14 +115,13 @@ impl Credential {
     pub(crate) fn read(&self) -> Result<Secret, SettingsError> {
         let text = match self {
             Self::Text(secret) => secret.text().trim().to_owned(),
-            Self::File(path) => read(path)?.trim().to_owned(),
+            Self::File(path) => read_file(path)?.trim().to_owned(),
         };
         Ok(Secret(text))
     }
 }
 
-/// Reads a small file.
-pub(crate) fn read(path: &Path) -> Result<String, SettingsError> {
+pub(crate) fn read_file(path: &Path) -> Result<String, SettingsError> {
     std::fs::read_to_string(path)
         .map_err(|source| SettingsError::File { path: path.to_owned(), source })
 }
@@ -169,7 +168,7 @@ impl Settings {
         }
         for origin in self.credentials.keys() {
             let after = origin.split_once("://").map_or("", |(_, after)| after);
-            if host(origin).is_err() || after.contains(['/', '?', '#']) {
+            if parse_host(origin).is_err() || after.contains(['/', '?', '#']) {
                 return Err(SettingsError::Origin(origin.clone()));
             }
         }

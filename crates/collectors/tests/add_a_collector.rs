@@ -8,8 +8,8 @@ use std::{fs, sync::Arc};
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use hpa_collectors::{
-    Clients, Cluster, Context, Environment, Ingress, LookupError, Plan, Pod, Policy, RouteGroup,
-    Settings, annotations::Annotations, findings, metric_configs,
+    Clients, Cluster, CollectorPlan, Context, Environment, Ingress, LookupError, Pod, Policy,
+    RouteGroup, Settings, annotations::Annotations, findings, metric_configs,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -148,7 +148,7 @@ async fn example_reads_a_value() {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let environment = environment();
     let config = metric_configs(&hpa, &annotations, environment.compat).unwrap().remove(0);
-    let plan = Plan::new(&config, &environment).unwrap();
+    let plan = CollectorPlan::new(&config, &environment).unwrap();
     let target = &hpa.spec.scale_target_ref;
     let values = plan.read(&Context::new(&clients, "shop", target, Timestamp::now())).await;
     assert_eq!(values.unwrap().samples.first().map(|sample| sample.value.as_milli()), Some(3000));

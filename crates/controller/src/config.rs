@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Options {
     pub settings: Settings,
-    /// The settings that single autoscalers may have.
+    /// The settings that single autoscalers may override.
     pub setting_policy: SettingPolicy,
     /// `--horizontal-pod-autoscaler-sync-period`
     pub sync_period: Duration,
@@ -21,13 +21,13 @@ pub struct Options {
     pub workers: usize,
     /// The namespaces whose autoscalers are reconciled; empty for all.
     pub namespaces: Vec<String>,
-    /// The time for running reconciles to finish during shutdown.
+    /// The time for which a shutdown waits for running reconciles.
     pub shutdown_grace: Duration,
     /// The timeout of requests other than watches.
     pub request_timeout: Duration,
-    /// Start although another controller wrote the status of an autoscaler within the last two sync
-    /// periods.
-    pub allow_other_controller: bool,
+    /// Start although another controller wrote the status of an autoscaler shortly before, see
+    /// [`ActivePeer`](crate::ActivePeer).
+    pub allows_active_peer: bool,
     /// Watch the targets' scales. If not, each reconcile reads its target's scale.
     pub watch_scales: bool,
     /// The minimum time between status writes for which only metric values changed, by no more than
@@ -48,9 +48,10 @@ impl Options {
         unique.into_iter().map(Some).collect()
     }
 
-    /// An informer relists within half a period, so that the reconcile after the next has a
-    /// complete cache. A cached scale is used for two periods without a confirmation: for at least
-    /// 10 s, since a shorter time would cause many requests, and at most for [`MAX_POD_AGE`].
+    /// An informer relists half a sync period after an undecodable object or missed events, so
+    /// that the reconcile after the next one has a complete cache. Without a confirmation of the
+    /// watch, a cached scale is used for two sync periods, but for at least 10 s, since less would
+    /// cause many requests, and at most for [`MAX_POD_AGE`].
     pub(crate) fn watch_intervals(&self) -> WatchIntervals {
         let max_age = (self.sync_period * 2).clamp(Duration::from_secs(10), MAX_POD_AGE);
         WatchIntervals { relist: self.sync_period / 2, max_age }
@@ -60,14 +61,14 @@ impl Options {
         let defaults = MapperConfig::default();
         MapperConfig {
             request_timeout: self.request_timeout,
-            // Each reconcile can discover a kind that the last one didn't find.
+            // Lets each reconcile discover again, if the kind was unknown in the last one.
             min_refresh_interval: defaults.min_refresh_interval.min(self.sync_period),
             ..defaults
         }
     }
 
-    /// The time limit of a reconcile for reading metrics and repeating its decision: enough for two
-    /// metrics that time out one after the other.
+    /// The time limit of a reconcile for reading metrics and repeating its decision. It is enough
+    /// for two metrics that time out one after the other.
     pub(crate) fn reconcile_timeout(&self) -> Duration {
         self.sync_period.max(self.request_timeout * 2)
     }
@@ -78,8 +79,8 @@ impl Options {
             .with_version_lifetime(self.sync_period)
     }
 
-    /// In dry run, responses of a metrics API are not reused, so that our samples are about as old
-    /// as the peer's.
+    /// In a dry run, responses of a metrics API are not reused, so that samples are about as old as
+    /// the peer's.
     pub(crate) fn coalescing_settings(&self, dry_run: bool) -> CoalescingSettings {
         let settings = CoalescingSettings::for_sync_period(self.sync_period);
         if dry_run { settings.with_freshness(Duration::ZERO) } else { settings }

@@ -1,4 +1,4 @@
-//! Wiring: informers, leader election, shutdown.
+//! Starts the informers, takes part in the leader election, and shuts down.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -15,7 +15,7 @@ use crate::{
     history_store::HistoryHealth,
     informer::Informers,
     leader::{ControllerLease, Leader},
-    metrics::Sources,
+    metrics::TelemetrySources,
     peer_check::active_peer,
     queue::{InitialDelay, WorkQueue},
     shadow::ShadowRecords,
@@ -48,7 +48,7 @@ pub async fn run(
     dependencies.trigger.attach(informers.clone());
     let shadow = Arc::new(ShadowRecords::default());
     let forecasts = Arc::new(Forecasts::new(dependencies.forecasts.clone(), options.sync_period));
-    telemetry.attach(Sources {
+    telemetry.attach(TelemetrySources {
         autoscalers: informers.caches.autoscalers.clone(),
         queue: informers.queue.clone(),
         undecodable: informers.undecodable.clone(),
@@ -102,15 +102,15 @@ pub async fn run(
     };
     drop(running_informers);
     set_leader(false);
-    // Last, when nothing is written any more.
+    // Last, because the next leader may write from then on.
     candidate.release().await;
     info!("stopped");
     outcome
 }
 
-/// Fails if another controller is active on the autoscalers, unless that is allowed or expected.
-/// Another release of this project is only logged: a rollout that changes the lease would otherwise
-/// wait forever for the pods that it replaces.
+/// Fails if another controller is active on the autoscalers, unless an option allows that. In a dry
+/// run, one is expected. Another release of hpa-rs is only logged: a rollout that changes the lease
+/// would otherwise wait forever for the pods that it replaces.
 fn check_for_peer(
     dependencies: &Dependencies,
     options: &Options,
@@ -125,7 +125,7 @@ fn check_for_peer(
     else {
         return Ok(());
     };
-    if !options.allow_other_controller && !peer.write.is_by_hpa_rs() {
+    if !options.allows_active_peer && !peer.write.is_by_hpa_rs() {
         return Err(RunError::OtherController(Box::new(peer)));
     }
     warn!("another controller is active: {peer}");

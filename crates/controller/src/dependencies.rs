@@ -28,13 +28,13 @@ const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// The reason why a controller exited without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// An informer never ends by itself. Without it, a cache would become stale.
-    #[error("an informer ended")]
+    /// An informer should run until the controller stops. Without it, a cache becomes stale.
+    #[error("an informer stopped unexpectedly")]
     InformerEnded,
     /// The process has to be restarted to take part in the election again.
     #[error("lost the leader lease")]
     LeadershipLost,
-    /// Nothing was written.
+    /// The controller has written nothing.
     #[error("another controller is active: {0}")]
     OtherController(Box<ActivePeer>),
 }
@@ -47,20 +47,20 @@ pub struct Dependencies {
     pub metrics: Arc<dyn MetricsClient>,
     /// Receives the controller's pods when its caches have synced.
     pub pods: PodLookup,
-    /// Receives the controller's queue when it starts.
+    /// Receives the controller's informers and queue when it starts.
     pub trigger: ReconcileTrigger,
     /// The times when metrics are known to change.
     pub metric_changes: Arc<dyn KnownMetricChanges>,
     /// The source of past loads for forecasts.
     pub forecasts: ForecastSource,
-    /// Additional tasks of the leader. Not run in a dry run.
+    /// Additional tasks of the leader. They don't run in a dry run.
     pub leader_tasks: Vec<LeaderTask>,
     /// The clock for decisions.
     pub clock: Arc<dyn Clock>,
-    /// Receives every reconcile, in addition to `telemetry`.
+    /// Is called after each reconcile, in addition to `telemetry`.
     pub observer: Arc<dyn Observer>,
     pub telemetry: Arc<Telemetry>,
-    /// `None`: this instance is the only one.
+    /// `None` if this instance is the only one.
     pub election: Option<Election>,
     /// Store histories for the next leader. Without an election, they are not stored.
     pub keep_history: bool,
@@ -71,14 +71,14 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// The defaults: the metrics APIs of the API server, the system clock, no other observer, no
-    /// election.
+    /// Reads the metrics APIs of the API server and the system clock. Without an additional
+    /// observer, and without an election.
     pub fn new(clients: Clients, options: &Options) -> Self {
         Self::with_telemetry(clients, options, Arc::default(), false, None)
     }
 
-    /// Like [`Dependencies::new`], with telemetry, for a dry run or not, and with a source in the
-    /// process. Metrics that this source doesn't have are read from the API server.
+    /// Like [`Dependencies::new`], with telemetry, and optionally with a source in the process.
+    /// Metrics that this source doesn't have are read from the API server.
     pub fn with_telemetry(
         clients: Clients,
         options: &Options,
@@ -90,7 +90,7 @@ impl Dependencies {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = options.metrics_client_settings();
         let kinds = KindMapper::new(mapper.clone(), settings.deadline);
-        let sharing = options.coalescing_settings(dry_run);
+        let coalescing = options.coalescing_settings(dry_run);
         let isolation = IsolationSettings::for_sync_period(options.sync_period);
         let observed = |source| ObservedSource::new(source, telemetry.clone(), clock.clone());
         let cluster: Arc<dyn MetricSource> =
@@ -100,9 +100,9 @@ impl Dependencies {
             Some(source) => {
                 // Isolated on its own, because its responses say nothing about the API server.
                 let source = Arc::new(Isolating::new(observed(source), isolation));
-                Arc::new(Coalescing::new(Fallback::new(source, cluster), kinds, sharing))
+                Arc::new(Coalescing::new(Fallback::new(source, cluster), kinds, coalescing))
             }
-            None => Arc::new(Coalescing::new(cluster, kinds, sharing)),
+            None => Arc::new(Coalescing::new(cluster, kinds, coalescing)),
         };
         Self {
             clients,
@@ -128,7 +128,7 @@ impl Dependencies {
         self.election.is_some() && self.keep_history
     }
 
-    /// The field manager of status writes; `None` in dry run, which writes none.
+    /// The field manager of status writes. `None` in a dry run, which writes no status.
     pub(crate) fn field_manager(&self) -> Option<FieldManager> {
         let manager = self.election.as_ref().map_or_else(FieldManager::default, |election| {
             FieldManager::for_lease(&election.config.namespace, &election.config.name)
@@ -136,7 +136,7 @@ impl Dependencies {
         (!self.dry_run).then_some(manager)
     }
 
-    /// Detects suspensions of the machine that are long enough to lose the lease.
+    /// Ignores suspensions of the machine that are too short to lose the lease.
     pub(crate) fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
         let threshold =
             self.election.as_ref().map_or(DEFAULT_RENEW_DEADLINE, |it| it.config.renew_deadline);
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::k8s::ClientLimits;
 
-    /// Has the external metric `own`.
+    /// A source whose only metric is the external metric `own`.
     struct InProcess;
 
     impl Catalog for InProcess {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn source_in_the_process_does_not_hide_that_an_api_hangs() {
+    async fn hanging_api_opens_its_breaker_beside_a_source_in_the_process() {
         let hanging = tower::service_fn(|_: Request<Body>| {
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
@@ -211,7 +211,7 @@ mod tests {
             namespaces: Vec::new(),
             shutdown_grace: Duration::ZERO,
             request_timeout: Duration::from_secs(10),
-            allow_other_controller: false,
+            allows_active_peer: false,
             watch_scales: true,
             status_interval: Duration::ZERO,
         };

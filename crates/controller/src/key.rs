@@ -75,5 +75,6 @@ impl fmt::Display for AutoscalerApi {
     }
 }
 
-/// One namespace, or `None` for all. A controller has one `None`, or one scope per namespace.
+/// A namespace, or `None` for all namespaces. A controller has the single scope `None`, or one
+/// scope for each of its namespaces.
 pub type Scope = Option<String>;

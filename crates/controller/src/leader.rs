@@ -32,15 +32,16 @@ use crate::{
 
 /// The annotation that a lease holder sets if it stores histories for its successor.
 const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";
-/// The annotation that it sets while writes of histories fail: the time until which they are
-/// complete.
+/// The annotation with the time until which the stored histories are complete. The lease holder
+/// sets it while writes of histories fail.
 const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
 
-/// The time for the last writes of histories, after the grace period of reconciles.
+/// The time that a shutdown leaves for the last writes of histories, after the grace period of
+/// reconciles.
 const HISTORY_GRACE: Duration = Duration::from_secs(5);
 
-/// The hooks of the controller's lease. They add the completeness of the stored histories, and
-/// detect by resource versions that the API server was rewound.
+/// The hooks of the controller's lease. They add annotations about the stored histories, and detect
+/// by the lease's resource versions that the API server was rewound.
 pub(crate) struct ControllerLease {
     pub(crate) keep_history: bool,
     pub(crate) history: Arc<HistoryHealth>,
@@ -66,7 +67,7 @@ impl LeaseHooks for ControllerLease {
 fn stored_until(predecessor: &Predecessor) -> Option<StoredUntil> {
     let Predecessor { renewed, annotations } = predecessor;
     annotations.get(KEEPS_HISTORY).filter(|value| *value == "true")?;
-    // An unreadable time means that nothing is known to be complete.
+    // If the time is unreadable, no history counts as complete.
     let until = annotations.get(HISTORY_COMPLETE_UNTIL);
     let until = until.map(|until| until.parse().unwrap_or(Timestamp::UNIX_EPOCH));
     Some(StoredUntil { time: until.unwrap_or(*renewed), is_complete: until.is_none() })
@@ -97,7 +98,7 @@ impl LeaderTasks {
     /// Lets running reconciles and event writes finish.
     async fn finish(&mut self) {
         while self.workers.join_next().await.is_some() {}
-        // These tasks own recorders of events.
+        // Stopped before the event writer, because these tasks own event recorders.
         self.background.shutdown().await;
         // The writer ends once all recorders are dropped and its queue is empty.
         self.event_writer.join_next().await;
@@ -141,9 +142,9 @@ impl Leader<'_> {
             observer = Arc::new(vec![observer, store.clone()]);
             history_store.spawn(store.run(stop_history_store.clone()));
         }
-        // A standby doesn't check for suspensions.
+        // This is the first check since the start, because a standby doesn't check.
         self.suspension.check();
-        // Before its start, the queue ignored the informers' additions.
+        // Until its start, the queue ignores the informers' additions.
         self.informers.queue.start();
         self.ignore_past_peer_writes();
         self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
@@ -156,7 +157,7 @@ impl Leader<'_> {
             events: events.clone(),
         });
         let reconciler = Arc::new(self.reconciler(client, events, observer));
-        info!(dry_run, "reconciling");
+        info!(dry_run, "started reconciling");
         let mut workers = JoinSet::new();
         let running = Workers {
             queue: self.informers.queue.clone(),

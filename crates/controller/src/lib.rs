@@ -16,8 +16,9 @@
 //!              ─► write status, events, history
 //! ```
 //!
-//! An informer queues a new or changed autoscaler at once. A worker that has reconciled an
-//! autoscaler queues it again for the next sync period. [`run`] starts all of them.
+//! An informer queues a new or changed autoscaler at once, and the autoscalers of its first list
+//! with initial delays. A worker that has reconciled an autoscaler requeues it for the next sync
+//! period. [`run`] starts informers and workers.
 //!
 //! # Modules
 //!
@@ -27,8 +28,8 @@
 //! |---|---|
 //! | `key`, [`settings`], `hash` | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
-//! | [`scale_target`] | kinds to resources, and their scales |
-//! | [`forecast`] | loads of single autoscalers, and their forecasts |
+//! | [`scale_target`] | maps a target's kind to its resource, reads and writes its scale |
+//! | [`forecast`] | loads of autoscalers, and their forecasts |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
 //! | [`queue`] | the work queue, and initial delays |
 //! | [`informer`] | lists and watches that fill the caches and the queue |

@@ -6,9 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey, settings::SettingSource};
 
-/// The default sync period of kube-controller-manager. A peer may have it, if this controller's
-/// period is shorter.
-const PEER_PERIOD: SignedDuration = SignedDuration::from_secs(15);
+/// The default sync period of kube-controller-manager. A peer may have this period although this
+/// controller's is shorter.
+const DEFAULT_PEER_PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
 /// A peer that wrote the status of an autoscaler shortly before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl fmt::Display for ActivePeer {
 /// The peer with the latest status write, if one is active. Call this after the first list, before
 /// this controller writes a status.
 ///
-/// Autoscalers in shadow mode don't count: there a peer is expected. A peer writes no status while
-/// nothing changes, so one that is not found may still be active.
+/// Autoscalers in shadow mode don't count, because they are expected to have a peer. A peer writes
+/// no status while nothing changes, so a peer may be active although none is returned.
 pub(crate) fn active_peer(
     autoscalers: &Autoscalers,
     settings: &SettingSource,
@@ -53,7 +53,7 @@ pub(crate) fn active_peer(
     now: Timestamp,
 ) -> Option<ActivePeer> {
     let period = SignedDuration::try_from(sync_period).unwrap_or(SignedDuration::MAX);
-    let period = period.max(PEER_PERIOD);
+    let period = period.max(DEFAULT_PEER_PERIOD);
     let mut window = period.saturating_mul(2);
     let mut recent = Vec::new();
     for (key, autoscaler) in autoscalers.all() {
@@ -61,14 +61,13 @@ pub(crate) fn active_peer(
         let Some(write) = autoscaler.last_peer_write().filter(|_| !settings.dry_run) else {
             continue;
         };
-        // The peer may not know the setting, so a shorter one doesn't count.
+        // The peer may ignore the autoscaler's own sync period, so a shorter one doesn't count.
         let own_window = settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
         if now.duration_since(write.at) <= own_window {
             window = window.max(own_window);
             recent.push((key, write));
         }
     }
-    // By name, if the times are equal.
     recent.sort_unstable_by_key(|(key, write)| (Reverse(write.at), key.clone()));
     let others = recent.len().saturating_sub(1);
     let (key, write) = recent.into_iter().next()?;
@@ -103,7 +102,7 @@ mod tests {
         autoscalers
     }
 
-    fn found(writes: &[(&str, i64)], now: i64) -> Option<String> {
+    fn peer_text(writes: &[(&str, i64)], now: i64) -> Option<String> {
         active_peer(&autoscalers(writes), &SettingSource::default(), PERIOD, at(now))
             .map(|peer| peer.to_string())
     }
@@ -112,9 +111,9 @@ mod tests {
     fn write_within_two_periods_is_found() {
         let text = "kube-controller-manager wrote the status of autoscaler shop/web 30s ago \
                     (1970-01-01T00:01:40Z)";
-        assert_eq!(found(&[("web", 100)], 130).as_deref(), Some(text));
-        assert_eq!(found(&[("web", 100)], 131), None);
-        assert_eq!(found(&[], 131), None);
+        assert_eq!(peer_text(&[("web", 100)], 130).as_deref(), Some(text));
+        assert_eq!(peer_text(&[("web", 100)], 131), None);
+        assert_eq!(peer_text(&[], 131), None);
     }
 
     #[rstest]
@@ -134,7 +133,11 @@ mod tests {
                     (1970-01-01T00:01:45Z), one of 2 autoscalers with such a write within the last \
                     30s";
         let writes = [("web", 100), ("api", 105), ("old", 10)];
-        assert_eq!(found(&writes, 104).as_deref(), Some(text), "the API server's clock is ahead");
+        assert_eq!(
+            peer_text(&writes, 104).as_deref(),
+            Some(text),
+            "the API server's clock is ahead"
+        );
     }
 
     #[test]

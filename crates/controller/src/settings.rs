@@ -1,4 +1,4 @@
-//! The effective settings of single autoscalers: flags, annotations, fields.
+//! The effective settings of single autoscalers, from flags, annotations and fields.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,13 +34,13 @@ impl SyncPeriod {
         self.own.unwrap_or(self.of_controller)
     }
 
-    /// Whether it is a setting of the autoscaler. Such a period counts from the end of a reconcile,
-    /// the controller's from the time at which a reconcile was due (KEP-6003).
+    /// Whether the period is a setting of the autoscaler. Such a period counts from the end of a
+    /// reconcile, the controller's from the time at which a reconcile was due (KEP-6003).
     pub(crate) fn is_own(self) -> bool {
         self.own.is_some()
     }
 
-    /// The length in excess of the controller's. Zero if it is not longer.
+    /// The time by which the period is longer than the controller's, or zero.
     pub(crate) fn excess(self) -> Duration {
         self.length().saturating_sub(self.of_controller)
     }

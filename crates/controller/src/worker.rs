@@ -29,7 +29,7 @@ pub(crate) struct Workers {
     pub(crate) suspension: Arc<SuspensionDetector>,
     pub(crate) metric_changes: Arc<dyn KnownMetricChanges>,
     pub(crate) late_log: LateLog,
-    /// The epoch from which the slots of own sync periods are counted.
+    /// The time from which the slots of autoscalers' own sync periods are counted.
     pub(crate) started: Instant,
 }
 
@@ -61,12 +61,12 @@ impl Workers {
         let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
         if reconcile.await.is_err() {
             let _span = key.span().entered();
-            error!("reconcile panicked; retrying at the next sync");
+            error!("reconcile panicked; retrying at the next sync period");
         }
         if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
             let period = self.period(Some(&autoscaler));
-            // Counts from when the key was due, so that a slow reconcile does not delay the next
-            // ones, unless the autoscaler has a period of its own.
+            // The controller's period counts from the due time, so that a slow reconcile does not
+            // delay the next ones. A period of the autoscaler's own counts from now.
             let from = if period.is_own() { Instant::now() } else { due };
             let next = match autoscaler.next_due(from, period.length()) {
                 NextDue::Early(next) => next,
@@ -82,7 +82,8 @@ impl Workers {
             };
             queue.add_after(key, next.saturating_duration_since(Instant::now()));
         } else {
-            // Deleted during the reconcile, which may have registered its selector again.
+            // The autoscaler was deleted during the reconcile, which may have registered its
+            // selector again.
             reconciler.selectors.remove(&key);
         }
         telemetry.record_processed(started.elapsed());
@@ -116,7 +117,7 @@ impl Workers {
 /// The minimum time between two log lines about late reconciles.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Logs that reconciles are late by more than a sync period, once a minute.
+/// Logs that reconciles are late by more than their sync period, at most once a minute.
 #[derive(Debug, Default)]
 pub(crate) struct LateLog(Mutex<LateReconciles>);
 
@@ -125,12 +126,13 @@ pub(crate) struct LateLog(Mutex<LateReconciles>);
 struct LateReconciles {
     count: u64,
     longest: Duration,
-    logged: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
 impl LateLog {
     fn observe(&self, lateness: Duration, period: Duration, now: Instant) {
-        if let Some(LateReconciles { count, longest, .. }) = self.add(lateness, period, now) {
+        if let Some(LateReconciles { count, longest, .. }) = self.count_late(lateness, period, now)
+        {
             warn!(
                 count,
                 ?longest,
@@ -140,18 +142,23 @@ impl LateLog {
         }
     }
 
-    /// Returns the late reconciles to log, if a log line is due.
-    fn add(&self, lateness: Duration, period: Duration, now: Instant) -> Option<LateReconciles> {
+    /// Counts a reconcile if it is late. Returns the late reconciles to log, if a log line is due.
+    fn count_late(
+        &self,
+        lateness: Duration,
+        period: Duration,
+        now: Instant,
+    ) -> Option<LateReconciles> {
         if lateness <= period {
             return None;
         }
         let mut late = self.0.lock();
         late.count += 1;
         late.longest = late.longest.max(lateness);
-        if late.logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
+        if late.last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
             return None;
         }
-        let next = LateReconciles { logged: Some(now), ..LateReconciles::default() };
+        let next = LateReconciles { last_logged: Some(now), ..LateReconciles::default() };
         Some(std::mem::replace(&mut *late, next))
     }
 }
@@ -176,7 +183,7 @@ mod tests {
     #[test]
     fn late_reconciles_are_logged_once_a_minute() {
         let (log, start) = (LateLog::default(), Instant::now());
-        // Second, lateness, and the count and the longest lateness of a log line.
+        // Each step: second, lateness, and the count and longest lateness of a log line.
         let steps = [
             (0, 15, None),
             (1, 16, Some((1, 16))),
@@ -187,7 +194,7 @@ mod tests {
         ];
         for (second, lateness, expected) in steps {
             let seconds = Duration::from_secs;
-            let logged = log.add(seconds(lateness), seconds(15), start + seconds(second));
+            let logged = log.count_late(seconds(lateness), seconds(15), start + seconds(second));
             let logged = logged.map(|late| (late.count, late.longest.as_secs()));
             assert_eq!(logged, expected, "after {second} s");
         }

@@ -42,8 +42,8 @@ fn create(testbed: &Testbed, name: &str) {
     testbed.apply_all([objects::running_deployment(name, 2), hpa]);
 }
 
-/// The first reconcile fails, because the target doesn't exist. Times are in milliseconds after the
-/// autoscaler was created.
+/// Unless the target is created with the autoscaler, the first reconcile fails. Times are in
+/// milliseconds after the autoscaler was created.
 #[rstest]
 #[case::with_the_autoscaler(0, 0)]
 #[case::a_moment_later(20, 2000)]
@@ -94,7 +94,7 @@ async fn first_decision_uses_the_list_of_targets_unless_the_autoscaler_is_newer(
     clock.until(Duration::from_millis(CREATED_MS)).await;
     assert!(names.iter().all(|name| testbed.replicas(name) == 4));
     let until_listed = faults.hits(reads);
-    // Seven are due at once, the next ones after 100 ms.
+    // Seven autoscalers are due at once, the next ones after 100 ms.
     assert!((1..=7).contains(&until_listed), "{until_listed} reads");
     create(&testbed, "late");
     clock.until(Duration::from_millis(CREATED_MS + 100)).await;

@@ -75,7 +75,7 @@ impl Cluster {
     }
 }
 
-fn period(text: &str) -> Value {
+fn sync_period(text: &str) -> Value {
     json!({ "autoscaling.hpa-rs.dev/sync-period": text })
 }
 
@@ -89,16 +89,16 @@ async fn autoscaler_is_reconciled_with_its_own_period(
     #[case] set: u64,
     #[case] scaled: u64,
 ) {
-    let cluster = Cluster::start(period(text)).await;
+    let cluster = Cluster::start(sync_period(text)).await;
     cluster.check_reaction(set, 3, scaled).await;
     cluster.controller.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn changed_period_takes_effect_at_once() {
-    let cluster = Cluster::start(period("1h")).await;
+    let cluster = Cluster::start(sync_period("1h")).await;
     cluster.at(20_000).await;
-    cluster.annotate(period("5s"));
+    cluster.annotate(sync_period("5s"));
     cluster.check_reaction(21_000, 3, 25_000).await;
     cluster.controller.stop().await;
 }
@@ -130,7 +130,15 @@ fn pods_beside_a_job(cluster: &Cluster) {
         let object = cluster.testbed.get(api_version, kind, hpa_tests::harness::NAMESPACE, name);
         object.expect("the object")["metadata"]["uid"].clone()
     };
-    let owner = |api_version: &str, kind: &str, name: &str, uid: Value| json!([{ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true }]);
+    let owner = |api_version: &str, kind: &str, name: &str, uid: Value| {
+        json!([{
+            "apiVersion": api_version,
+            "kind": kind,
+            "name": name,
+            "uid": uid,
+            "controller": true,
+        }])
+    };
     let deployment = owner("apps/v1", "Deployment", "web", uid("Deployment", "apps/v1", "web"));
     let mut replica_set = objects::deployment("web-1", 2);
     replica_set["kind"] = json!("ReplicaSet");

@@ -94,7 +94,7 @@ fn client(respond: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Cli
 }
 
 /// Runs the informer of autoscalers until it is synced.
-async fn sync(client: Client) -> Informers {
+async fn synced_informers(client: Client) -> Informers {
     let informers = informers();
     let (synced, mut is_synced) = watch::channel(false);
     let initial_delay = InitialDelay::for_period(Duration::from_secs(15));
@@ -113,7 +113,7 @@ async fn sync(client: Client) -> Informers {
 #[tokio::test(start_paused = true)]
 async fn autoscaler_from_a_list_that_failed_midway_is_queued() {
     let second_pages = AtomicUsize::new(0);
-    let informers = sync(client(move |query| match query.contains("continue=next") {
+    let informers = synced_informers(client(move |query| match query.contains("continue=next") {
         false => page(&[hpa("one")], "next"),
         true if second_pages.fetch_add(1, Ordering::SeqCst) == 0 => failure(503),
         true => page(&[hpa("two")], ""),
@@ -126,9 +126,11 @@ async fn autoscaler_from_a_list_that_failed_midway_is_queued() {
 async fn undecodable_object_is_counted_and_the_others_are_cached() {
     let mut bad = hpa("bad");
     bad["spec"]["maxReplicas"] = json!("many");
-    let mut odd = hpa("odd");
-    odd["metadata"]["managedFields"] = json!([{ "time": "9999-12-31T23:59:59Z" }]);
-    let informers = sync(client(move |_| page(&[hpa("one"), bad.clone(), odd.clone()], ""))).await;
+    let mut unusual = hpa("odd");
+    unusual["metadata"]["managedFields"] = json!([{ "time": "9999-12-31T23:59:59Z" }]);
+    let informers =
+        synced_informers(client(move |_| page(&[hpa("one"), bad.clone(), unusual.clone()], "")))
+            .await;
     assert_eq!(informers.undecodable.load(Ordering::Relaxed), 1);
     let mut keys: Vec<HpaKey> = informers.caches.autoscalers.keys_where(|_| true);
     keys.sort();
@@ -166,7 +168,7 @@ async fn relist_reads_an_object_that_was_damaged_in_transit() {
     let count = lists.clone();
     let mut undecodable = hpa("one");
     undecodable["spec"]["maxReplicas"] = json!("many");
-    let informers = sync(client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+    let informers = synced_informers(client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
         0 => page(&[undecodable.clone()], ""),
         _ => page(&[hpa("one")], ""),
     }))
@@ -208,7 +210,7 @@ async fn relist_recovers_a_watch_event_that_cannot_be_parsed() {
         };
         std::future::ready(Ok::<_, Infallible>(Response::new(body)))
     });
-    sync(Client::new(service, "default")).await;
+    synced_informers(Client::new(service, "default")).await;
     let delay = time_until_lists(&lists, 2).await;
     assert!(delay <= PERIOD + Duration::from_secs(1), "{delay:?}");
     tokio::time::sleep(Duration::from_mins(4)).await;
@@ -221,7 +223,7 @@ async fn relists_back_off_while_an_object_stays_undecodable() {
     let count = lists.clone();
     let mut undecodable = hpa("one");
     undecodable["spec"]["maxReplicas"] = json!("many");
-    sync(client(move |_| {
+    synced_informers(client(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
         page(&[undecodable.clone()], "")
     }))

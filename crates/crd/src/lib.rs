@@ -1,12 +1,15 @@
-//! The `CustomResourceDefinition` of the custom API, which has the schema of
-//! `HorizontalPodAutoscaler` in autoscaling/v2. [`schema`] also serves the definitions of
-//! `hpa-collectors`.
+//! Generates the `CustomResourceDefinition` of the custom API, and checks manifests of both APIs.
+//! Objects of the custom API have the fields of `HorizontalPodAutoscaler` in autoscaling/v2, and
+//! fields for the settings of single autoscalers.
 //!
 //! The custom API is for clusters with a managed control plane, where the built-in controller can't
 //! be turned off. That controller ignores objects of another API group. The schema is generated
 //! from the types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes
-//! bounds, enumerations and CEL rules of the schema. `hpa crd` prints the definition; `hpa lint`
-//! and `hpa convert` check manifests against it.
+//! bounds, enumerations and CEL rules of the schema.
+//!
+//! `hpa crd` prints the definition. `hpa lint` and `hpa convert` check types and field names with
+//! [`type_errors`] and [`unknown_fields`]. `hpa-collectors` generates its definitions with
+//! [`schema`] and [`mod@path`].
 //!
 //! ```
 //! let definition = hpa_crd::definition()?;
@@ -22,29 +25,31 @@ mod targets;
 mod types;
 
 pub use definition::{definition, manifest};
-pub use targets::{TARGETS_FIELD, targets};
+pub use targets::{TARGETS_FIELD, targets_text};
 pub use types::{
     FieldError, UnknownField, member_path, quote_fractions, type_errors, unknown_fields,
 };
 
+/// The API group of the custom API.
 pub const GROUP: &str = "autoscaling.hpa-rs.dev";
-/// The only version. It has the name of the version in the group `autoscaling` with the same
-/// schema.
+/// The only version of the custom API, named like the version of `autoscaling` that it mirrors.
 pub const VERSION: &str = "v2";
-/// `GROUP/VERSION`.
+/// The `apiVersion` of objects of the custom API: `GROUP/VERSION`.
 pub const API_VERSION: &str = "autoscaling.hpa-rs.dev/v2";
-/// The kind, as in the core API.
+/// The kind of autoscalers, in the custom API and in the core API.
 pub const KIND: &str = "HorizontalPodAutoscaler";
 /// The resource name in URLs and RBAC rules.
 pub const PLURAL: &str = "horizontalpodautoscalers";
-/// The short name for kubectl. The core API has `hpa`.
+/// The short name for kubectl: `kubectl get rhpa`. The short name in the core API is `hpa`.
 pub const SHORT_NAME: &str = "rhpa";
 
-/// An error while the definition is generated.
+/// An error while a definition is generated.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
+    /// The generated schema lacks a field that the definition changes. Contains its path.
     #[error("the schema has no {0}")]
     NoSuchField(String),
+    /// The definition can't be serialized.
     #[error("failed to serialize the definition as YAML")]
     Yaml(#[source] serde_saphyr::SerializeError),
 }

@@ -1,34 +1,36 @@
-//! The API server's validation of autoscaling/v2 ([`hpa_calc::validation`]), as bounds and rules of
-//! a schema.
+//! Adds the API server's validation of autoscaling/v2 ([`hpa_calc::validation`]) to a schema, as
+//! bounds and CEL rules.
 //!
-//! A check is a bound or an enumeration where possible, because any tool can check those. Other
-//! checks are CEL rules, limited to the functions of the first API servers with CEL.
+//! Where a bound expresses a check, there is no CEL rule for it: more tools can evaluate bounds.
+//! The expressions only use functions that the first API servers with CEL had.
 
 use hpa_calc::validation::MAX_METRICS;
 use serde_json::{Map, Value, json};
 
 use crate::{DefinitionError, path::schema_at};
 
-/// The maximum length of texts that rules check, in characters. The core API has no such limits,
-/// but the API server rejects rules of unlimited cost.
+/// The maximum length of strings that CEL rules read, in characters. The core API has no such
+/// limit, but without one the cost of a rule is unlimited, and the API server rejects the
+/// definition.
 const MAX_TEXT: i32 = 1024;
 /// The maximum length of a quantity, for the same reason.
 const MAX_QUANTITY: i32 = 128;
 
-/// A quantity as Kubernetes parses it, with white space around it and an exponent of at most 64
-/// bits.
+/// A quantity as the API server parses it: white space around it is allowed. The exponent has at
+/// most 18 digits, so it fits in 64 bits.
 const QUANTITY: &str =
     r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,18})?\s*$";
 
-/// A CEL rule.
 struct Rule {
+    /// In CEL. `self` is the value of the field that has the rule.
     expression: &'static str,
     message: &'static str,
     reason: &'static str,
-    /// The member to report, if the rule needs several members or reports a missing one.
+    /// The member that a violation is reported for. `None` for the field itself.
     member: Option<&'static str>,
 }
 
+// The values of `reason`.
 const REQUIRED: &str = "FieldValueRequired";
 const FORBIDDEN: &str = "FieldValueForbidden";
 const INVALID: &str = "FieldValueInvalid";
@@ -62,7 +64,7 @@ const SPEC: &[Rule] = &[
     ),
 ];
 
-/// The rules for a segment of a URL path, such as a kind or the name of a metric.
+/// The rules for a string that becomes a segment of a URL path, such as the name of a metric.
 const SEGMENT: &[Rule] = &[
     value_rule(REQUIRED, "self != ''", "must not be empty"),
     value_rule(INVALID, "self != '.'", "may not be '.'"),
@@ -71,7 +73,8 @@ const SEGMENT: &[Rule] = &[
     value_rule(INVALID, "!self.contains('%')", "may not contain '%'"),
 ];
 
-/// ReplicationController needs no group: it is the only core kind with a scale subresource.
+/// Only `ReplicationController` needs no group: it is the only kind with a scale subresource in the
+/// core group.
 const SCALE_TARGET: &[Rule] = &[
     member_rule(
         ".apiVersion",
@@ -89,8 +92,8 @@ const DESCRIBED_OBJECT: &[Rule] =
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
 
-/// The member that `type` names must be set, and no other. If only a wrong member is set, the rules
-/// report the missing one.
+/// The member that `type` names must be set, and no other. If another one is set instead of it,
+/// only the missing member is reported.
 const METRIC: &[Rule] = &[
     member_rule(".object", REQUIRED, "self.type != 'Object' || has(self.object)", SOURCE_MISSING),
     member_rule(".pods", REQUIRED, "self.type != 'Pods' || has(self.pods)", SOURCE_MISSING),
@@ -195,8 +198,8 @@ const RESOURCE_TARGET: &[Rule] = &[
     ),
 ];
 
-/// A quantity is positive if it has a nonzero digit and no minus sign: because quantities are
-/// rounded away from zero, such a text is never the number 0.
+/// A quantity is positive if it has a nonzero digit and no minus sign. This includes tiny ones,
+/// because Kubernetes rounds quantities away from zero.
 const POSITIVE: &[Rule] =
     &[value_rule(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
 const NOT_NEGATIVE: &[Rule] = &[value_rule(
@@ -219,9 +222,9 @@ const CONTAINER: &[Rule] = &[
     ),
 ];
 
-/// A container resource of core/v1, a native resource with a prefix, or an extended resource.
-/// Quotas count extended resources with the prefix `requests.`, which limits the length of the
-/// domain.
+/// A container resource of core/v1, a resource in a `kubernetes.io` domain, or an extended
+/// resource. `ResourceQuota` prepends `requests.` to extended resources. With that prefix, the
+/// domain may have 253 characters, so 244 remain.
 const CONTAINER_RESOURCE_NAME: &[Rule] = &[
     value_rule(REQUIRED, "self != ''", "must specify a resource name"),
     value_rule(
@@ -245,7 +248,7 @@ const CONTAINER_RESOURCE_NAME: &[Rule] = &[
     ),
 ];
 
-/// The rules by field, below `spec`.
+/// The rules by the path of their field in `spec`.
 const RULES: &[(&str, &[Rule])] = &[
     ("", SPEC),
     ("scaleTargetRef", SCALE_TARGET),
@@ -268,61 +271,69 @@ const RULES: &[(&str, &[Rule])] = &[
     ("metrics[].containerResource.target", RESOURCE_TARGET),
 ];
 
-/// The members of a metric that have a target.
-const SOURCES: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
+/// The members of a metric with its source, one for each type. Each has a target.
+const METRIC_SOURCES: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
 
-/// Strings that the rules of their parents check.
-const TEXTS: [&str; 2] =
+/// Strings without rules of their own that the rules of their parents read.
+const STRINGS_READ_BY_PARENT_RULES: [&str; 2] =
     ["scaleTargetRef.apiVersion", "metrics[].object.describedObject.apiVersion"];
 
-/// Adds bounds, enumerations and rules to the schema of a spec.
+/// Adds bounds and CEL rules to the schema of a spec.
 pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
-    bounds(spec)?;
+    add_bounds(spec)?;
     for (path, rules) in RULES {
-        add(schema_at(spec, path)?, rules);
+        add_rules(schema_at(spec, path)?, rules);
     }
-    for path in TEXTS {
-        set(spec, path, json!({ "maxLength": MAX_TEXT }))?;
+    for path in STRINGS_READ_BY_PARENT_RULES {
+        add_keywords(spec, path, json!({ "maxLength": MAX_TEXT }))?;
     }
-    for source in SOURCES {
+    for source in METRIC_SOURCES {
         let target = format!("metrics[].{source}.target");
-        set(spec, &format!("{target}.averageUtilization"), json!({ "minimum": 1 }))?;
+        add_keywords(spec, &format!("{target}.averageUtilization"), json!({ "minimum": 1 }))?;
         for member in ["value", "averageValue"] {
-            quantity(spec, &format!("{target}.{member}"), POSITIVE)?;
+            restrict_quantity(spec, &format!("{target}.{member}"), POSITIVE)?;
         }
     }
     Ok(())
 }
 
-fn bounds(spec: &mut Value) -> Result<(), DefinitionError> {
-    set(spec, "minReplicas", json!({ "minimum": 0 }))?;
-    set(spec, "maxReplicas", json!({ "minimum": 1 }))?;
-    set(spec, "metrics", json!({ "maxItems": MAX_METRICS }))?;
+fn add_bounds(spec: &mut Value) -> Result<(), DefinitionError> {
+    add_keywords(spec, "minReplicas", json!({ "minimum": 0 }))?;
+    add_keywords(spec, "maxReplicas", json!({ "minimum": 1 }))?;
+    add_keywords(spec, "metrics", json!({ "maxItems": MAX_METRICS }))?;
     for direction in ["behavior.scaleUp", "behavior.scaleDown"] {
-        let at = |member: &str| format!("{direction}.{member}");
-        set(spec, &at("stabilizationWindowSeconds"), json!({ "minimum": 0, "maximum": 3600 }))?;
-        set(spec, &at("policies"), json!({ "minItems": 1 }))?;
-        set(spec, &at("policies[].value"), json!({ "minimum": 1 }))?;
-        set(spec, &at("policies[].periodSeconds"), json!({ "minimum": 1, "maximum": 1800 }))?;
-        quantity(spec, &at("tolerance"), NOT_NEGATIVE)?;
+        let field = |member: &str| format!("{direction}.{member}");
+        add_keywords(
+            spec,
+            &field("stabilizationWindowSeconds"),
+            json!({ "minimum": 0, "maximum": 3600 }),
+        )?;
+        add_keywords(spec, &field("policies"), json!({ "minItems": 1 }))?;
+        add_keywords(spec, &field("policies[].value"), json!({ "minimum": 1 }))?;
+        add_keywords(
+            spec,
+            &field("policies[].periodSeconds"),
+            json!({ "minimum": 1, "maximum": 1800 }),
+        )?;
+        restrict_quantity(spec, &field("tolerance"), NOT_NEGATIVE)?;
     }
     Ok(())
 }
 
-fn quantity(spec: &mut Value, path: &str, rules: &[Rule]) -> Result<(), DefinitionError> {
-    set(spec, path, json!({ "maxLength": MAX_QUANTITY, "pattern": QUANTITY }))?;
-    add(schema_at(spec, path)?, rules);
+fn restrict_quantity(spec: &mut Value, path: &str, rules: &[Rule]) -> Result<(), DefinitionError> {
+    add_keywords(spec, path, json!({ "maxLength": MAX_QUANTITY, "pattern": QUANTITY }))?;
+    add_rules(schema_at(spec, path)?, rules);
     Ok(())
 }
 
-fn set(spec: &mut Value, path: &str, members: Value) -> Result<(), DefinitionError> {
-    if let Value::Object(members) = members {
-        schema_at(spec, path)?.extend(members);
+fn add_keywords(spec: &mut Value, path: &str, keywords: Value) -> Result<(), DefinitionError> {
+    if let Value::Object(keywords) = keywords {
+        schema_at(spec, path)?.extend(keywords);
     }
     Ok(())
 }
 
-fn add(schema: &mut Map<String, Value>, rules: &[Rule]) {
+fn add_rules(schema: &mut Map<String, Value>, rules: &[Rule]) {
     if schema.get("type").is_some_and(|kind| kind == "string") {
         schema.insert("maxLength".to_owned(), MAX_TEXT.into());
     }

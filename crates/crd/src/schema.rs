@@ -1,27 +1,28 @@
-//! Converts the schemas of schemars to structural schemas, which a `CustomResourceDefinition`
-//! requires.
+//! Generates schemas with schemars, and converts them to structural schemas, as a
+//! `CustomResourceDefinition` requires.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-/// A section of the object. It determines how strict the schema is.
+/// A section of an object, which determines how strict its schema is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// The spec: enumerations are closed, and essential fields are required.
+    /// The spec: a string with an enumeration must have one of its values.
     Spec,
-    /// The status: enumerations are open.
+    /// The status: a string may have any value.
     Status,
 }
 
-/// The structural schema of `T`.
+/// Generates the structural schema of `T`, a section of `HorizontalPodAutoscaler`. The required
+/// fields are those of the API reference of autoscaling/v2.
 pub fn structural<T: JsonSchema>(section: Section) -> Value {
-    let mut schema = inlined::<T>();
+    let mut schema = schema_without_references::<T>();
     restructure(&mut schema, section);
     schema
 }
 
-/// The schema of a kind.
-pub fn object(description: &str, spec: &Value, status: &Value) -> Value {
+/// The schema of a kind whose objects have a spec, which is required, and a status.
+pub fn kind_schema(description: &str, spec: &Value, status: &Value) -> Value {
     json!({
         "type": "object",
         "description": description,
@@ -36,9 +37,10 @@ pub fn object(description: &str, spec: &Value, status: &Value) -> Value {
     })
 }
 
-/// The structural schema of `T`, with the required fields of its type and without defaults.
-pub fn plain<T: JsonSchema>() -> Value {
-    let mut schema = inlined::<T>();
+/// Generates the structural schema of `T` without defaults. The required fields are those that
+/// schemars derives from the type.
+pub fn structural_without_defaults<T: JsonSchema>() -> Value {
+    let mut schema = schema_without_references::<T>();
     simplify(&mut schema);
     schema
 }
@@ -56,7 +58,7 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-fn inlined<T: JsonSchema>() -> Value {
+fn schema_without_references<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -70,15 +72,15 @@ fn restructure(schema: &mut Value, section: Section) {
     schema.remove("title");
     schema.remove("default");
     if section == Section::Status {
-        // Like the core API, accept values of newer controllers.
+        // As in the core API, newer controllers may write other values.
         schema.remove("enum");
     }
     if schema.get("format").is_some_and(|format| format == "int32") {
-        // The API server doesn't check the format.
+        // The API server doesn't derive these bounds from the format.
         schema.insert("minimum".to_owned(), i32::MIN.into());
         schema.insert("maximum".to_owned(), i32::MAX.into());
     }
-    let defaults = require(schema, section);
+    let defaults = set_required_fields(schema, section);
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         properties.values_mut().for_each(|property| restructure(property, section));
         set_defaults(properties, defaults);
@@ -117,12 +119,12 @@ fn unwrap_nullable(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Requires the fields that are always serialized, as the API reference of autoscaling/v2 does.
-/// These are the ones for which schemars generates a default.
+/// Requires the fields that the API reference of autoscaling/v2 requires: those that are always
+/// serialized. They are the fields for which schemars generates a default, except for lists.
 ///
-/// If the API server accepts an empty text or zero, returns that as the default of the absent
-/// field.
-fn require(schema: &mut Map<String, Value>, section: Section) -> Vec<(String, Value)> {
+/// The API server accepts a status or a label requirement without its integers and strings.
+/// Returns 0 and the empty string as the defaults of these fields.
+fn set_required_fields(schema: &mut Map<String, Value>, section: Section) -> Vec<(String, Value)> {
     let Some(Value::Object(properties)) = schema.get("properties") else { return Vec::new() };
     let is_label_requirement = properties.contains_key("operator");
     let mut required = Vec::new();

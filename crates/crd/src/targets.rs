@@ -11,15 +11,15 @@ use hpa_calc::{
     quantity::Quantity,
 };
 
-/// The status field with the text of [`targets`]. The core API doesn't have this field.
+/// The field of the status for the text of [`targets_text`]. The core API doesn't have this field.
 pub const TARGETS_FIELD: &str = "targets";
 
-/// The number of metrics in the text, as in the core API. Others are only counted.
+/// The text has the values of this many metrics, as in the core API. The others are counted.
 const MAX_METRICS: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
-/// The values and targets of the first metrics, for example `cpu: 8%/50%, 3/10 (avg) + 1 more...`.
-pub fn targets(
+/// Formats the values and targets of the first two metrics: `cpu: 8%/50%, 3/10 (avg) + 1 more...`.
+pub fn targets_text(
     spec: &HorizontalPodAutoscalerSpec,
     status: &HorizontalPodAutoscalerStatus,
 ) -> String {
@@ -38,10 +38,10 @@ pub fn targets(
     }
 }
 
-/// The text of one metric, from the entries of spec and status at the same index.
+/// Formats one metric. `status` is the status entry at the same index as `spec`.
 fn metric_text(spec: &MetricSpec, status: Option<&MetricStatus>) -> String {
-    let current = status.and_then(|status| current(&spec.source_type, status));
-    let Some(target) = target(spec) else { return "<unknown type>".to_owned() };
+    let current = status.and_then(|status| current_value(&spec.source_type, status));
+    let Some(target) = metric_target(spec) else { return "<unknown type>".to_owned() };
     let average_value = current.and_then(|current| current.average_value.as_ref());
     match &spec.source_type {
         MetricSourceType::Pods => value_and_target(average_value, target.average_value.as_ref()),
@@ -76,8 +76,8 @@ fn value_and_target(current: Option<&Quantity>, target: Option<&Quantity>) -> St
     format!("{}/{}", quantity(current), quantity(target))
 }
 
-/// The target in the source field of the metric's type.
-fn target(spec: &MetricSpec) -> Option<&MetricTarget> {
+/// The target of the metric source that the metric's type names.
+fn metric_target(spec: &MetricSpec) -> Option<&MetricTarget> {
     match spec.source_type {
         MetricSourceType::Resource => spec.resource.as_ref().map(|source| &source.target),
         MetricSourceType::ContainerResource => {
@@ -90,8 +90,8 @@ fn target(spec: &MetricSpec) -> Option<&MetricTarget> {
     }
 }
 
-/// The value in the source field of this type.
-fn current<'a>(
+/// The current value of the metric source that `source_type` names.
+fn current_value<'a>(
     source_type: &MetricSourceType,
     status: &'a MetricStatus,
 ) -> Option<&'a MetricValueStatus> {
@@ -111,12 +111,12 @@ fn current<'a>(
 mod tests {
     use serde_json::{Value, json};
 
-    use super::targets;
+    use super::targets_text;
 
-    fn targets_text(metrics: Value, current: Value) -> String {
+    fn text(metrics: Value, current: Value) -> String {
         let spec = serde_json::from_value(json!({ "metrics": metrics })).unwrap();
         let status = serde_json::from_value(json!({ "currentMetrics": current })).unwrap();
-        targets(&spec, &status)
+        targets_text(&spec, &status)
     }
 
     fn cpu(target: Value) -> Value {
@@ -137,12 +137,12 @@ mod tests {
         let metrics = json!([cpu(json!({ "averageUtilization": 50 }))]);
         let value = json!({ "averageUtilization": 8, "averageValue": "80m" });
         let current = json!([current("Resource", "resource", value)]);
-        assert_eq!(targets_text(metrics.clone(), current), "cpu: 8%/50%");
-        assert_eq!(targets_text(metrics, json!([])), "cpu: <unknown>/50%");
+        assert_eq!(text(metrics.clone(), current), "cpu: 8%/50%");
+        assert_eq!(text(metrics, json!([])), "cpu: <unknown>/50%");
     }
 
     #[test]
-    fn external_averages_are_marked() {
+    fn averages_of_external_metrics_are_marked_as_avg() {
         let metrics = json!([cpu(json!({ "averageValue": "1" })), {
             "type": "Pods",
             "pods": { "metric": { "name": "hits" }, "target": { "averageValue": "5" } },
@@ -151,21 +151,21 @@ mod tests {
             current("Resource", "resource", json!({ "averageValue": "500m" })),
             current("Pods", "pods", json!({ "averageValue": "2" })),
         ]);
-        assert_eq!(targets_text(metrics, values), "cpu: 500m/1, 2/5");
+        assert_eq!(text(metrics, values), "cpu: 500m/1, 2/5");
         let metrics = json!([external(json!({ "averageValue": "20" }))]);
         let values = json!([current("External", "external", json!({ "averageValue": "10" }))]);
-        assert_eq!(targets_text(metrics, values), "10/20 (avg)");
+        assert_eq!(text(metrics, values), "10/20 (avg)");
         let metrics = json!([external(json!({ "value": "20" }))]);
         let values = json!([current("External", "external", json!({ "value": "10" }))]);
-        assert_eq!(targets_text(metrics, values), "10/20");
+        assert_eq!(text(metrics, values), "10/20");
     }
 
     #[test]
     fn metrics_after_the_second_are_counted() {
         let metrics: Vec<_> =
             (1..=4).map(|value| external(json!({ "value": value.to_string() }))).collect();
-        assert_eq!(targets_text(metrics.into(), json!([])), "<unknown>/1, <unknown>/2 + 2 more...");
-        assert_eq!(targets_text(json!([]), json!([])), "<none>");
-        assert_eq!(targets_text(json!([{ "type": "New" }]), json!([])), "<unknown type>");
+        assert_eq!(text(metrics.into(), json!([])), "<unknown>/1, <unknown>/2 + 2 more...");
+        assert_eq!(text(json!([]), json!([])), "<none>");
+        assert_eq!(text(json!([{ "type": "New" }]), json!([])), "<unknown type>");
     }
 }

@@ -1,22 +1,24 @@
-//! Checks the types of an object's values, and the names of its fields.
+//! Checks the field names of autoscalers and the types of their values against the schema.
 
 use std::{fmt, sync::OnceLock};
 
-use hpa_calc::{Quantity, similar::most_similar};
+use hpa_calc::{Quantity, suggestions::most_similar};
 use serde_json::{Map, Number, Value, json};
 
 use crate::{
     API_VERSION, DefinitionError,
-    definition::{core_schema, schema},
+    definition::{core_schema, custom_schema},
 };
 
-/// The schema extension for values that are an integer or a string.
+/// The schema extension of quantities: the value is an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// A mistake, and the path of its field: `spec.metrics[0].type`.
+/// A value of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
+    /// The path of the field: `spec.metrics[0].type`.
     pub field: String,
+    /// The expected type and the value: `must be a list, is {}`.
     pub message: String,
 }
 
@@ -26,32 +28,34 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// The values of an object that have the wrong type: `spec.maxReplicas: must be an integer of 32
-/// bits, is "5"`. [`hpa_calc::validation`] checks whether they are valid.
+/// Finds the values of an autoscaler that have the wrong type: `spec.maxReplicas: must be an
+/// integer of 32 bits, is "5"`. A value of the right type may still be invalid:
+/// [`hpa_calc::validation`] checks that.
 pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     let mut errors = Vec::new();
-    check(object, full_schema(object)?, "", &mut errors);
+    find_type_errors(object, full_schema(object)?, "", &mut errors);
     Ok(errors)
 }
 
-/// Converts fractions in the quantities of a custom API object to strings: `tolerance: 0.05`
-/// becomes `tolerance: "0.05"`. Unlike in `autoscaling/v2`, the API server rejects them as numbers.
+/// Converts quantities that are fractional numbers to strings: `tolerance: 0.05` becomes
+/// `tolerance: "0.05"`. The API server rejects such numbers in the custom API. It accepts them in
+/// autoscaling/v2, whose objects are left unchanged.
 pub fn quote_fractions(object: &mut Value) -> Result<(), DefinitionError> {
     let schema = full_schema(object)?;
-    quote(object, schema);
+    quote_in(object, schema);
     Ok(())
 }
 
-fn quote(value: &mut Value, schema: &Value) {
+fn quote_in(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
                 if let Some(schema) = schema.get("properties").and_then(|all| all.get(name)) {
-                    quote(value, schema);
+                    quote_in(value, schema);
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| quote(item, &schema["items"])),
+        Value::Array(items) => items.iter_mut().for_each(|item| quote_in(item, &schema["items"])),
         Value::Number(number) if is_refused_fraction(number, schema) => {
             *value = number.to_string().into();
         }
@@ -59,14 +63,14 @@ fn quote(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Whether a number is a fraction, although the schema permits only an integer or a string.
+/// Whether a number is a fraction where the schema permits only an integer or a string.
 fn is_refused_fraction(number: &Number, schema: &Value) -> bool {
     let is_int_or_string = schema.get(INT_OR_STRING).is_some_and(|value| value == true);
     is_int_or_string && number.as_f64().is_some_and(|number| number.fract() != 0.0)
 }
 
-/// The fields of an object that the API doesn't have, such as misspelled or misplaced names. The
-/// API server rejects them with strict validation, which kubectl requests.
+/// Finds the fields of an object that its API doesn't have, such as misspelled or misplaced names.
+/// The API server rejects them if the client requests strict validation, as kubectl does.
 pub fn unknown_fields(object: &Value) -> Result<Vec<UnknownField>, DefinitionError> {
     let mut unknown = Vec::new();
     find_unknown(object, full_schema(object)?, "", &mut unknown);
@@ -76,22 +80,22 @@ pub fn unknown_fields(object: &Value) -> Result<Vec<UnknownField>, DefinitionErr
 /// A field that the API doesn't have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField {
-    /// The path of the field.
+    /// The path of the field: `spec.maxReplica`.
     pub path: String,
-    /// A known field with a similar name, which the parent object doesn't set.
+    /// The name of a field of the same parent that is similar and that the object doesn't set.
     pub similar: Option<&'static str>,
 }
 
 impl UnknownField {
-    /// The path of the similar field.
+    /// The path of the field that [`Self::similar`] names.
     pub fn similar_path(&self) -> Option<String> {
         let parent = self.path.rsplit_once('.').map_or("", |(parent, _)| parent);
         self.similar.map(|name| member_path(parent, name))
     }
 }
 
-/// The schema of the object's API, completed with the schema of `metadata`, which a definition must
-/// leave out.
+/// The schema of the object's API: the custom API, or else the core API. Includes the schema of
+/// `metadata`, which a `CustomResourceDefinition` can't have.
 fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
     static CUSTOM: OnceLock<Value> = OnceLock::new();
     static CORE: OnceLock<Value> = OnceLock::new();
@@ -100,7 +104,7 @@ fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
     if let Some(schema) = cached.get() {
         return Ok(schema);
     }
-    let mut schema = if is_custom { schema()? } else { core_schema()? };
+    let mut schema = if is_custom { custom_schema()? } else { core_schema()? };
     if !is_custom {
         permit_fractions(&mut schema);
     }
@@ -110,7 +114,8 @@ fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
     Ok(cached.get_or_init(|| schema))
 }
 
-/// The core API decodes quantities without a schema, so they may be any number.
+/// Permits fractional numbers as quantities. The core API accepts them, because it decodes
+/// quantities without a schema.
 fn permit_fractions(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -122,8 +127,8 @@ fn permit_fractions(schema: &mut Value) {
     }
 }
 
-/// The fields of `ObjectMeta` (meta/v1). The values of fields that the API server sets are not
-/// checked.
+/// The schema of `ObjectMeta` (meta/v1). It doesn't cover the entries of `ownerReferences` and
+/// `managedFields`.
 fn metadata_schema() -> Value {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "object", "additionalProperties": text });
@@ -139,8 +144,8 @@ fn metadata_schema() -> Value {
     } })
 }
 
-/// The path of a member of the object at `path`. A name is in brackets if it isn't a word, as the
-/// API server writes it.
+/// The path of a member of the object at `path`, as the API server writes it: a name with special
+/// characters is in brackets, as in `metadata.labels[app.kubernetes.io/name]`.
 pub fn member_path(path: &str, name: &str) -> String {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte);
     match (path, !name.is_empty() && name.bytes().all(is_word)) {
@@ -180,23 +185,23 @@ fn find_unknown(
     }
 }
 
-fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn find_type_errors(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if schema.get("x-kubernetes-preserve-unknown-fields").is_some() {
         return;
     }
     let expected = schema.get("type").and_then(Value::as_str);
     let fits = match (expected, value) {
         (Some("object"), Value::Object(members)) => {
-            check_members(members, schema, path, errors);
+            find_member_type_errors(members, schema, path, errors);
             true
         }
         (Some("array"), Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                check(item, &schema["items"], &format!("{path}[{index}]"), errors);
+                find_type_errors(item, &schema["items"], &format!("{path}[{index}]"), errors);
             }
             true
         }
-        (Some("integer"), Value::Number(number)) => fits_bounds(number, schema),
+        (Some("integer"), Value::Number(number)) => is_integer_of_type(number, schema),
         (Some("string"), Value::String(_)) | (Some("boolean"), Value::Bool(_)) => true,
         (None, Value::Number(number)) if is_refused_fraction(number, schema) => {
             let message = format!("must be an integer or a text in quotes, is {number}");
@@ -221,8 +226,9 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>
     }
 }
 
-/// Whether an integer fits its type. Its range is checked by validation, which has better messages.
-fn fits_bounds(number: &Number, schema: &Value) -> bool {
+/// Whether a number is an integer that fits its type. The bounds of the field are left to
+/// [`hpa_calc::validation`], which has better messages.
+fn is_integer_of_type(number: &Number, schema: &Value) -> bool {
     number.as_i64().is_some_and(|number| !is_32_bits(schema) || i32::try_from(number).is_ok())
 }
 
@@ -230,7 +236,7 @@ fn is_32_bits(schema: &Value) -> bool {
     schema.get("format").is_some_and(|format| format == "int32")
 }
 
-fn check_members(
+fn find_member_type_errors(
     members: &Map<String, Value>,
     schema: &Value,
     path: &str,
@@ -239,7 +245,7 @@ fn check_members(
     for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
         let known = schema.get("properties").and_then(|all| all.get(name));
         if let Some(schema) = known.or_else(|| schema.get("additionalProperties")) {
-            check(value, schema, &member_path(path, name), errors);
+            find_type_errors(value, schema, &member_path(path, name), errors);
         }
     }
 }
@@ -303,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_found_at_any_depth() {
+    fn unknown_fields_are_found_at_any_depth_with_suggestions() {
         let object = json!({
             "metadata": { "labels": { "any": "name" }, "label": {} },
             "specs": {},
@@ -337,8 +343,7 @@ mod tests {
         assert_eq!(unknown[2].similar_path().unwrap(), "spec.maxReplicas");
     }
 
-    /// An object whose quantities are fractions, a whole number and a string.
-    fn fractions(api_version: &str) -> Value {
+    fn object_with_fractions(api_version: &str) -> Value {
         let target = |value: Value| json!({ "pods": { "target": { "averageValue": value } } });
         json!({
             "apiVersion": api_version,
@@ -350,8 +355,8 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_quoted_in_the_custom_api() {
-        let mut object = fractions(API_VERSION);
+    fn fractions_are_rejected_until_quoted_in_the_custom_api() {
+        let mut object = object_with_fractions(API_VERSION);
         let errors = type_errors(&object).unwrap();
         assert_eq!(
             errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -368,15 +373,15 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_accepted_in_the_core_api() {
-        let mut object = fractions("autoscaling/v2");
+    fn fractions_are_accepted_and_not_quoted_in_the_core_api() {
+        let mut object = object_with_fractions("autoscaling/v2");
         assert_eq!(type_errors(&object).unwrap(), []);
         quote_fractions(&mut object).unwrap();
-        assert_eq!(object, fractions("autoscaling/v2"));
+        assert_eq!(object, object_with_fractions("autoscaling/v2"));
     }
 
     #[test]
-    fn valid_types_have_no_errors() {
+    fn invalid_values_of_the_right_type_have_no_errors() {
         let object = json!({
             "metadata": {},
             "spec": { "maxReplicas": -5, "metrics": [{ "type": "Odd" }] },

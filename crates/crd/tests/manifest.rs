@@ -14,27 +14,27 @@ fn chart_ships_the_generated_manifest() {
     assert_eq!(SHIPPED, hpa_crd::manifest().expect("a manifest"));
 }
 
-/// Checks the API server's rules for structural schemas (apiextensions.k8s.io/v1): a type for every
-/// value, no references, no `null`, and no logical operators except for integer-or-string.
+/// The API server's rules for structural schemas (apiextensions.k8s.io/v1): a type for every value,
+/// no references, no `null`, and no logical operators except for integer-or-string.
 #[test]
 fn schema_is_structural() {
     let definition = hpa_crd::definition().expect("a definition");
     let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema").expect("a schema");
     let mut checked = 0;
-    check(schema, "", &mut checked);
+    assert_structural(schema, "", &mut checked);
     assert!(checked > 150, "only {checked} schemas");
 }
 
-fn check(schema: &Value, path: &str, checked: &mut usize) {
+fn assert_structural(schema: &Value, path: &str, checked: &mut usize) {
     *checked += 1;
     let is_int_or_string =
         schema.get("x-kubernetes-int-or-string").is_some_and(|value| value == true);
     let kind = schema.get("type").and_then(Value::as_str);
     assert_eq!(kind.is_some(), !is_int_or_string, "{path}: type {kind:?}");
-    for form in
+    for forbidden in
         ["$ref", "$defs", "definitions", "oneOf", "allOf", "not", "nullable", "title", "const"]
     {
-        assert_eq!(schema.get(form), None, "{path}");
+        assert_eq!(schema.get(forbidden), None, "{path}");
     }
     assert_eq!(schema.get("anyOf").is_some(), is_int_or_string, "{path}");
     assert!(
@@ -43,11 +43,11 @@ fn check(schema: &Value, path: &str, checked: &mut usize) {
     );
     let members = schema.get("properties").and_then(Value::as_object);
     for (name, member) in members.into_iter().flatten() {
-        check(member, &format!("{path}.{name}"), checked);
+        assert_structural(member, &format!("{path}.{name}"), checked);
     }
     for inner in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get(inner) {
-            check(inner, &format!("{path}[]"), checked);
+            assert_structural(inner, &format!("{path}[]"), checked);
         }
     }
     assert_eq!(schema.get("items").is_some(), kind == Some("array"), "{path}");

@@ -1,18 +1,18 @@
-// A long list of rows in blocks. A block gets its rows when it comes near the window, so that the
-// page shows at once however many rows there are. Rows may have any height.
+// A long list of rows in blocks. A block gets its rows only when it comes near the window: creating
+// thousands of rows at once would delay the page. Rows may have any height.
 
 import { element } from "./dom.js";
 
 const ROWS_PER_BLOCK = 40;
-/** How far from the window a block gets its rows. */
-const NEAR = "1500px";
-/** The height of a row, until some were measured. */
-const ESTIMATE = 60;
+/** The distance from the window at which a block gets its rows. */
+const NEAR_DISTANCE = "1500px";
+/** The assumed height of a row in pixels, until a block was measured. */
+const ESTIMATED_ROW_HEIGHT = 60;
 
-/** Fills `table` with rows. `lineOf` makes the row of an entry. */
+/** Manages the rows of `table`. `lineOf` creates the row of an entry. */
 export function createBlocks(table, lineOf) {
   const blocks = [];
-  let height = ESTIMATE;
+  let height = ESTIMATED_ROW_HEIGHT;
 
   const observer = new IntersectionObserver((changes) => {
     for (const { target, isIntersecting } of changes) {
@@ -22,12 +22,12 @@ export function createBlocks(table, lineOf) {
         fillIfNear(block);
       }
     }
-  }, { rootMargin: NEAR });
+  }, { rootMargin: NEAR_DISTANCE });
 
   function addBlock() {
     const body = element("tbody", { role: "rowgroup" });
     table.append(body);
-    // The first block is visible in any case.
+    // The first block is near the window from the start.
     blocks.push({ body, entries: [], isNear: blocks.length === 0, isFilled: false, first: 0 });
     observer.observe(body);
   }
@@ -50,7 +50,7 @@ export function createBlocks(table, lineOf) {
   function fill(block) {
     const focused = block.body.contains(document.activeElement) ? document.activeElement : null;
     const lines = block.entries.map(lineOf);
-    // The header is the first row.
+    // Indexes start at 1, which is the header.
     lines.forEach((line, index) => line.setAttribute("aria-rowindex", block.first + index + 2));
     block.body.replaceChildren(...lines);
     block.body.style.height = "";
@@ -60,8 +60,8 @@ export function createBlocks(table, lineOf) {
     }
   }
 
-  /** Shows these entries, in this order. Blocks that stay as they are aren't touched. */
-  function place(entries) {
+  /** Shows these entries, in this order. Blocks whose entries are the same are left unchanged. */
+  function showEntries(entries) {
     const amount = Math.ceil(entries.length / ROWS_PER_BLOCK);
     while (blocks.length > amount) {
       removeBlock();
@@ -88,10 +88,10 @@ export function createBlocks(table, lineOf) {
     });
   }
 
-  /** Fills all blocks, for paper. */
+  /** Fills all blocks, for printing. */
   function fillAll() {
     blocks.filter(({ isFilled }) => !isFilled).forEach(fill);
   }
 
-  return { place, fillAll };
+  return { showEntries, fillAll };
 }

@@ -1,7 +1,7 @@
 // Line charts as SVG: steps, because a value holds until the next one is known, or slopes and areas.
 
-import { drawn, element, setText } from "./dom.js";
-import { clock, duration } from "./format.js";
+import { svgElement, element, setText } from "./dom.js";
+import { duration, timeOfDay } from "./format.js";
 
 const HEIGHT = 170;
 const MARGIN = { top: 8, right: 10, bottom: 22, left: 48 };
@@ -15,18 +15,18 @@ const TIME_STEPS = [
 ];
 
 /**
- * A chart in `container`. `draw` takes
- * - `title`: what it shows, for screen readers
+ * Creates a chart in `container`. Returns a function that draws an object with these members:
+ * - `title`: the title for screen readers
  * - `now`: the present, in milliseconds
  * - `end`: the right edge, if it is later than the present
  * - `lines`: `{ name, className, points: [[time, value or null]], isSloped }`; an area between two
  *   lines has values `[low, high]`
  * - `levels`: horizontal lines, `{ name, className, value }`
- * - `base`: what the values count in, for round labels
- * - `format`: from a value to a text
+ * - `base`: the unit in which labels are round
+ * - `format`: a function that formats a value
  */
 export function createChart(container) {
-  const picture = drawn("svg", { role: "img" });
+  const picture = svgElement("svg", { role: "img" });
   const legend = element("ul", { className: "legend" });
   const readout = element("p", { className: "quiet readout" });
   const body = element("tbody");
@@ -78,7 +78,7 @@ export function createChart(container) {
 
 function cursorOf(x) {
   const line = `M${x} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}`;
-  return x === null ? drawn("g") : drawn("path", { class: "cursor", d: line });
+  return x === null ? svgElement("g") : svgElement("path", { class: "cursor", d: line });
 }
 
 function scales({ now, end = now, lines, levels, whole, base = 1 }, width) {
@@ -101,7 +101,7 @@ function scales({ now, end = now, lines, levels, whole, base = 1 }, width) {
 
 const round = (value) => Math.round(value * 10) / 10;
 
-/** The next number that four steps divide into round numbers, or into whole ones. */
+/** The round end of a value axis, at or above `value`. With `whole`, all grid lines are whole. */
 function niceCeiling(value, whole) {
   if (whole && value <= 4) {
     return Math.ceil(value);
@@ -117,7 +117,7 @@ function grid({ now, format, whole }, { from, end, top, x, y }, width) {
   for (let step = 0; step <= steps; step++) {
     const value = top * step / steps;
     const line = `M${MARGIN.left} ${y(value)}H${width - MARGIN.right}`;
-    parts.push(drawn("path", { class: "grid", d: line }));
+    parts.push(svgElement("path", { class: "grid", d: line }));
     parts.push(label(format(value), MARGIN.left - 6, y(value) + 4, "end"));
   }
   const step = timeStep(end - from, width < 420 ? 2 : 5);
@@ -132,34 +132,34 @@ function grid({ now, format, whole }, { from, end, top, x, y }, width) {
     parts.push(label(`+${duration(distance)}`, x(time), HEIGHT - 6, anchor));
   }
   if (end > now) {
-    parts.push(drawn("path", { class: "now", d: `M${x(now)} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}` }));
+    parts.push(svgElement("path", { class: "now", d: `M${x(now)} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}` }));
   }
   parts.push(label("now", x(now), HEIGHT - 6, x(now) > width - MARGIN.right - 16 ? "end" : "middle"));
   return parts;
 }
 
-/** A round distance, in milliseconds, that a time has at most so many of. */
+/** The smallest round distance, in milliseconds, that fits into `span` at most `amount` times. */
 export function timeStep(span, amount) {
   const seconds = TIME_STEPS.find((step) => span / 1000 / step <= amount) ?? TIME_STEPS.at(-1);
   return seconds * 1000;
 }
 
 function label(text, x, y, anchor) {
-  return drawn("text", { x, y, "text-anchor": anchor }, text);
+  return svgElement("text", { x, y, "text-anchor": anchor }, text);
 }
 
 function drawLevels({ levels }, { y }, width) {
   return levels.map(({ className, value }) =>
-    drawn("path", { class: `line ${className}`, d: `M${MARGIN.left} ${y(value)}H${width - MARGIN.right}` }));
+    svgElement("path", { class: `line ${className}`, d: `M${MARGIN.left} ${y(value)}H${width - MARGIN.right}` }));
 }
 
 function drawLines({ lines, now }, scale) {
   return lines.map(({ className, points, isSloped }) => {
     if (points.some(([, value]) => Array.isArray(value))) {
-      return drawn("path", { class: `area ${className}`, d: areaOf(points, scale) });
+      return svgElement("path", { class: `area ${className}`, d: areaOf(points, scale) });
     }
     const path = isSloped ? slopesOf(points, scale) : stepsOf(points, now, scale);
-    return drawn("path", { class: `line ${className}`, d: path });
+    return svgElement("path", { class: `line ${className}`, d: path });
   });
 }
 
@@ -189,7 +189,7 @@ function areaOf(points, { x, y }) {
   }).join("");
 }
 
-/** Consecutive points that have a value. */
+/** Splits points into runs in which each point has a value. */
 function runsOf(points) {
   const runs = [[]];
   for (const point of points) {
@@ -217,14 +217,14 @@ function legendItems({ lines, levels, format }) {
   ];
   return items.map(([name, className, value]) => {
     const mark = Array.isArray(value)
-      ? drawn("path", { class: `area ${className}`, d: "M1 0H23V8H1Z" })
-      : drawn("path", { class: `line ${className}`, d: "M1 4H23" });
-    const sample = drawn("svg", { viewBox: "0 0 24 8", width: 24, height: 8, "aria-hidden": "true" }, mark);
+      ? svgElement("path", { class: `area ${className}`, d: "M1 0H23V8H1Z" })
+      : svgElement("path", { class: `line ${className}`, d: "M1 4H23" });
+    const sample = svgElement("svg", { viewBox: "0 0 24 8", width: 24, height: 8, "aria-hidden": "true" }, mark);
     return element("li", {}, sample, `${name}: ${textOf(value, format)}`);
   });
 }
 
-/** The value of a line at a time: the last one before it. */
+/** The value of a line at a time: the last one up to then. */
 function valueAt(points, time) {
   let found = null;
   for (const [at, value] of points) {
@@ -238,14 +238,14 @@ function valueAt(points, time) {
 
 function readoutOf({ lines, now, format }, time) {
   const values = lines.map(({ name, points, isSloped }) => {
-    // A slope ends with its last point; a step holds.
+    // A slope has no value after its last point. A step keeps the last value.
     const isOver = isSloped && time > (points.at(-1)?.[0] ?? 0);
     return `${name} ${textOf(isOver ? null : valueAt(points, time), format)}`;
   });
   const distance = Math.round((time - now) / 1000) * 1000;
   const when = distance === 0 ? "Now"
     : distance < 0 ? `${duration(-distance)} ago` : `In ${duration(distance)}`;
-  return `${when} (${clock(time)}): ${values.join(", ")}`;
+  return `${when} (${timeOfDay(time)}): ${values.join(", ")}`;
 }
 
 function describe({ title, lines, levels, format }) {
@@ -274,7 +274,7 @@ function fillTable({ lines, format }, head, body) {
   const rows = times.slice(0, MAX_ROWS).map((time) => {
     const values = lines.map(({ points, isSloped }) =>
       (isSloped ? points.find(([at]) => at === time)?.[1] ?? null : valueAt(points, time)));
-    return element("tr", {}, element("th", { scope: "row", textContent: clock(time) }),
+    return element("tr", {}, element("th", { scope: "row", textContent: timeOfDay(time) }),
       ...values.map((value) => element("td", { textContent: textOf(value, format) })));
   });
   body.replaceChildren(...rows, ...moreRows(times.length - rows.length, names.length));

@@ -1,25 +1,25 @@
-// The frame of the page: which part is shown, whether it is live, and what doesn't work.
+// The frame of the page: its two parts, the state of the connection, and the problems.
 
 import { byId, element, setItems, setText } from "./dom.js";
 import { openDetail } from "./detail.js";
-import { clock, duration } from "./format.js";
+import { duration, timeOfDay } from "./format.js";
 import { startList } from "./list.js";
 import { openStream } from "./stream.js";
 
 let closeDetail = null;
-/** The problems of the list, and of the autoscaler that is shown if it has been read. */
+/** The problems of the list, and of the autoscaler that is shown. Null if none has been read. */
 let problems = { list: [], detail: null };
-/** The state of the connection to the server, and since when it is lost. */
+/** The state of the connection to the server, and the time when it was lost. */
 let stream = { state: "connecting", lostAt: null };
-/** What the server can't read of the cluster. */
+/** The summary of what the server can't read. Null if it can read everything. */
 let unread = null;
-/** How far the clock of the cluster is ahead. */
+/** Milliseconds by which the clock of the cluster is ahead of the browser's. */
 let clockAhead = 0;
 let listScroll = 0;
 
 const list = startList();
 
-/** Shows the part that the address names. */
+/** Shows the autoscaler that the address names, or else the list. */
 function show(moveFocus) {
   const id = new URLSearchParams(location.search).get("autoscaler");
   closeDetail?.();
@@ -49,17 +49,17 @@ function showProblems(changed) {
   byId("problems").hidden = shown.length === 0;
 }
 
-/** Says whether the page shows what the cluster has, and if not, how old its values are. */
+/** Shows the state of the connection. If the values are old, also shows their age. */
 function showState() {
   const isLive = stream.state === "live";
   const state = !isLive || unread === null ? stream.state : unread.isPartial ? "partial" : "unread";
-  const since = unread === null ? "" : clock(Date.parse(unread.since));
+  const since = unread === null ? "" : timeOfDay(Date.parse(unread.since));
   const texts = {
     connecting: "Connecting",
     live: "Live",
     lost: "Connection to hpa dashboard lost, retrying",
     paused: "Paused",
-    partial: `Can't read everything since ${since}`,
+    partial: `Some data can't be read since ${since}`,
     unread: `Can't read the cluster since ${since}`,
   };
   setText(byId("live"), texts[state]);
@@ -70,12 +70,12 @@ function showState() {
   byId("age").hidden = valuesAt === null;
   if (valuesAt !== null) {
     const age = duration(Date.now() + clockAhead - valuesAt);
-    setText(byId("age"), `Old values, of ${clock(valuesAt)}, ${age} ago.`);
+    setText(byId("age"), `Values from ${timeOfDay(valuesAt)}, ${age} ago.`);
   }
 }
 setInterval(showState, 5000);
 
-/** Follows links within the page without loading it again. */
+// Links within the page change the address without loading the page again.
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href]");
   const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey;
@@ -99,7 +99,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// Paper has room for everything.
+// On paper, everything is visible.
 addEventListener("beforeprint", () => {
   list.fillAll();
   for (const details of document.querySelectorAll("details")) {
@@ -109,7 +109,7 @@ addEventListener("beforeprint", () => {
 
 openStream("/api/autoscalers", (changes) => {
   list.update(changes);
-  // The states are then those of old statuses.
+  // If the controller makes no decisions, the states come from old statuses.
   document.body.classList.toggle("silent", changes.silent);
   clockAhead = Date.parse(changes.now) - Date.now();
   unread = changes.unread;

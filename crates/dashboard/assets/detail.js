@@ -1,23 +1,23 @@
-// One autoscaler: its decision, explained, and how it came to it.
+// The page of one autoscaler: its decision with the explanation, charts, conditions and events.
 
 import { createChart, moreRows } from "./chart.js";
 import { breakable, byId, element, setItems, setText } from "./dom.js";
-import { ago, base, clock, count, duration, load as loadText, number, quantity } from "./format.js";
+import { ago, base, count, duration, load as loadText, number, quantity, timeOfDay } from "./format.js";
 import { badge, lastScaled } from "./list.js";
 import { openStream } from "./stream.js";
 
-/** The classes of pods, in the order of a summary. In the table, the last one is first. */
+/** The classes of pods in the order of the summary, which the table reverses. */
 const CLASSES = ["ready", "unready", "missing", "ignored"];
 
-/** Longer names of pods may be broken. */
-const MAX_WHOLE = 20;
+/** A line may break within the names of pods that are longer than this. */
+const MAX_UNBROKEN = 20;
 
 const NOT_COMPUTED = "Not known: the decision is not computed here.";
 
-/** How long a recommendation holds without another one: some sync periods. */
+/** Milliseconds for which a recommendation is drawn if no other one follows. */
 const MAX_GAP = 90_000;
 
-/** Shows the autoscaler and follows it. Returns a function that ends this. */
+/** Shows the autoscaler and its changes. Returns a function that closes the stream. */
 export function openDetail(id, showProblems) {
   const [, namespace, name] = id.split("/");
   const title = `${namespace}/${name}`;
@@ -32,8 +32,8 @@ export function openDetail(id, showProblems) {
   return close;
 }
 
-/** A list that is incomplete may lack the autoscaler. */
-function absence({ id, isComplete }) {
+/** The sentence about an autoscaler that is not in the list, or may only be missing there. */
+function absenceText({ id, isComplete }) {
   const [, namespace, name] = id.split("/");
   return isComplete
     ? `There is no autoscaler ${name} in the namespace ${namespace}. It may have been deleted.`
@@ -57,41 +57,41 @@ function show(view, charts) {
   if (row === undefined) {
     clear();
     byId("detail").classList.toggle("absent", view.isKnown);
-    setText(byId("detail-sentence"), view.isKnown ? absence(view) : "Reading the autoscaler");
+    setText(byId("detail-sentence"), view.isKnown ? absenceText(view) : "Reading the autoscaler");
     return;
   }
   byId("detail").classList.remove("absent");
-  byId("detail-state").replaceChildren(badge(row.state), ...silenceOf(view));
+  byId("detail-state").replaceChildren(badge(row.state), ...silenceBadge(view));
   showSentence(view);
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
   byId("advice-section").hidden = (report?.advice ?? []).length === 0;
-  setItems(byId("changes"), words.changes.map(capitalized), noChanges(report));
+  setItems(byId("changes"), words.changes.map(capitalized), noChangesText(report));
   showReplicas(view, charts.replicas);
   showMetrics(view, charts.metrics);
   showLimits(words.limits, report);
   showConditions(view);
   showDecisions(view);
   showEvents(view);
-  setItems(byId("missing"), notShown(view));
+  setItems(byId("missing"), missingTexts(view));
 }
 
-/** What is said if nothing is known that would change the answer. */
-function noChanges(report) {
+/** The text of the section about changes if no change is known that alters the decision. */
+function noChangesText(report) {
   if (report === undefined) {
     return NOT_COMPUTED;
   }
   return report.advice.length > 0
-    ? "See what to do. Beyond that, no single value was found whose change leads to another answer."
-    : "No single value was found whose change leads to another answer.";
+    ? "See what to do. Beyond that, no change of a single value was found that alters the decision."
+    : "No change of a single value was found that alters the decision.";
 }
 
 /** A note if the controller made its last decision long ago. */
-function silenceOf({ lastDecision, now }) {
+function silenceBadge({ lastDecision, now }) {
   if (lastDecision === undefined) {
     return [];
   }
-  const text = `No decision of the controller for ${duration(Date.parse(now) - Date.parse(lastDecision))}`;
+  const text = `No decision by the controller for ${duration(Date.parse(now) - Date.parse(lastDecision))}`;
   const note = element("span", { className: "badge", textContent: text });
   note.dataset.state = "silent";
   return [" ", note];
@@ -114,7 +114,7 @@ function showFacts(view) {
     ["Desired", desired === row.desired ? desired ?? "none" : `${desired} (status: ${row.desired ?? "none"})`],
     ["Recommended by metrics", report?.proposedReplicas ?? "none"],
     ["Bounds", row.min === null ? "unknown" : `${row.min} to ${row.max}`],
-    ["Settings of its own", row.settings ?? "none"],
+    ["Own settings", row.settings ?? "none"],
     ["Last scaled", lastScaled(row, Date.parse(now))],
   ];
   const current = [...byId("facts").querySelectorAll("dd")];
@@ -136,7 +136,7 @@ function showReplicas({ row, series, now }, draw) {
   });
   const recommended = line("recommended", "recommended", 3);
   const hasRecommended = recommended.points.some(([, value]) => value !== null);
-  recommended.points = held(recommended.points);
+  recommended.points = fillGaps(recommended.points);
   draw({
     title: "Replicas over time",
     now: Date.parse(now),
@@ -154,8 +154,8 @@ function showReplicas({ row, series, now }, draw) {
   });
 }
 
-/** Fills gaps: the status of an autoscaler, unlike a decision, has no recommendation. */
-function held(points) {
+/** Fills gaps with the last value: samples from a status have no recommendation. */
+function fillGaps(points) {
   let [since, last] = [0, null];
   return points.map(([time, value]) => {
     if (value !== null) {
@@ -202,7 +202,7 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
   });
 }
 
-/** The load of all pods and its forecast: in detail around now, and over the past day. */
+/** Shows the load of all pods and its forecast: in detail around now, and over the past day. */
 function showForecast({ card, text, draw, day, drawDay }, forecast, now) {
   card.hidden = forecast === undefined;
   if (card.hidden) {
@@ -232,7 +232,7 @@ function showForecast({ card, text, draw, day, drawDay }, forecast, now) {
   });
 }
 
-/** The band first: the lines are drawn over it. */
+/** The lines of a chart with a forecast. The first one is the band, which the others cover. */
 function forecastLines({ quantile, read }, points, loadName) {
   const line = (value) => points.map((point) => [Date.parse(point.at), value(point)]);
   const load = line((point) => point.load ?? null);
@@ -307,7 +307,7 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
   const rank = Object.fromEntries(CLASSES.map((key, index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
   body.replaceChildren(...sorted.map((pod) => element("tr", {},
-    element("th", { scope: "row", textContent: pod.name, className: pod.name.length > MAX_WHOLE ? "" : "whole" }),
+    element("th", { scope: "row", textContent: pod.name, className: pod.name.length > MAX_UNBROKEN ? "" : "whole" }),
     element("td", { textContent: pod.label }),
     element("td", { textContent: pod.why }),
     element("td", { textContent: shown(pod.usageMilli) }),
@@ -371,7 +371,7 @@ function showDecisions({ decisions, moreDecisions, now }) {
   showTable(byId("decisions"), "Decisions", ["When", "Decision", "Why"], rows, moreDecisions);
 }
 
-/** A table that scrolls on its own, and stacks its cells in a narrow window. `more` rows are not shown. */
+/** Shows a table. `more` is the number of rows that it leaves out. */
 function showTable(parent, title, headers, rows, more) {
   const cells = headers.map((name) => element("th", { scope: "col", textContent: name }));
   const body = element("tbody", {}, ...rows, ...moreRows(more, headers.length));
@@ -386,14 +386,14 @@ function showTable(parent, title, headers, rows, more) {
     element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title }, table));
 }
 
-function notShown({ missing, report, series, now }) {
+function missingTexts({ missing, report, series, now }) {
   const texts = [...missing];
   const first = series.samples[0]?.[0];
   if (first !== undefined) {
     const since = Date.parse(now) - first;
     const why = report?.historyKnown
       ? "the controller remembers no more" : "the dashboard keeps values while it runs";
-    texts.push(`Charts begin at ${clock(first)}, ${duration(since)} ago: ${why}.`);
+    texts.push(`Charts begin at ${timeOfDay(first)}, ${duration(since)} ago: ${why}.`);
   }
   return texts;
 }

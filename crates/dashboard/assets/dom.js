@@ -1,6 +1,5 @@
-// Small helpers to build elements. All text is set as text, never as markup.
+// Functions that build elements. All text is set as text, never as markup.
 
-/** The element of the page with this id. */
 export const byId = (id) => document.getElementById(id);
 
 /** Creates an element. Members of `options` are properties; those with a dash are attributes. */
@@ -18,7 +17,7 @@ export function element(name, options = {}, ...children) {
 }
 
 /** Creates an element of an SVG drawing. */
-export function drawn(name, attributes = {}, ...children) {
+export function svgElement(name, attributes = {}, ...children) {
   const created = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) {
     created.setAttribute(key, value);
@@ -27,19 +26,19 @@ export function drawn(name, attributes = {}, ...children) {
   return created;
 }
 
-/** A name whose lines may end at its separators, and not within a word. */
+/** Splits a name so that a line may break after its separators, but not within a word. */
 export function breakable(name) {
   return name.split(/(?<=[/.=-])/).flatMap((part) => [part, element("wbr")]).slice(0, -1);
 }
 
-/** Sets the text of an element if it differs, so that nothing is announced twice. */
+/** Sets the text of an element if it differs: screen readers announce each change. */
 export function setText(target, text) {
   if (target.textContent !== text) {
     target.textContent = text;
   }
 }
 
-/** Replaces the items of a list if they differ. */
+/** Replaces the items of a list if they differ. Without any, the list has the item `empty`. */
 export function setItems(list, texts, empty = "") {
   const wanted = texts.length === 0 && empty !== "" ? [empty] : texts;
   const current = [...list.children].map((item) => item.textContent);

@@ -1,4 +1,4 @@
-// Numbers and times for people.
+// Formats numbers, durations and times.
 
 const KIBIBYTE = 1024;
 const MEBIBYTE = 1024 * KIBIBYTE;
@@ -21,7 +21,7 @@ export function quantity(milli, unit) {
   }
 }
 
-/** Bytes in mebibytes, or in a smaller unit if they are less than one. */
+/** Bytes in mebibytes, or in kibibytes or bytes if they are less than one mebibyte. */
 function bytes(value) {
   const size = Math.abs(value);
   if (size >= MEBIBYTE) {
@@ -30,7 +30,7 @@ function bytes(value) {
   return size >= KIBIBYTE ? `${number(value / KIBIBYTE)}Ki` : number(value);
 }
 
-/** A load with its unit; `unit` is null if the metric has its own. */
+/** A load with its unit. `unit` is null for a load in the unit of a custom metric. */
 export function load(value, unit) {
   switch (unit) {
     case "cores": return `${number(value)} cores`;
@@ -39,7 +39,7 @@ export function load(value, unit) {
   }
 }
 
-/** What the axis of a unit counts in, in thousandths. */
+/** The unit in which the labels of an axis are round, in thousandths: mebibytes for bytes. */
 export const base = (unit) => (unit === "bytes" ? 1000 * MEBIBYTE : 1000);
 
 /** A duration in one or two units: `45s`, `3m 20s`, `2h 5m`, `3d 4h`. */
@@ -57,17 +57,17 @@ export function duration(milliseconds) {
   return more === 0 ? text : `${text} ${more}${rest[0]}`;
 }
 
-/** How long ago a time is. */
+/** The time since `time`: `3m 20s ago`. */
 export function ago(time, now) {
   return `${duration(now - Date.parse(time))} ago`;
 }
 
 /** The time of day, in the zone of the browser. */
-export function clock(milliseconds) {
+export function timeOfDay(milliseconds) {
   return new Date(milliseconds).toLocaleTimeString([], { hour12: false });
 }
 
-/** A count and its noun. */
+/** An amount with its noun, in the singular or plural. */
 export const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : "s"}`;
 
 /** The states, most urgent first, with their names. */

@@ -20,7 +20,7 @@ const COLUMNS = [
   { key: "scaled", title: "Scaled", compare: byNumber((row) => Date.parse(row.lastScale ?? 0)) },
 ];
 
-/** How far the clock of the cluster is ahead: a simulation has its own. */
+/** Milliseconds by which the clock of the cluster is ahead. A simulated cluster has its own clock. */
 let clockAhead = 0;
 
 /** Starts the list. It is empty until the first `update`. */
@@ -74,7 +74,7 @@ export function startList() {
     byId("states").replaceChildren(...buttons);
   }
 
-  /** Takes the settings from the address, so that a filtered list can be shared and reloaded. */
+  /** Reads the settings from the address. This makes a filtered list a link that can be shared. */
   function readAddress() {
     const parameters = new URLSearchParams(location.search);
     settings.query = parameters.get("filter") ?? "";
@@ -159,7 +159,7 @@ export function startList() {
     byId("namespace").add(element("option", { value: namespace, textContent: namespace }), after);
   }
 
-  /** Filters, sorts and counts. */
+  /** Filters, sorts and shows the entries, and counts them by state. */
   function render() {
     const words = settings.query.toLowerCase().split(/\s+/).filter((word) => word !== "");
     const amounts = {};
@@ -176,7 +176,7 @@ export function startList() {
       }
     }
     shown.sort(comparison());
-    blocks.place(shown);
+    blocks.showEntries(shown);
     showAmounts(amounts);
     const hidden = entries.size - shown.length;
     const total = hidden === 0 ? "" : ` of ${entries.size}`;
@@ -217,7 +217,7 @@ export function startList() {
   return { update, address, restore, fillAll: blocks.fillAll };
 }
 
-/** Sets what an entry shows. It has a line only when that comes near the window. */
+/** Sets the row of an entry. Updates its line, which exists once the entry was near the window. */
 function setRow(entry, row) {
   entry.row = row;
   entry.text = `${row.namespace}/${row.name} ${row.target} ${row.sentence} ${row.settings ?? ""}`.toLowerCase();
@@ -270,7 +270,7 @@ function fill(entry) {
   showAge(entry);
 }
 
-/** Marks an autoscaler that doesn't have the settings of the controller's flags only. */
+/** Marks an autoscaler with settings of its own, or with invalid ones. */
 function setSettings(cell, settings, isInvalid) {
   let mark = cell.querySelector(".settings");
   if (settings === "" && !isInvalid) {
@@ -293,13 +293,13 @@ function showAge({ cells, row }) {
     : `No decision for ${duration(now - Date.parse(row.undecidedSince))}. Before: ${row.sentence}`);
 }
 
-/** When the autoscaler last scaled. An object that can't be decoded has no bounds. */
+/** The time since the last scaling. It is unknown for an undecodable object, which has no bounds. */
 export function lastScaled({ lastScale, min }, now) {
   const never = min === null ? "unknown" : "never";
   return lastScale === null ? never : ago(lastScale, now);
 }
 
-/** A state as text with a symbol, so that color is not needed to tell it. */
+/** A badge with the name and the symbol of a state, which don't depend on color. */
 export function badge(state) {
   const shown = element("span", { className: "badge" }, icon(state), STATES[state]);
   shown.dataset.state = state;

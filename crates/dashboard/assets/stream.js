@@ -1,6 +1,10 @@
-// Event streams of the server. A hidden page has none: a browser allows six connections per host.
+// Streams of server-sent events. They are closed while the page is hidden, because a browser allows
+// only six connections per host.
 
-/** Calls `onMessage` with each message, and `onState` with "live", "lost" or "paused". */
+/**
+ * Opens a stream. Calls `onMessage` with each message, and `onState` with "live", "lost" or "paused".
+ * Returns a function that closes the stream.
+ */
 export function openStream(address, onMessage, onState) {
   let source = null;
 
@@ -13,7 +17,7 @@ export function openStream(address, onMessage, onState) {
     source.onmessage = (event) => onMessage(JSON.parse(event.data));
     source.onerror = () => {
       onState("lost");
-      // After a refusal, the browser doesn't try again on its own.
+      // If the server refuses the request, the browser doesn't retry it.
       if (source !== null && source.readyState === EventSource.CLOSED) {
         close();
         retry = setTimeout(update, 3000);

@@ -1,10 +1,10 @@
-//! Access control: only the user who started the dashboard can read it, and only its own pages.
+//! Access control: only the user who started the dashboard can read it, and no other web site can.
 //!
 //! The dashboard reads the cluster with the user's permissions, and every user of the machine can
-//! connect to its port. Requests therefore need the token that is in the printed address. The
-//! browser gets it as a cookie. Requests whose `Host` header is not a loopback name are rejected:
-//! otherwise another site could resolve its own name to this address and read the responses (DNS
-//! rebinding).
+//! connect to its port. The printed address therefore has a token, which the browser exchanges for
+//! a cookie. Requests without the cookie are rejected. So are requests whose `Host` header is not a
+//! loopback name: otherwise another site could resolve its own name to this address and read the
+//! responses (DNS rebinding).
 
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -13,10 +13,11 @@ use uuid::Uuid;
 pub(crate) struct Access {
     /// Valid while the dashboard runs.
     token: String,
-    /// Valid once. It is an argument of the browser's process, which other users can see.
-    launch: Mutex<Option<String>>,
-    /// The name of the cookie. It contains the port, because all ports of a host share cookies.
-    cookie: String,
+    /// Valid once, because other users can see it among the arguments of the browser. `None` once
+    /// used.
+    launch_token: Mutex<Option<String>>,
+    /// Contains the port, because all ports of a host share cookies.
+    cookie_name: String,
 }
 
 impl Access {
@@ -24,8 +25,8 @@ impl Access {
         let token = || Uuid::new_v4().simple().to_string();
         Self {
             token: token(),
-            launch: Mutex::new(Some(token())),
-            cookie: format!("hpa-dashboard-{port}"),
+            launch_token: Mutex::new(Some(token())),
+            cookie_name: format!("hpa-dashboard-{port}"),
         }
     }
 
@@ -33,27 +34,28 @@ impl Access {
         &self.token
     }
 
-    /// The token for the browser that the dashboard opens. `None` if it was used.
+    /// The token for the browser that the command starts. `None` once it was used.
     pub(crate) fn launch_token(&self) -> Option<String> {
-        self.launch.lock().clone()
+        self.launch_token.lock().clone()
     }
 
-    /// Returns the `Set-Cookie` header if the token is valid.
-    pub(crate) fn grant(&self, token: &str) -> Option<String> {
-        let mut launch = self.launch.lock();
-        let is_launch = launch.as_deref() == Some(token);
-        if is_launch {
-            launch.take();
+    /// Exchanges a token for the value of a `Set-Cookie` header. `None` if the token is invalid.
+    pub(crate) fn cookie_for(&self, token: &str) -> Option<String> {
+        let mut launch_token = self.launch_token.lock();
+        let is_launch_token = launch_token.as_deref() == Some(token);
+        if is_launch_token {
+            launch_token.take();
         }
         // Lax, not Strict: a link in a terminal or chat opens the page from another site.
-        let cookie = || format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.cookie, self.token);
-        (is_launch || token == self.token).then(cookie)
+        let cookie =
+            || format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.cookie_name, self.token);
+        (is_launch_token || token == self.token).then(cookie)
     }
 
-    /// Whether a `Cookie` header has the token.
-    pub(crate) fn is_granted(&self, cookies: &str) -> bool {
+    /// Whether a `Cookie` header has the cookie of this dashboard.
+    pub(crate) fn has_valid_cookie(&self, cookies: &str) -> bool {
         let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(name, value)| name == self.cookie && value == self.token)
+        pairs.any(|(name, value)| name == self.cookie_name && value == self.token)
     }
 }
 
@@ -94,16 +96,16 @@ mod tests {
     #[test]
     fn token_is_exchanged_for_a_cookie() {
         let access = Access::new(8080);
-        let cookie = access.grant(access.token()).unwrap();
+        let cookie = access.cookie_for(access.token()).unwrap();
         assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Path=/"), "{cookie}");
         let pair = cookie.split(';').next().unwrap();
-        assert!(access.is_granted(pair));
-        assert!(access.is_granted(&format!("theme=dark; {pair}; a=b")));
-        assert!(!Access::new(8081).is_granted(pair), "another dashboard has other tokens");
+        assert!(access.has_valid_cookie(pair));
+        assert!(access.has_valid_cookie(&format!("theme=dark; {pair}; a=b")));
+        assert!(!Access::new(8081).has_valid_cookie(pair), "another dashboard has other tokens");
         for cookies in ["", "hpa-dashboard-8080", "hpa-dashboard-8080=", "hpa-dashboard-8080=x"] {
-            assert!(!access.is_granted(cookies), "{cookies}");
+            assert!(!access.has_valid_cookie(cookies), "{cookies}");
         }
-        assert_eq!(access.grant(""), None);
+        assert_eq!(access.cookie_for(""), None);
     }
 
     #[test]
@@ -111,7 +113,7 @@ mod tests {
         let access = Access::new(8080);
         let token = access.launch_token().unwrap();
         assert_ne!(token, access.token());
-        assert!(access.grant(&token).is_some());
-        assert_eq!((access.grant(&token), access.launch_token()), (None, None));
+        assert!(access.cookie_for(&token).is_some());
+        assert_eq!((access.cookie_for(&token), access.launch_token()), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! The files of the page.
+//! The files of the page, and the page for refused requests.
 
 use axum::{
     Router,
@@ -13,7 +13,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// Path, media type and content.
+/// The path, media type and content of each file that the page loads.
 pub(crate) const FILES: [(&str, &str, &str); 10] = [
     ("/dashboard.css", CSS, include_str!("../assets/dashboard.css")),
     ("/dashboard.js", JAVASCRIPT, include_str!("../assets/dashboard.js")),
@@ -27,7 +27,7 @@ pub(crate) const FILES: [(&str, &str, &str); 10] = [
     ("/icon.svg", SVG, include_str!("../assets/icon.svg")),
 ];
 
-/// Routes of the files other than the page.
+/// Serves [`FILES`].
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.into_iter().fold(Router::new(), |router, (path, media_type, content)| {
         router.route(
@@ -37,7 +37,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
-/// A page without any data, for requests that are refused.
+/// The response to a refused request: a page that only has `text`, which must be valid HTML.
 pub(crate) fn refusal(status: StatusCode, text: &str) -> axum::response::Response {
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hpa dashboard</title>\
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_page_are_served() {
+    fn imported_and_linked_files_are_served() {
         let is_served = |path: &str| FILES.iter().any(|(served, ..)| *served == path);
         let imports: Vec<_> = FILES
             .iter()

@@ -1,4 +1,4 @@
-//! Keeps the board up to date with the autoscalers of the cluster.
+//! Watches the autoscalers of the cluster, and updates the board.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use tokio::{
 };
 
 use crate::{
-    follow::{Change, follow, kube_error, message, status_code},
-    model::{Board, Controller, Identity, ObservedAutoscaler, SourceState, Update, seconds},
+    informer::{Change, error_message, kube_error, list_and_watch, status_code},
+    model::{Board, Controller, Identity, ObservedAutoscaler, SourceState, Update, format_seconds},
     probe::{Failure, Probe, last_cause},
 };
 
@@ -27,32 +27,33 @@ const NOT_SERVED_INTERVAL: Duration = Duration::from_secs(60);
 const RESUMED_AFTER: Duration = Duration::from_secs(120);
 
 /// Watches the autoscalers of one API, forever.
-pub(crate) struct AutoscalerFeed {
+pub(crate) struct AutoscalerWatcher {
     pub(crate) client: Client,
     pub(crate) api: AutoscalerApi,
     /// `None` for all namespaces.
     pub(crate) namespace: Option<String>,
     /// The namespace to watch if the user may not list autoscalers in all namespaces.
-    pub(crate) fallback: String,
-    /// Whether `namespace` is that one.
-    pub(crate) is_fallback: bool,
+    pub(crate) fallback_namespace: String,
+    /// Whether `namespace` was set to `fallback_namespace`.
+    pub(crate) uses_fallback: bool,
     pub(crate) board: Arc<Board>,
     pub(crate) probe: Arc<Probe>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// After this number of requests in a row that had no answer, though the API server answers the
-/// [`Probe`], the failure is reported. A proxy that ends an idle watch is normal, and so is a 503 of
-/// an API server that starts.
+/// This many requests in a row must fail without an answer before the failure is reported. A single
+/// one is normal: a proxy ends an idle watch, or a starting API server responds with 503. The
+/// [`Probe`] reports an API server that can't be read at all.
 const MAX_UNANSWERED: u32 = 3;
 
-/// The reason why the watch stopped.
-enum Stop {
+/// The reason why [`AutoscalerWatcher::watch`] returned.
+enum StopReason {
     NotServed,
     /// The user may not read all namespaces.
     Forbidden(MissingRight),
-    /// The API server answers again, so that its autoscalers are listed at once.
-    Restored,
+    /// An outage is over. A new list at once replaces the watch, which would resume only after its
+    /// backoff.
+    OutageEnded,
 }
 
 /// A right that the user lacks.
@@ -67,7 +68,7 @@ impl MissingRight {
             watcher::Error::InitialListFailed(_) => "list",
             _ => "watch",
         };
-        let message = message(error);
+        let message = error_message(error);
         let user = message.split_once("User \"").and_then(|(_, rest)| rest.split_once('"'));
         Self { verb, user: user.map(|(user, _)| user.to_owned()) }
     }
@@ -80,20 +81,22 @@ impl MissingRight {
     }
 }
 
-impl AutoscalerFeed {
+impl AutoscalerWatcher {
     pub(crate) async fn run(mut self) {
         loop {
-            self.board.up().await;
-            let stop = if self.is_served().await { self.follow().await } else { Stop::NotServed };
-            match stop {
-                Stop::Restored => {}
-                Stop::NotServed => {
+            self.board.wait_until_up().await;
+            let reason =
+                if self.is_served().await { self.watch().await } else { StopReason::NotServed };
+            match reason {
+                StopReason::OutageEnded => {}
+                StopReason::NotServed => {
                     self.board.update(Update::Replace(self.api, Vec::new()), self.clock.now());
                     self.board.set_source(self.api, SourceState::NotServed);
                     sleep(NOT_SERVED_INTERVAL).await;
                 }
-                Stop::Forbidden(right) => {
-                    let (right, namespace) = (right.sentence(self.api), self.fallback.clone());
+                StopReason::Forbidden(right) => {
+                    let right = right.sentence(self.api);
+                    let namespace = self.fallback_namespace.clone();
                     self.board.set_note(
                         self.api,
                         format!(
@@ -101,22 +104,22 @@ impl AutoscalerFeed {
                              are shown. --namespace selects another one."
                         ),
                     );
-                    self.is_fallback = true;
+                    self.uses_fallback = true;
                     self.namespace = Some(namespace);
                 }
             }
         }
     }
 
-    /// Whether the cluster serves the API. A list request doesn't show this: without permission, it
-    /// is forbidden in any case.
+    /// Whether the cluster serves the API. A list request can't show this: if the user may not
+    /// list, the API server responds with 403 even if it doesn't have the API.
     async fn is_served(&self) -> bool {
         let resources = self.client.list_api_group_resources(self.api.api_version()).await;
         !matches!(resources, Err(kube::Error::Api(status)) if status.code == 404)
     }
 
-    async fn follow(&self) -> Stop {
-        let resource = resource(self.api);
+    async fn watch(&self) -> StopReason {
+        let resource = api_resource(self.api);
         let api: Api<DynamicObject> = match &self.namespace {
             Some(namespace) => {
                 self.board.set_namespace(self.api, namespace.clone());
@@ -124,39 +127,44 @@ impl AutoscalerFeed {
             }
             None => Api::all_with(self.client.clone(), &resource),
         };
-        let mut stop = Stop::NotServed;
+        let mut reason = StopReason::NotServed;
         let mut unanswered = 0;
-        let (failures, failed) = watch::channel(false);
-        let following = follow(api, watcher::Config::default(), |change| {
-            _ = failures.send_replace(is_failed_watch(&change));
+        let (watch_failed, watch_failed_receiver) = watch::channel(false);
+        let watching = list_and_watch(api, watcher::Config::default(), |change| {
+            _ = watch_failed.send_replace(is_failed_watch(&change));
             match self.on_change(change, &mut unanswered) {
                 ControlFlow::Continue(()) => true,
                 ControlFlow::Break(why) => {
-                    stop = why;
+                    reason = why;
                     false
                 }
             }
         });
         tokio::select! {
-            () = following => {}
-            () = self.clear_watch_failures(failed) => {}
-            () = self.board.restored() => return Stop::Restored,
+            () = watching => {}
+            () = self.clear_watch_failures(watch_failed_receiver) => {}
+            () = self.board.wait_until_restored() => return StopReason::OutageEnded,
         }
-        stop
+        reason
     }
 
-    /// Clears the failure of a watch if no other failure follows within [`RESUMED_AFTER`], because
-    /// a watcher doesn't report that it resumed. Runs while the sender exists.
-    async fn clear_watch_failures(&self, mut failed: watch::Receiver<bool>) {
-        while failed.changed().await.is_ok() {
-            while let Ok(Ok(())) = timeout(RESUMED_AFTER, failed.changed()).await {}
-            if *failed.borrow() {
+    /// Sets the source to synced if nothing follows a failed watch for [`RESUMED_AFTER`], because a
+    /// kube watcher doesn't report that it resumed. Runs while the sender exists.
+    async fn clear_watch_failures(&self, mut watch_failed: watch::Receiver<bool>) {
+        while watch_failed.changed().await.is_ok() {
+            while let Ok(Ok(())) = timeout(RESUMED_AFTER, watch_failed.changed()).await {}
+            if *watch_failed.borrow() {
                 self.board.set_source(self.api, SourceState::Synced);
             }
         }
     }
 
-    fn on_change(&self, change: Change<DynamicObject>, unanswered: &mut u32) -> ControlFlow<Stop> {
+    /// Updates the board. `unanswered` counts failures in a row without an answer.
+    fn on_change(
+        &self,
+        change: Change<DynamicObject>,
+        unanswered: &mut u32,
+    ) -> ControlFlow<StopReason> {
         let observe = |object| observe(self.api, object);
         let update = match change {
             Change::Replace(objects) => {
@@ -168,41 +176,42 @@ impl AutoscalerFeed {
         };
         *unanswered = 0;
         self.board.update(update, self.clock.now());
-        // The watch works again.
+        // A list or watch event clears an earlier failure.
         self.board.set_source(self.api, SourceState::Synced);
         ControlFlow::Continue(())
     }
 
-    fn on_failure(&self, error: &watcher::Error, unanswered: &mut u32) -> ControlFlow<Stop> {
+    fn on_failure(&self, error: &watcher::Error, unanswered: &mut u32) -> ControlFlow<StopReason> {
         match status_code(error) {
-            Some(404) => return ControlFlow::Break(Stop::NotServed),
+            Some(404) => return ControlFlow::Break(StopReason::NotServed),
             Some(403) if self.namespace.is_none() => {
-                return ControlFlow::Break(Stop::Forbidden(MissingRight::new(error)));
+                return ControlFlow::Break(StopReason::Forbidden(MissingRight::new(error)));
             }
             _ => {}
         }
         let is_list = matches!(error, watcher::Error::InitialListFailed(_));
-        let failure = kube_error(error).and_then(|error| Failure::of(error, self.probe.timeout));
+        let failure =
+            kube_error(error).and_then(|error| Failure::from_error(error, self.probe.timeout));
         let is_unanswered = failure.is_some();
         if is_unanswered {
-            self.probe.suspected.notify_one();
+            self.probe.failure_suspected.notify_one();
             *unanswered += 1;
             if *unanswered < MAX_UNANSWERED {
                 return ControlFlow::Continue(());
             }
         }
         self.board.fail_source(self.api, is_unanswered, self.clock.now(), |since| {
-            self.describe(error, is_list, &seconds(since))
+            self.describe(error, is_list, &format_seconds(since))
         });
         ControlFlow::Continue(())
     }
 
-    /// A sentence about a list or watch that fails, without a full stop.
+    /// A sentence about a failed list, or else about a failed watch, without a full stop.
     fn describe(&self, error: &watcher::Error, is_list: bool, since: &str) -> String {
         let api = self.api;
         if let (Some(403), Some(namespace)) = (status_code(error), &self.namespace) {
             let right = MissingRight::new(error).sentence(api);
-            return match (is_list, self.is_fallback) {
+            return match (is_list, self.uses_fallback) {
                 (true, true) => format!(
                     "{right}, neither in all namespaces nor in the namespace {namespace}, so none is \
                      shown. --namespace selects another one"
@@ -211,13 +220,13 @@ impl AutoscalerFeed {
                     format!("{right} in the namespace {namespace}, so none is shown")
                 }
                 (false, _) => format!(
-                    "{right} in the namespace {namespace}, so those that are shown are of {since} \
-                     and don't change"
+                    "{right} in the namespace {namespace}, so the list has not been \
+                     updated since {since}"
                 ),
             };
         }
         let cause = match kube_error(error) {
-            Some(kube::Error::Api(_)) | None => message(error),
+            Some(kube::Error::Api(_)) | None => error_message(error),
             Some(error) => last_cause(error),
         };
         if is_list {
@@ -238,7 +247,7 @@ fn is_failed_watch(change: &Change<DynamicObject>) -> bool {
     !matches!(error, watcher::Error::InitialListFailed(_))
 }
 
-fn resource(api: AutoscalerApi) -> ApiResource {
+fn api_resource(api: AutoscalerApi) -> ApiResource {
     let (group, version) = api.api_version().split_once('/').unwrap_or_default();
     let kind = GroupVersionKind::gvk(group, version, "HorizontalPodAutoscaler");
     ApiResource::from_gvk_with_plural(&kind, "horizontalpodautoscalers")
@@ -254,11 +263,11 @@ fn observe(api: AutoscalerApi, object: DynamicObject) -> ObservedAutoscaler {
     ObservedAutoscaler { id, hpa: hpa.map_err(|error| error.to_string()), controller }
 }
 
-/// The field manager of the newest write of the status.
+/// The controller, by the field manager of the newest write of the status.
 fn controller(object: &DynamicObject) -> Controller {
     let entries = object.managed_fields().iter();
-    let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
-    let newest = of_status.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    let status_entries = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let newest = status_entries.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
     newest.map_or_else(Controller::default, |entry| Controller {
         name: entry.manager.clone(),
         at: entry.time.as_ref().map(|time| time.0),
@@ -291,18 +300,18 @@ mod tests {
         let clock = Arc::new(SystemClock::default());
         let limit = Duration::from_secs(10);
         let probe = Probe::new(&clients, None, limit, board.clone(), clock.clone());
-        probe.check().await;
-        let feed = AutoscalerFeed {
+        probe.check_connection().await;
+        let watcher = AutoscalerWatcher {
             client: clients.api,
             api,
             namespace: None,
-            fallback: String::new(),
-            is_fallback: false,
+            fallback_namespace: String::new(),
+            uses_fallback: false,
             board: board.clone(),
             probe: Arc::new(probe),
             clock,
         };
-        let feed = tokio::spawn(feed.run());
+        let watching = tokio::spawn(watcher.run());
         let mut changes = board.subscribe();
         let mut problems = async |are_expected: bool| {
             let read = changes.wait_for(|_| board.problems().is_empty() != are_expected);
@@ -313,6 +322,6 @@ mod tests {
         let start = "The watch of the autoscalers of autoscaling/v2 has failed since ";
         assert!(failed.len() == 1 && failed[0].starts_with(start), "{failed:?}");
         assert!(problems(false).await.is_empty());
-        feed.abort();
+        watching.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the target, pods, selectors and metrics for a decision.
+//! Reads scales and metrics for decisions, and finds the autoscalers that select the same pods.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,21 +24,20 @@ use kube::{
     core::GroupVersionKind,
 };
 
-use crate::{Options, past::PastSource, probe::Probe};
+use crate::{Options, past::RecordSource, probe::Probe};
 
-/// Limit for concurrent reads of scales.
+/// The maximum number of scales that are read at the same time.
 pub(crate) const MAX_CONCURRENT_READS: usize = 8;
 
 /// A source of the metrics for decisions.
 #[async_trait]
 pub trait DecisionMetrics: Send + Sync {
-    /// Reads the metrics for a decision. `inputs` has all its other inputs.
+    /// Reads the metrics for a decision. `inputs` has the other inputs of the decision.
     ///
     /// Also returns problems of the source itself, as sentences without a full stop.
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>);
 }
 
-/// The metrics APIs.
 #[async_trait]
 impl DecisionMetrics for Coalescing<KubeMetricsClient> {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
@@ -58,11 +57,10 @@ pub(crate) struct Cluster {
     pub(crate) policy: SettingPolicy,
     pub(crate) sync_period: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) past: Option<Arc<dyn PastSource>>,
+    pub(crate) past: Option<Arc<dyn RecordSource>>,
 }
 
 impl Cluster {
-    /// Sends no request.
     pub(crate) fn new(clients: &Clients, options: Options, probe: Arc<Probe>) -> Self {
         let Options {
             settings,
@@ -98,8 +96,8 @@ impl Cluster {
         }
     }
 
-    /// The target's scale, with the target's UID.
-    pub(crate) async fn target(
+    /// Reads the scale of an autoscaler's target, with the target's UID.
+    pub(crate) async fn target_scale(
         &self,
         hpa: &HorizontalPodAutoscaler,
     ) -> Result<ScaleObject, ScaleUnavailable> {
@@ -108,14 +106,15 @@ impl Cluster {
         read.map(|(object, _)| object)
     }
 
-    /// The names of those autoscalers that select any of the pods.
-    pub(crate) async fn selecting(
+    /// The names of those of `hpas` that select any of the pods. Reads the scale of each for its
+    /// selector.
+    pub(crate) async fn selecting_autoscalers(
         &self,
         hpas: Vec<(String, Arc<HorizontalPodAutoscaler>)>,
         pods: &[Arc<Pod>],
     ) -> Vec<String> {
         let selecting = hpas.into_iter().map(|(name, hpa)| async move {
-            let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
+            let selector = usable_selector(&self.target_scale(&hpa).await.ok()?.scale)?;
             let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
             selects.then_some(name)
         });
@@ -123,14 +122,14 @@ impl Cluster {
         selecting.filter_map(|name| async { name }).collect().await
     }
 
-    pub(crate) fn pods(&self, namespace: &str) -> Api<DynamicObject> {
+    pub(crate) fn pod_api(&self, namespace: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("", "v1", "Pod");
         let resource = ApiResource::from_gvk_with_plural(&kind, "pods");
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 }
 
-/// The selector of a scale. An empty one, which would select every pod, counts as absent.
+/// The selector of a scale. `None` if it is invalid, or empty: that would select every pod.
 pub(crate) fn usable_selector(scale: &Scale) -> Option<Selector> {
     let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
     Selector::parse(text).ok()

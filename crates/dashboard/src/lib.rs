@@ -1,25 +1,25 @@
-//! A local web page of the autoscalers of a cluster, with the reasons for their decisions.
+//! A local web page that lists the autoscalers of a cluster and explains their decisions.
 //!
 //! ```text
 //! browser ── GET /, event streams ──► site ──► access: Host, token
 //!                                      │
 //!                 ┌────────────────────┴─────────────┐
 //!                 ▼                                  ▼
-//!            model::Board ◄── autoscalers         detail: watches pods and events, reads scale
+//!            model::Board ◄── autoscalers:        detail: watches pods and events, reads scale
 //!            rows, changes,   lists, watches      and metrics, runs the engine
 //!            values over time
 //! ```
 //!
-//! It reads with the permissions of the user who started it, and writes nothing. A module imports
-//! only modules before it in this list: `past`, `model`, `access`, `assets`, `follow`, `probe`,
-//! `reporter`, `autoscalers`, `cluster`, `scales`, `detail`, `site`.
+//! The dashboard reads with the permissions of the user who started it, and writes nothing to the
+//! cluster. A module imports only modules before it in this list: `past`, `model`, `access`,
+//! `assets`, `informer`, `probe`, `reporter`, `autoscalers`, `cluster`, `scales`, `detail`, `site`.
 
 mod access;
 mod assets;
 mod autoscalers;
 mod cluster;
 mod detail;
-mod follow;
+mod informer;
 mod model;
 mod past;
 mod probe;
@@ -44,16 +44,18 @@ use tokio::{
 };
 
 use crate::{
-    access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, probe::Probe,
+    access::Access, autoscalers::AutoscalerWatcher, cluster::Cluster, model::Board, probe::Probe,
     site::Site,
 };
 pub use crate::{
     cluster::DecisionMetrics,
-    past::{Overdue, Past, PastDecision, PastSample, PastSource, silence_limit},
+    past::{
+        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource, silence_limit,
+    },
     reporter::Reporter,
 };
 
-/// The shortest time between two calls of [`PastSource::silence`].
+/// The shortest time between two calls of [`RecordSource::silence_sentence`].
 const MIN_SILENCE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options of a dashboard.
@@ -69,15 +71,15 @@ pub struct Options {
     pub settings: Settings,
     /// The settings that autoscalers may override.
     pub setting_policy: SettingPolicy,
-    /// Interval at which the metrics of a shown autoscaler are read.
+    /// Interval at which the metrics of an autoscaler are read while a page shows it.
     pub sync_period: Duration,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
-    /// The clock of the cluster. A simulated cluster has its own.
+    /// The clock of the cluster. A simulated cluster has a clock of its own.
     pub clock: Arc<dyn Clock>,
-    /// The source of past decisions, if there is one.
-    pub past: Option<Arc<dyn PastSource>>,
-    /// The source of metrics. `None` for the metrics APIs.
+    /// The source of the controller's records. `None` if they can't be read.
+    pub past: Option<Arc<dyn RecordSource>>,
+    /// The source of metrics for decisions. `None` for the metrics APIs.
     pub metrics: Option<Arc<dyn DecisionMetrics>>,
 }
 
@@ -101,14 +103,14 @@ impl Default for Options {
 /// An error that prevents the start of the dashboard.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The port is taken, or may not be used.
+    /// The port is in use, or the user may not listen on it.
     #[error("unable to listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
 }
 
-/// Updates the board's information about controllers that make no decisions.
-async fn follow_silence(
-    source: Arc<dyn PastSource>,
+/// Asks the source at intervals for controllers that make no decisions, and updates the board.
+async fn poll_silence(
+    source: Arc<dyn RecordSource>,
     board: Arc<Board>,
     sync_period: Duration,
     clock: Arc<dyn Clock>,
@@ -118,10 +120,10 @@ async fn follow_silence(
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
-        board.synced().await;
-        board.up().await;
+        board.wait_until_synced().await;
+        board.wait_until_up().await;
         let managers = board.managers();
-        let silence = source.silence(&managers, limit).await;
+        let silence = source.silence_sentence(&managers, limit).await;
         let overdue = match &silence {
             Some(_) => source.overdue(&managers, limit).await,
             None => Vec::new(),
@@ -131,7 +133,7 @@ async fn follow_silence(
     }
 }
 
-/// A running dashboard. It ends when dropped.
+/// A running dashboard. Dropping it stops the server and the watches.
 pub struct Dashboard {
     address: SocketAddr,
     token: String,
@@ -142,8 +144,8 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Starts to watch the autoscalers and to serve the page. A cluster that doesn't answer is
-    /// reported on the page.
+    /// Starts to watch the autoscalers and to serve the page. Doesn't wait for the API server: the
+    /// page reports if it doesn't answer.
     pub async fn start(clients: &Clients, options: Options) -> Result<Self, StartError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
         let error = |source| StartError::Listen { address, source };
@@ -165,25 +167,25 @@ impl Dashboard {
         ));
         tasks.spawn(probe.clone().run(options.sync_period));
         for api in AutoscalerApi::ALL {
-            let feed = AutoscalerFeed {
+            let watcher = AutoscalerWatcher {
                 client: clients.api.clone(),
                 api,
                 namespace: options.namespace.clone(),
-                fallback: clients.api.default_namespace().to_owned(),
-                is_fallback: false,
+                fallback_namespace: clients.api.default_namespace().to_owned(),
+                uses_fallback: false,
                 board: board.clone(),
                 probe: probe.clone(),
                 clock: options.clock.clone(),
             };
-            tasks.spawn(feed.run());
+            tasks.spawn(watcher.run());
         }
         if let Some(source) = options.past.clone() {
             let clock = options.clock.clone();
-            tasks.spawn(follow_silence(source, board.clone(), options.sync_period, clock));
+            tasks.spawn(poll_silence(source, board.clone(), options.sync_period, clock));
         }
         let title = options.title.clone();
         let cluster = Arc::new(Cluster::new(clients, options, probe));
-        tasks.spawn(scales::follow(cluster.clone(), board.clone()));
+        tasks.spawn(scales::keep_up_to_date(cluster.clone(), board.clone()));
         let access = Access::new(address.port());
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
         let site = Site::new(access, board.clone(), cluster, title);
@@ -194,23 +196,24 @@ impl Dashboard {
         Ok(Self { address, token, launch_token, board, clock, tasks })
     }
 
-    /// Reports what can't be read, for example on a terminal.
+    /// Returns a reporter of what can't be read, for a terminal.
     pub fn reporter(&self) -> Reporter {
         Reporter::new(self.board.clone(), self.clock.clone())
     }
 
-    /// The address of the page, for the user only: it contains the token.
+    /// The address of the page. Only the user may see it, because it contains the token.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token)
     }
 
-    /// The address of the page, for a browser to open. It is valid once.
+    /// The address to start a browser with. It is valid once, because other users of the machine
+    /// can see the browser's arguments.
     pub fn launch_url(&self) -> String {
         let token = self.launch_token.as_ref().unwrap_or(&self.token);
         format!("http://{}/?token={token}", self.address)
     }
 
-    /// Waits until the dashboard ends on its own, which only a panic causes.
+    /// Waits until a task of the dashboard ends. Only a panic ends one.
     pub async fn ended(&mut self) -> Result<(), JoinError> {
         self.tasks.join_next().await.unwrap_or(Ok(()))
     }

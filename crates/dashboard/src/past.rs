@@ -1,4 +1,4 @@
-//! The past of autoscalers, which their controller records.
+//! The past of autoscalers, as the controller recorded it.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use serde::Serialize;
 
 /// The controller's records of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Past {
-    /// The time by the controller's clock. `None` means the dashboard's time.
+pub struct ControllerRecords {
+    /// The time of the read by the controller's clock. `None` if the dashboard has the same clock.
     pub now: Option<Timestamp>,
-    /// Recommendations and scale events. `None` on a standby, which has not recorded them.
+    /// Recommendations and scale events. `None` from a standby, which records none.
     pub history: Option<History>,
     /// The controller's settings, on which decisions depend.
     pub settings: Option<Settings>,
     /// Earlier reconciles, oldest first.
     pub samples: Vec<PastSample>,
-    /// Earlier decisions, oldest first.
+    /// Earlier decisions, oldest first. Equal ones that follow each other are one entry.
     pub decisions: Vec<PastDecision>,
-    /// The last values that the controller read of Object and External metrics, by the index of the
-    /// metric.
+    /// The last values that the controller read for Object and External metrics, in the order of
+    /// the spec. `None` for other metrics.
     pub values: Vec<Option<MilliValue>>,
-    /// The forecasts of the controller.
+    /// The controller's forecasts of the load.
     pub forecasts: Vec<ForecastView>,
 }
 
@@ -42,11 +42,12 @@ pub struct PastSample {
     pub at: Timestamp,
     /// The replicas before the decision.
     pub current: i32,
-    /// The replicas after all limits. `None` if it could not decide.
+    /// The replicas after all limits. `None` if the controller could not decide.
     pub desired: Option<i32>,
     /// The largest proposal of the metrics.
     pub proposed: Option<i32>,
-    /// The values by the index of their metric: percent for a utilization target, else thousandths.
+    /// The values of the metrics, in the order of the spec. In percent if the target is a
+    /// utilization, else in thousandths.
     pub values: Vec<Option<i64>>,
 }
 
@@ -58,61 +59,74 @@ pub struct PastDecision {
     pub from: Timestamp,
     /// The time of the last decision.
     pub until: Timestamp,
-    /// The replicas before. `None` if the scale could not be read.
+    /// The replicas before the decision. `None` if the scale could not be read.
     pub current: Option<i32>,
-    /// The replicas that were written, if any.
+    /// The replicas that were written to the scale. `None` if nothing was written.
     pub scaled_to: Option<i32>,
     /// The explanation of the last decision, in one sentence.
     pub sentence: String,
 }
 
-/// Reads the past from the controller.
+/// Reads the past of autoscalers from the controller.
 #[async_trait]
-pub trait PastSource: Send + Sync {
-    /// Reads the past of an autoscaler, with only the samples after a time (`None`: all samples).
+pub trait RecordSource: Send + Sync {
+    /// Reads the past of an autoscaler. Its samples are those after the time `after`, or all.
     ///
-    /// `manager` is the field manager that stored the autoscaler's status. The error says why the
-    /// past can't be read and what to do, without a full stop.
+    /// `manager` is the field manager that stored the autoscaler's status last. The error is a
+    /// sentence without a full stop: why the past can't be read, and what the user can do.
     async fn past(
         &self,
         autoscaler: &HpaKey,
         manager: Option<&str>,
         after: Option<Timestamp>,
-    ) -> Result<Past, String>;
+    ) -> Result<ControllerRecords, String>;
 
-    /// A sentence about a controller that has made no decisions for longer than `limit`. `None` if
-    /// it makes some, or if that can't be read.
+    /// Returns a sentence if a controller has made no decisions for longer than `limit`. `None` if
+    /// all make decisions, or if that can't be read.
     ///
-    /// `managers` are the field managers of the statuses.
-    async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
+    /// `managers` are the field managers of the autoscalers' statuses.
+    async fn silence_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
 
-    /// The autoscalers that are due and had no decision for longer than `limit`. Called only while
-    /// `silence` returns a sentence. Empty if it can't be read.
-    async fn overdue(&self, _managers: &[String], _limit: SignedDuration) -> Vec<Overdue> {
+    /// Returns a clause if no controller acts on an autoscaler, as far as the leases show it. `None`
+    /// if a controller may act. Called only while [`Self::silence_sentence`] returns a sentence.
+    ///
+    /// `manager` is the field manager that stored the autoscaler's status last.
+    async fn inactivity(&self, _autoscaler: &HpaKey, _manager: &str) -> Option<String> {
+        None
+    }
+
+    /// Returns the autoscalers that are due and had no decision for longer than `limit`. Empty if
+    /// that can't be read. Called only while [`Self::silence_sentence`] returns a sentence.
+    async fn overdue(
+        &self,
+        _managers: &[String],
+        _limit: SignedDuration,
+    ) -> Vec<OverdueAutoscaler> {
         Vec::new()
     }
 }
 
 /// An autoscaler without a recent decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overdue {
+pub struct OverdueAutoscaler {
     /// The autoscaler.
     pub key: HpaKey,
     /// The time since the last decision, or since the first one was due.
     pub age: SignedDuration,
 }
 
-/// A controller is reported if it made no decision for this time and this number of sync periods.
+/// A controller without a decision is reported after this time.
 const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(2);
+/// If this number of sync periods is longer than [`SILENT_AFTER`], it is used instead.
 const SILENT_PERIODS: i32 = 4;
 
-/// The time without decisions after which a controller is reported.
+/// The time after which a controller that makes no decisions is reported.
 pub fn silence_limit(sync_period: Duration) -> SignedDuration {
     let period = SignedDuration::try_from(sync_period).unwrap_or(SILENT_AFTER);
     period.saturating_mul(SILENT_PERIODS).max(SILENT_AFTER)
 }
 
-impl From<AutoscalerDetail> for Past {
+impl From<AutoscalerDetail> for ControllerRecords {
     fn from(detail: AutoscalerDetail) -> Self {
         Self {
             now: Some(detail.now),
@@ -146,13 +160,13 @@ impl From<Run> for PastDecision {
     }
 }
 
-/// Converts a time to a clock that is `ahead` of the clock that it was read from.
+/// Converts a time to a clock that is ahead of the time's own clock by `ahead`.
 pub(crate) fn shifted(at: Timestamp, ahead: SignedDuration) -> Timestamp {
     at.saturating_add(ahead).unwrap_or(at)
 }
 
-/// The value that is compared with the metric's target.
-pub(crate) fn value(metric: &MetricExplanation) -> Option<MilliValue> {
+/// The value that is compared with the metric's target. A utilization is in percent.
+pub(crate) fn compared_value(metric: &MetricExplanation) -> Option<MilliValue> {
     match metric.target? {
         TargetValue::Utilization(_) => metric.utilization.map(percent),
         TargetValue::Value(_) => metric.usage,

@@ -1,5 +1,5 @@
-//! Asks the API server for one autoscaler in each period, to notice that it can't be read: a watch
-//! of a server that hangs, or whose token has expired, ends after minutes only.
+//! Requests one autoscaler at intervals, to detect an outage of the API server. A watch detects it
+//! only after minutes if the server hangs or the token has expired.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -15,14 +15,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::model::{Board, Outage, seconds};
+use crate::model::{Board, Outage, format_seconds};
 
-/// Interval of attempts while the API server can't be read.
-const RETRY: Duration = Duration::from_secs(3);
-/// Bounds of the interval otherwise.
-const PERIOD: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(15);
+/// Interval of requests during an outage.
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
+/// Without an outage, the interval is the sync period within these bounds.
+const INTERVAL_BOUNDS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(5)..=Duration::from_secs(15);
 
-/// Keeps up to date whether the API server can be read.
+/// Checks whether the API server can be read, and updates the board.
 pub(crate) struct Probe {
     client: Client,
     /// Host and port of the API server. Empty if it is in this process.
@@ -32,9 +33,10 @@ pub(crate) struct Probe {
     pub(crate) timeout: Duration,
     board: Arc<Board>,
     clock: Arc<dyn Clock>,
-    /// Notified of a request that failed: then the API server is asked at once.
-    pub(crate) suspected: Notify,
-    running: Mutex<()>,
+    /// Notified when another request has failed. The next check then follows at once.
+    pub(crate) failure_suspected: Notify,
+    /// Held during a check, because one is enough.
+    check_lock: Mutex<()>,
 }
 
 impl Probe {
@@ -52,41 +54,42 @@ impl Probe {
             timeout,
             board,
             clock,
-            suspected: Notify::new(),
-            running: Mutex::default(),
+            failure_suspected: Notify::new(),
+            check_lock: Mutex::default(),
         }
     }
 
     pub(crate) async fn run(self: Arc<Self>, period: Duration) {
-        let period = period.clamp(*PERIOD.start(), *PERIOD.end());
+        let period = period.clamp(*INTERVAL_BOUNDS.start(), *INTERVAL_BOUNDS.end());
         loop {
-            self.check().await;
-            let pause = if self.board.is_down() { RETRY } else { period };
+            self.check_connection().await;
+            let interval = if self.board.is_down() { RETRY_INTERVAL } else { period };
             tokio::select! {
-                () = sleep(pause) => {}
-                () = self.suspected.notified() => {}
+                () = sleep(interval) => {}
+                () = self.failure_suspected.notified() => {}
             }
         }
     }
 
-    /// Asks the API server. Returns when the board has the outcome.
-    pub(crate) async fn check(&self) {
-        let _running = self.running.lock().await;
-        match self.failure().await {
-            None => self.board.set_up(self.clock.now()),
-            Some(failure) => self.board.set_down(self.clock.now(), |since| {
+    /// Sends one request, and updates the board with its outcome.
+    pub(crate) async fn check_connection(&self) {
+        let _guard = self.check_lock.lock().await;
+        match self.request_autoscaler().await {
+            None => self.board.mark_up(self.clock.now()),
+            Some(failure) => self.board.mark_down(self.clock.now(), |since| {
                 let subject = match &*self.server {
                     "" => "The API server".to_owned(),
                     server => format!("The API server at {server}"),
                 };
-                let text = failure.describe(&subject, &seconds(since));
+                let text = failure.describe(&subject, &format_seconds(since));
                 Outage { subject, kind: failure.kind(), since, text }
             }),
         }
     }
 
-    /// `None` if the API server answered, even if it refused the request.
-    async fn failure(&self) -> Option<Failure> {
+    /// Requests one autoscaler. `None` if the API server can be read, even if it refused this
+    /// request.
+    async fn request_autoscaler(&self) -> Option<Failure> {
         let version = AutoscalerApi::Core.api_version();
         let scope = self.namespace.as_ref().map(|name| format!("namespaces/{name}/"));
         let scope = scope.unwrap_or_default();
@@ -94,26 +97,26 @@ impl Probe {
         let request = Request::get(path).body(Vec::new()).ok()?;
         match timeout(self.timeout, self.client.request_text(request)).await {
             Ok(Ok(_)) => None,
-            Ok(Err(error)) => Failure::of(&error, self.timeout),
-            Err(_) => Some(Failure::silence(self.timeout)),
+            Ok(Err(error)) => Failure::from_error(&error, self.timeout),
+            Err(_) => Some(Failure::no_response(self.timeout)),
         }
     }
 }
 
-/// Why the API server can't be read.
+/// A reason why the API server can't be read, with the cause.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// It doesn't accept the credentials.
     Rejected(String),
-    /// It answers with an error of its own.
+    /// It answers with a status from 500.
     Error(String),
-    /// There is no answer.
+    /// There is no HTTP response.
     Unanswered(String),
 }
 
 impl Failure {
-    /// `None` if the server answered about the request itself.
-    pub(crate) fn of(error: &kube::Error, timeout: Duration) -> Option<Self> {
+    /// `None` if the error is about this request only, such as a missing right.
+    pub(crate) fn from_error(error: &kube::Error, timeout: Duration) -> Option<Self> {
         match error {
             kube::Error::Api(status) => {
                 let (code, message) = (status.code, status.message.trim());
@@ -128,13 +131,13 @@ impl Failure {
                 }
             }
             error => Some(match last_cause(error) {
-                text if text == DEADLINE => Self::silence(timeout),
+                text if text == DEADLINE_EXCEEDED => Self::no_response(timeout),
                 text => Self::Unanswered(text),
             }),
         }
     }
 
-    fn silence(timeout: Duration) -> Self {
+    fn no_response(timeout: Duration) -> Self {
         Self::Unanswered(format!("no response within {timeout:?}"))
     }
 
@@ -158,10 +161,11 @@ impl Failure {
     }
 }
 
-/// The text of a request that took too long.
-const DEADLINE: &str = "context deadline exceeded";
+/// The error text of a request that exceeded its timeout.
+const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
-/// The text of the last error of a chain. Those before it repeat it, or name the server.
+/// The text of the last error in a chain of sources. The earlier ones only repeat it or name the
+/// server.
 pub(crate) fn last_cause(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     loop {
@@ -204,10 +208,13 @@ mod tests {
     #[case::version(api(404, ""), None)]
     #[case::broken(kube::Error::Service(std::io::Error::other("connection reset").into()),
         Some("has been unreachable since T: connection reset"))]
-    #[case::hanging(kube::Error::Service(std::io::Error::other(DEADLINE).into()),
+    #[case::hanging(kube::Error::Service(std::io::Error::other(DEADLINE_EXCEEDED).into()),
         Some("has been unreachable since T: no response within 10s"))]
-    fn cause_is_named_once(#[case] error: kube::Error, #[case] expected: Option<&str>) {
-        let failure = Failure::of(&error, Duration::from_secs(10));
+    fn failure_is_described_with_its_cause_once(
+        #[case] error: kube::Error,
+        #[case] expected: Option<&str>,
+    ) {
+        let failure = Failure::from_error(&error, Duration::from_secs(10));
         let text = failure.map(|failure| failure.describe("S", "T"));
         assert_eq!(text, expected.map(|expected| format!("S {expected}")));
     }

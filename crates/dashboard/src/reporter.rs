@@ -1,4 +1,4 @@
-//! Reports once what can't be read, and once that it can be read again.
+//! Reports each outage when it starts, changes and ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,14 +10,16 @@ use tokio::sync::watch;
 
 use crate::model::{Board, Outage};
 
-/// Sentences about what can't be read, for a terminal.
+/// Reports outages in sentences, for a terminal.
 pub struct Reporter {
     board: Arc<Board>,
     clock: Arc<dyn Clock>,
     changed: watch::Receiver<u64>,
-    /// The outages that were reported and last, by their subject.
+    /// The reported outages that have not ended, by subject.
     reported: BTreeMap<String, Outage>,
+    /// The reported sentences about what the page doesn't show.
     notes: BTreeSet<String>,
+    /// The sentences to return next.
     pending: VecDeque<String>,
 }
 
@@ -34,32 +36,33 @@ impl Reporter {
         }
     }
 
-    /// Waits for the beginning or the end of an outage. The sentence is that of the page, without a
-    /// full stop.
+    /// Waits for the start, a change or the end of an outage, or a note about what the page doesn't
+    /// show. Returns a sentence about it, without a full stop.
     pub async fn next_sentence(&mut self) -> String {
         loop {
             if let Some(sentence) = self.pending.pop_front() {
                 return sentence;
             }
             self.changed.borrow_and_update();
-            self.update();
+            self.collect_sentences();
             if self.pending.is_empty() && self.changed.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    fn update(&mut self) {
+    fn collect_sentences(&mut self) {
         let (outages, notes) = self.board.outages();
-        // While nothing or not yet everything can be read, the end of another outage is unknown.
+        // Until all lists have been read, an outage that is not in `outages` may go on.
         if self.board.is_synced() {
             let is_down = self.board.is_down();
             let is_over = |outage: &Outage| {
-                !is_down && outages.iter().all(|lasting| lasting.subject != outage.subject)
+                !is_down && outages.iter().all(|current| current.subject != outage.subject)
             };
             let now = self.clock.now();
-            self.pending
-                .extend(self.reported.values().filter(|one| is_over(one)).map(|o| o.end(now)));
+            self.pending.extend(
+                self.reported.values().filter(|one| is_over(one)).map(|one| one.end_sentence(now)),
+            );
             self.reported.retain(|_, outage| !is_over(outage));
         }
         for outage in outages {
@@ -100,7 +103,7 @@ mod tests {
         let now = Timestamp::now();
         let down = |kind: &'static str, cause: &str| {
             let text = format!("S {kind}: {cause}");
-            board.set_down(now, |since| Outage {
+            board.mark_down(now, |since| Outage {
                 subject: "S".to_owned(),
                 kind,
                 since,
@@ -113,7 +116,7 @@ mod tests {
         down("is unreachable", "reset");
         down("rejects", "expired");
         assert_eq!(reporter.next_sentence().await, "S rejects: expired");
-        board.set_up(now);
+        board.mark_up(now);
         board.update(Update::Replace(api, Vec::new()), now);
         let end = reporter.next_sentence().await;
         assert!(end.starts_with("S can be read again since "), "{end}");

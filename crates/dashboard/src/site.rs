@@ -1,4 +1,4 @@
-//! The HTTP server of the page.
+//! The HTTP routes of the page: files, and streams of events (SSE).
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -26,16 +26,17 @@ use crate::{
     assets,
     cluster::Cluster,
     detail::Detail,
-    model::{Board, Identity, Shown},
+    model::{Board, Identity, ListViewer},
 };
 
-/// Limit for concurrent event streams. A visible tab has two.
+/// The maximum number of concurrent event streams. A visible tab has one for the list, and another
+/// one if it shows an autoscaler.
 const MAX_STREAMS: usize = 64;
-/// Time between two updates of the list.
+/// After a change, wait for this time before the list is sent. It also limits how often it is sent.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Headers of every response. They forbid the page to load from or send to other sites, and other
-/// sites to frame or read it.
+/// The security headers of every response. The page must not load from or send to other sites, and
+/// other sites must not frame or read it.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -58,6 +59,7 @@ pub(crate) struct Site {
     pub(crate) cluster: Arc<Cluster>,
     /// The name of the cluster.
     pub(crate) title: String,
+    /// A permit for each event stream.
     streams: Arc<Semaphore>,
 }
 
@@ -76,14 +78,14 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/", get(|| async { Html(assets::PAGE) }))
         .route("/api/about", get(about))
-        .route("/api/autoscalers", get(autoscalers))
-        .route("/api/autoscaler", get(autoscaler))
+        .route("/api/autoscalers", get(stream_list))
+        .route("/api/autoscaler", get(stream_autoscaler))
         .merge(assets::routes())
         .layer(middleware::from_fn_with_state(site.clone(), guard))
         .with_state(site)
 }
 
-/// Rejects requests without [`Access`], and adds [`HEADERS`].
+/// Rejects requests that [`Access`] doesn't permit, and adds [`HEADERS`] to every response.
 async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let mut response = match admit(&site.access, &request) {
         Ok(()) => next.run(request).await,
@@ -95,10 +97,11 @@ async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
     response
 }
 
+/// Checks a request. The error is the response to send instead: a refusal, or, if the request has a
+/// valid token, a redirect that sets the cookie.
 fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
     let refuse = |status, text| Err(Box::new(assets::refusal(status, text)));
-    let text = |name: HeaderName| text(request.headers(), &name);
-    if !is_loopback(text(header::HOST)) {
+    if !is_loopback(header_text(request.headers(), &header::HOST)) {
         return refuse(
             StatusCode::MISDIRECTED_REQUEST,
             "This server answers only requests to 127.0.0.1, [::1] and localhost.",
@@ -110,8 +113,10 @@ fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
     let uri = request.uri();
     let parameters = || uri.query().unwrap_or_default().split('&');
     let token = parameters().find_map(|parameter| parameter.strip_prefix("token="));
-    if let Some(cookie) = token.filter(|_| uri.path() == "/").and_then(|one| access.grant(one)) {
-        // Redirect to the address without the token, to keep it out of the browser's history.
+    if let Some(cookie) = token.filter(|_| uri.path() == "/").and_then(|one| access.cookie_for(one))
+    {
+        // Redirect to the address without the token, to keep the token out of the browser's
+        // history.
         let others = parameters().filter(|parameter| !parameter.starts_with("token="));
         let others: Vec<_> = others.collect();
         let query =
@@ -123,13 +128,14 @@ fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
         return Err(Box::new(response));
     }
     let mut cookies = request.headers().get_all(header::COOKIE).iter();
-    if cookies.any(|cookies| cookies.to_str().is_ok_and(|cookies| access.is_granted(cookies))) {
+    if cookies.any(|cookies| cookies.to_str().is_ok_and(|cookies| access.has_valid_cookie(cookies)))
+    {
         return Ok(());
     }
     refuse(StatusCode::FORBIDDEN, "Open the address that the command has printed: it has a token.")
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
@@ -142,38 +148,40 @@ async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
 }
 
 /// Streams the list: first all rows, then the changed ones.
-async fn autoscalers(State(site): State<Arc<Site>>) -> Response {
-    let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many() };
+async fn stream_list(State(site): State<Arc<Site>>) -> Response {
+    let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many_streams() };
     let reader = ListReader {
-        changed: site.board.subscribe(),
-        _shown: site.board.show(),
+        versions: site.board.subscribe(),
+        _viewer: site.board.add_viewer(),
         board: site.board.clone(),
         clock: site.cluster.clock.clone(),
         version: 0,
         is_first: true,
         _permit: permit,
     };
-    sse(stream::unfold(reader, ListReader::next))
+    event_stream(stream::unfold(reader, ListReader::next))
 }
 
+/// Produces the messages of one stream of the list.
 struct ListReader {
     board: Arc<Board>,
     clock: Arc<dyn Clock>,
-    changed: watch::Receiver<u64>,
+    versions: watch::Receiver<u64>,
+    /// The version of the board in the last message.
     version: u64,
     is_first: bool,
-    _shown: Shown,
+    _viewer: ListViewer,
     _permit: OwnedSemaphorePermit,
 }
 
 impl ListReader {
     async fn next(mut self) -> Option<(String, Self)> {
         if !self.is_first {
-            self.changed.changed().await.ok()?;
+            self.versions.changed().await.ok()?;
             sleep(LIST_INTERVAL).await;
         }
         self.is_first = false;
-        self.changed.borrow_and_update();
+        self.versions.borrow_and_update();
         let changes = self.board.changes_since(self.version, self.clock.now());
         self.version = changes.version;
         Some((serde_json::to_string(&changes).ok()?, self))
@@ -185,8 +193,8 @@ struct AutoscalerQuery {
     id: String,
 }
 
-/// Streams one autoscaler whenever it has changed.
-async fn autoscaler(
+/// Streams the page of one autoscaler, as [`Detail::run`] sends it.
+async fn stream_autoscaler(
     State(site): State<Arc<Site>>,
     Query(AutoscalerQuery { id }): Query<AutoscalerQuery>,
 ) -> Response {
@@ -194,20 +202,20 @@ async fn autoscaler(
         let text = "id must be core/NAMESPACE/NAME or custom/NAMESPACE/NAME\n";
         return (StatusCode::BAD_REQUEST, text).into_response();
     };
-    let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many() };
+    let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many_streams() };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(Detail::new(id, site.cluster.clone(), site.board.clone()).run(sender));
-    sse(stream::unfold((receiver, permit), |(mut receiver, permit)| async move {
+    event_stream(stream::unfold((receiver, permit), |(mut receiver, permit)| async move {
         let view = receiver.recv().await?;
         Some((view, (receiver, permit)))
     }))
 }
 
-fn too_many() -> Response {
+fn too_many_streams() -> Response {
     (StatusCode::TOO_MANY_REQUESTS, "too many pages are open\n").into_response()
 }
 
-fn sse(messages: impl Stream<Item = String> + Send + 'static) -> Response {
+fn event_stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
     use futures::StreamExt;
     let events = messages.map(|message| Ok::<_, Infallible>(Event::default().data(message)));
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()

@@ -4,7 +4,9 @@
 #![expect(clippy::expect_used, reason = "the inputs are fixed")]
 
 use divan::{Bencher, black_box};
-use hpa_forecast::{ForecastInput, History, Level, Model, Season, Settings, Trace, Workload, gate};
+use hpa_forecast::{
+    ForecastInput, History, Level, Model, Season, Settings, Trace, Workload, decide,
+};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 const MINUTES_PER_DAY: i64 = 1440;
@@ -62,5 +64,5 @@ fn add(bencher: Bencher) {
 fn gate_on_four_weeks(bencher: Bencher) {
     let trace = Trace::new(samples(28));
     let settings = Settings::new(Workload::default(), zone("Europe/Berlin"));
-    bencher.bench_local(|| gate(black_box(&trace), &settings));
+    bencher.bench_local(|| decide(black_box(&trace), &settings));
 }

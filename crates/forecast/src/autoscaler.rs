@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::trace::Trace;
 
-/// The value of a pod's target in the engine, which computes with integers. Large, to keep rounding
-/// errors small.
+/// The value of a pod's target in the engine. It is large, because the engine computes with
+/// integers, and rounding errors must be small.
 const MILLI_PER_POD: i64 = 1_000_000;
 const MINUTES_PER_HOUR: f64 = 60.0;
 /// The maximum of modelled durations, in minutes.
@@ -58,7 +58,7 @@ impl Default for Workload {
 impl Workload {
     /// The workload of an autoscaler. `target` is the target load per pod of one of its metrics,
     /// see [`hpa_calc::replicas::Load::per_replica`].
-    pub fn of(hpa: &HorizontalPodAutoscaler, settings: &EngineSettings, target: f64) -> Self {
+    pub fn for_hpa(hpa: &HorizontalPodAutoscaler, settings: &EngineSettings, target: f64) -> Self {
         let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
         Self {
             target,
@@ -118,11 +118,11 @@ impl<'a> Runner<'a> {
     /// Runs the autoscaler with its target multiplied by `factor`. Each forecast load adds a
     /// proposal to the decision of its minute, unless it is NaN.
     pub(crate) fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
-        self.observe(factor, forecasts, |_| {})
+        self.run_and_measure(factor, forecasts, |_| {})
     }
 
-    /// Like [`Self::run`]. Also calls `on_minute` with each measured minute.
-    pub(crate) fn observe(
+    /// Runs the autoscaler as [`Self::run`] does, and calls `on_minute` with each measured minute.
+    pub(crate) fn run_and_measure(
         &self,
         factor: f64,
         forecasts: Option<&[f32]>,
@@ -137,12 +137,13 @@ impl<'a> Runner<'a> {
         let mut replicas = 0;
         // One day is enough for the autoscaler to reach a steady state.
         for minute in self.first.saturating_sub(MAX_MINUTES)..loads.len() {
-            let read = minute.checked_sub(delay).and_then(|read| self.in_pods(loads.get(read)));
+            let reading =
+                minute.checked_sub(delay).and_then(|reading| self.in_pods(loads.get(reading)));
             let forecast = forecasts.and_then(|loads| self.in_pods(loads.get(minute)));
-            let proposal = [read, forecast].into_iter().flatten();
+            let proposal = [reading, forecast].into_iter().flatten();
             let proposal = proposal.map(|load| self.propose(replicas, load, factor)).max();
-            // Without a reading, the replicas stay.
-            if let Some(proposal) = proposal.filter(|_| read.is_some()) {
+            // Without a reading, the autoscaler doesn't change the replicas.
+            if let Some(proposal) = proposal.filter(|_| reading.is_some()) {
                 let highest = recommended.push(proposal).max();
                 let stable = if proposal < replicas { highest.min(replicas) } else { proposal };
                 // The maximum wins if it is below the minimum.
@@ -206,7 +207,7 @@ pub(crate) fn minutes(time: SignedDuration) -> usize {
     seconds.div_ceil(60).min(MAX_MINUTES)
 }
 
-/// A ring of the newest numbers.
+/// A ring buffer of the newest numbers.
 struct RecentValues {
     values: Vec<u32>,
     capacity: usize,

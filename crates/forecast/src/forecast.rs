@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::history::{BUCKET_SECONDS, History};
 
 const DAY: i64 = 86_400;
-/// A past day contributes three changes: at the same time, a bucket earlier, and a bucket later.
-/// Daily patterns shift by some minutes from day to day.
+/// A past day contributes up to three changes: at the same time, a bucket earlier and a bucket
+/// later. Daily patterns shift by some minutes from day to day.
 const SHIFTS: [i64; 3] = [-BUCKET_SECONDS, 0, BUCKET_SECONDS];
 /// The maximum number of past days that a forecast uses. More history has no effect.
 pub const HISTORY_DAYS: usize = 14;
@@ -35,9 +35,9 @@ pub enum Season {
 }
 
 impl Season {
-    /// Whether a forecast for `day` uses `other`. Days are counted since 1970, which began on a
-    /// Thursday.
-    fn is_alike(self, day: i64, other: i64) -> bool {
+    /// Whether a forecast for `day` uses the past day `other`. Days are counted from 1 January
+    /// 1970, a Thursday.
+    fn uses_past_day(self, day: i64, other: i64) -> bool {
         let is_weekend = |day: i64| (day + 3).rem_euclid(7) >= 5;
         match self {
             Self::Daily => true,
@@ -74,7 +74,7 @@ impl Level {
 pub struct Model {
     /// The past days that the forecast uses.
     pub season: Season,
-    /// The level to start from.
+    /// The load to which the forecast adds the change of past days.
     pub level: Level,
 }
 
@@ -175,7 +175,10 @@ impl History {
     ///
     /// The quantiles are those of the past changes. A holiday or growth shifts the forecast at
     /// once, because it starts from the current level. A single unusual day in the past has little
-    /// effect. `None` if the history has fewer than two days of the season.
+    /// effect.
+    ///
+    /// `None` if the history has fewer than two days of the season, or if the load is negative or
+    /// not finite.
     pub fn forecast(&self, input: &ForecastInput<'_>) -> Option<Forecast> {
         let ForecastInput { now, load, horizon, zone, model } = *input;
         if !load.is_finite() || load < 0.0 {
@@ -187,24 +190,24 @@ impl History {
         let offset = seconds(zone.to_offset(now));
         let today = (second + offset).div_euclid(DAY);
         let days_before = self.days_before(second);
-        // If the oldest day has today's offset, no day needs a correction: two clock changes are
-        // never within two weeks.
-        let offset_at = |past: i64| offset_at(second - past * DAY, zone).unwrap_or(offset);
+        // Two clock changes are never within two weeks. If the oldest day has today's offset, all
+        // days have it, and none needs a correction.
+        let offset_at = |days_ago: i64| offset_at(second - days_ago * DAY, zone).unwrap_or(offset);
         let is_changed = offset_at(days_before) != offset;
-        let clock_change = |past| if is_changed { offset - offset_at(past) } else { 0 };
+        let clock_change = |days_ago| if is_changed { offset - offset_at(days_ago) } else { 0 };
         let mut changes = Changes::new();
         let mut days = 0;
-        for past in 1..=days_before {
-            if !model.season.is_alike(today, today - past) {
+        for days_ago in 1..=days_before {
+            if !model.season.uses_past_day(today, today - days_ago) {
                 continue;
             }
-            let same_time = second - past * DAY + clock_change(past);
+            let same_time = second - days_ago * DAY + clock_change(days_ago);
             let len_before = changes.len;
             for from in SHIFTS.map(|shift| same_time + shift) {
-                let then = self.load_at(from as f64);
-                let then = then.and_then(|load| self.level(from, load, model.level));
-                if let Some((then, later)) = then.zip(self.load_at(from as f64 + ahead)) {
-                    changes.push(later - then);
+                let past_load = self.load_at(from as f64);
+                let past_level = past_load.and_then(|load| self.level(from, load, model.level));
+                if let Some((level, later)) = past_level.zip(self.load_at(from as f64 + ahead)) {
+                    changes.push(later - level);
                 }
             }
             days += usize::from(changes.len > len_before);

@@ -1,4 +1,4 @@
-//! The gate: forecasts are used only if they would have helped in the past two weeks.
+//! The gate decides whether to use forecasts: only if they would have helped in the past two weeks.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     autoscaler::{EPSILON, Outcome, Runner, Workload, minutes},
     history::History,
-    model::{Choice, Comparisons, Task},
+    model::{Comparisons, ModelChoice, Task},
     trace::Trace,
 };
 
@@ -22,13 +22,14 @@ const MIN_MEASURED_DAYS: usize = 3;
 const MIN_LEARNED_DAYS: usize = 7;
 /// The share of minutes that must have samples.
 const MIN_COVERAGE: f64 = 0.8;
-/// A load has a season if forecasts with one have errors that are lower by at least this share.
+/// A load counts as seasonal if the errors of forecasts with a season are lower by this share.
 const MIN_SKILL: f64 = 0.01;
-/// Forecasts must avoid at least a fifth of the overload. Below that, they aren't worth their
+/// Forecasts must avoid at least a fifth of the overload. A smaller benefit isn't worth their
 /// occasional errors.
 const MAX_OVERLOAD_RATIO: f64 = 0.8;
-/// Alternatively, forecasts must avoid at least half of the unserved load. A short rise has only a
-/// few minutes of overload, and their number depends on the second at which the load rises.
+/// Otherwise, forecasts must avoid at least half of the unserved load without adding overload.
+/// After a short rise, the number of minutes with overload is small, and depends on the second at
+/// which the load rises.
 const MAX_EXCESS_RATIO: f64 = 0.5;
 /// With less overload than this share of the time, forecasts aren't used.
 const MIN_OVERLOAD: f64 = 0.0005;
@@ -97,7 +98,7 @@ pub struct GateDecision {
     /// The decision and its reason.
     pub reason: Reason,
     /// The model for the next day.
-    pub choice: Option<Choice>,
+    pub choice: Option<ModelChoice>,
     /// The past two weeks with and without forecasts.
     pub comparison: Option<Comparison>,
 }
@@ -127,8 +128,8 @@ impl GateDecision {
                     None => ("overload", 1.0),
                 };
                 format!(
-                    "with forecasts, the past {} would have had {:.0} % of the {what} that the \
-                     same pod-hours had without them",
+                    "with forecasts, the past {} would have had {:.0} % of the {what} of a \
+                     run without forecasts at the same pod-hours",
                     self.measured_time(),
                     share * 100.0
                 )
@@ -147,7 +148,7 @@ impl GateDecision {
         }
     }
 
-    /// The days that were measured, without gaps.
+    /// The number of days that were measured, in words. Gaps don't count.
     fn measured_time(&self) -> String {
         let minutes = self.comparison.map_or(0.0, |comparison| comparison.forecast.minutes);
         match (minutes / MINUTES_PER_DAY as f64).round() {
@@ -176,7 +177,7 @@ pub struct Comparison {
     pub forecast: Outcome,
     /// The outcome with the actual load as the forecast.
     pub perfect: Outcome,
-    /// Whether forecasts added overload in neither half of the time.
+    /// Whether both halves of the time had at most as much overload with forecasts as without them.
     pub is_steady: bool,
 }
 
@@ -184,7 +185,7 @@ impl Comparison {
     /// The overload with forecasts as a share of the overload without them, at equal pod-hours. 1
     /// if neither has any, and infinite if only forecasts have.
     pub fn ratio(&self) -> f64 {
-        ratio(self.forecast, self.with_lowered_target)
+        overload_ratio(self.forecast, self.with_lowered_target)
     }
 
     fn has_benefit(&self) -> bool {
@@ -207,7 +208,7 @@ impl Comparison {
 
 /// The overload of a run as a share of the overload of another one. 1 if neither has any, and
 /// infinite if only the first one has.
-pub fn ratio(one: Outcome, other: Outcome) -> f64 {
+pub fn overload_ratio(one: Outcome, other: Outcome) -> f64 {
     if other.overload_minutes > 0.0 {
         one.overload_minutes / other.overload_minutes
     } else if one.overload_minutes > 0.0 {
@@ -217,15 +218,16 @@ pub fn ratio(one: Outcome, other: Outcome) -> f64 {
     }
 }
 
-/// Decides by the last weeks of the trace whether to use forecasts. Deterministic. Four weeks take
-/// about 100 ms of CPU time.
-pub fn gate(trace: &Trace, settings: &Settings) -> GateDecision {
-    let no = |reason| GateDecision { reason, choice: None, comparison: None };
-    if !is_enough(trace) {
-        return no(Reason::NotEnoughHistory);
+/// Decides by the last weeks of the trace whether to use forecasts. The same inputs give the same
+/// decision. For four weeks, it needs about 100 ms of CPU time.
+pub fn decide(trace: &Trace, settings: &Settings) -> GateDecision {
+    let not_enough =
+        GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
+    if !has_enough_history(trace) {
+        return not_enough;
     }
     let backtest = Backtest::new(trace, settings, first_measured(trace));
-    let Some(choice) = backtest.choose() else { return no(Reason::NotEnoughHistory) };
+    let Some(choice) = backtest.choose() else { return not_enough };
     let comparison = backtest.compare();
     let reason = if choice.skill < MIN_SKILL {
         Reason::NoSeason
@@ -237,14 +239,15 @@ pub fn gate(trace: &Trace, settings: &Settings) -> GateDecision {
     GateDecision { reason, choice: Some(choice), comparison: Some(comparison) }
 }
 
-fn is_enough(trace: &Trace) -> bool {
+fn has_enough_history(trace: &Trace) -> bool {
     let known = trace.loads().iter().filter(|load| !load.is_nan()).count();
     let coverage = known as f64 / trace.len().max(1) as f64;
     trace.len() >= (MIN_LEARNED_DAYS + MIN_MEASURED_DAYS) * MINUTES_PER_DAY
         && coverage >= MIN_COVERAGE
 }
 
-/// The first minute that is measured: two weeks before the end, but after a week to learn from.
+/// The first minute that is measured: two weeks before the end, and at least one week after the
+/// start, because forecasts learn from that week.
 fn first_measured(trace: &Trace) -> usize {
     let last_days = trace.len().saturating_sub(MEASURED_DAYS * MINUTES_PER_DAY);
     last_days.max(MIN_LEARNED_DAYS * MINUTES_PER_DAY)
@@ -286,18 +289,19 @@ impl<'a> Backtest<'a> {
     }
 
     /// The model for the time after the trace.
-    pub fn choose(&self) -> Option<Choice> {
+    pub fn choose(&self) -> Option<ModelChoice> {
         self.comparisons.choose(self.trace.len())
     }
 
     /// Measures the outcomes with and without forecasts.
     pub fn compare(&self) -> Comparison {
         let forecasts = self.forecasts();
-        let halves = |factor, forecasts| {
+        // Returns the outcome of a run, and the minutes with overload in each half of the time.
+        let run_in_halves = |factor, forecasts| {
             let mid = usize::midpoint(self.first, self.trace.len());
             let mut halves = [0_u32; 2];
             let capacity = self.runner.capacity;
-            let outcome = self.runner.observe(factor, forecasts, |measured| {
+            let outcome = self.runner.run_and_measure(factor, forecasts, |measured| {
                 let is_overload = measured.load > f64::from(measured.ready) * capacity + EPSILON;
                 let half = usize::from(measured.minute >= mid);
                 if let (true, Some(count)) = (is_overload, halves.get_mut(half)) {
@@ -306,9 +310,9 @@ impl<'a> Backtest<'a> {
             });
             (outcome, halves)
         };
-        let (forecast, with) = halves(1.0, Some(&forecasts));
+        let (forecast, with) = run_in_halves(1.0, Some(&forecasts));
         let (_, lowered_target) = self.at_cost(forecast.pod_hours);
-        let (with_lowered_target, without) = halves(lowered_target, None);
+        let (with_lowered_target, without) = run_in_halves(lowered_target, None);
         Comparison {
             capacity: self.runner.capacity,
             reactive: self.reactive,
@@ -320,13 +324,14 @@ impl<'a> Backtest<'a> {
         }
     }
 
-    /// The forecast of each minute. NaN where there is none.
+    /// The forecast load that a decision at each minute uses. NaN if there is none.
     pub fn forecasts(&self) -> Vec<f32> {
         let task = task(self.trace, &self.history, self.settings);
         task.forecasts(self.first, &self.comparisons)
     }
 
-    /// For each minute, the highest load until a pod that is started a minute later would be ready.
+    /// Perfect forecasts: for each minute, the highest load until a pod that starts one minute
+    /// later is ready.
     pub fn perfect(&self) -> Vec<f32> {
         let loads = self.trace.loads();
         let ahead = minutes(self.settings.workload.startup) + 1;
@@ -337,16 +342,16 @@ impl<'a> Backtest<'a> {
         (0..loads.len()).map(highest).collect()
     }
 
-    /// Runs the autoscaler with its target multiplied by `factor`, and with the proposals for
-    /// forecast loads.
+    /// Runs the autoscaler with its target multiplied by `factor`. Each forecast load adds a
+    /// proposal to the decision of its minute, unless it is NaN.
     pub fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
         self.runner.run(factor, forecasts)
     }
 
-    /// Replicas and ready pods at each measured minute.
+    /// The load, the replicas and the ready pods at each measured minute of [`Self::run`].
     pub fn replicas(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<Replicas> {
         let mut replicas = Vec::new();
-        self.runner.observe(factor, forecasts, |measured| {
+        self.runner.run_and_measure(factor, forecasts, |measured| {
             let (minute, load) = (measured.minute, measured.load * self.settings.workload.target);
             replicas.push(Replicas {
                 minute,
@@ -400,7 +405,7 @@ pub struct Replicas {
 /// The load per ready pod that reactive autoscaling exceeds for 2 % of the time.
 fn assumed_capacity(runner: &Runner<'_>, tolerance: f64) -> f64 {
     let mut loads = Vec::new();
-    runner.observe(1.0, None, |measured| {
+    runner.run_and_measure(1.0, None, |measured| {
         loads.push(measured.load / f64::from(measured.ready.max(1)));
     });
     loads.sort_by(f64::total_cmp);

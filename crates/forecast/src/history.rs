@@ -10,9 +10,9 @@ const BUCKETS_PER_DAY: usize = 288;
 /// The maximum number of days in a history or trace. The gate uses 28: two weeks that it measures,
 /// and the two weeks before them that forecasts read.
 pub const MAX_DAYS: usize = 56;
-/// Buckets beyond the whole days: about five hours. For the oldest day, a forecast also reads
-/// shortly before the same time of day, which a clock change shifts by an hour. With 64 buckets, 14
-/// days take exactly 8 KiB, an allocator size class.
+/// Buckets beyond the whole days: about five hours. A forecast also reads the load shortly before
+/// the same time on the oldest day, and a clock change shifts that time by an hour. With 64
+/// buckets, 14 days take exactly 8 KiB, which is a size class of allocators.
 const EXTRA_BUCKETS: usize = 64;
 
 /// The newest means of a load, in buckets of five minutes. A bucket takes two bytes: 14 days take
@@ -21,7 +21,7 @@ const EXTRA_BUCKETS: usize = 64;
 /// A bucket without samples is missing; it doesn't count as 0.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The number of the first bucket since 1970.
+    /// The number of the first bucket, counted from 1970.
     first: i64,
     means: VecDeque<Mean>,
     /// The sum and the number of the samples in the last bucket.
@@ -64,17 +64,17 @@ impl History {
         }
     }
 
-    /// Drops the buckets that begin after a time. They exist if the clock was ahead, and samples
-    /// before them would be ignored.
+    /// Drops the buckets that begin after a time. Such buckets exist if the clock was ahead.
+    /// Samples before the last bucket are ignored, so the history would stop.
     pub fn drop_after(&mut self, at: Timestamp) {
         let bucket = at.as_second().div_euclid(BUCKET_SECONDS);
-        let kept = usize::try_from(bucket.saturating_sub(self.first).saturating_add(1));
-        let kept = kept.unwrap_or_default();
-        if kept >= self.means.len() {
+        let len = usize::try_from(bucket.saturating_sub(self.first).saturating_add(1));
+        let len = len.unwrap_or_default();
+        if len >= self.means.len() {
             return;
         }
-        self.means.truncate(kept);
-        let last = self.means.back().and_then(|mean| mean.known());
+        self.means.truncate(len);
+        let last = self.means.back().and_then(|mean| mean.load());
         (self.last_sum, self.last_count) = last.map_or((0.0, 0), |load| (load, 1));
     }
 
@@ -85,6 +85,7 @@ impl History {
         self.first += as_i64(excess);
     }
 
+    /// Empties the history, and starts it with one bucket without samples.
     fn start(&mut self, bucket: i64) {
         self.means.reserve_exact(self.capacity);
         self.means.clear();
@@ -93,7 +94,8 @@ impl History {
         (self.last_sum, self.last_count) = (0.0, 0);
     }
 
-    /// The load at a time, between the means of the buckets around it. `None` where one is missing.
+    /// The load at a time, interpolated between the means of two buckets. `None` if one of them is
+    /// missing.
     pub fn load(&self, at: Timestamp) -> Option<f64> {
         self.load_at(at.as_second() as f64)
     }
@@ -104,7 +106,7 @@ impl History {
             let bucket = self.first.checked_add(as_i64(index))?;
             let middle = bucket.checked_mul(BUCKET_SECONDS)? + BUCKET_SECONDS / 2;
             let at = Timestamp::from_second(middle).ok()?;
-            mean.known().map(|load| (at, load))
+            mean.load().map(|load| (at, load))
         })
     }
 
@@ -122,8 +124,7 @@ impl History {
         let position = (second - BUCKET_SECONDS as f64 / 2.0) / BUCKET_SECONDS as f64;
         let whole = position.floor();
         let index = as_index(whole - self.first as f64)?;
-        let (before, after) =
-            (self.means.get(index)?.known()?, self.means.get(index + 1)?.known()?);
+        let (before, after) = (self.means.get(index)?.load()?, self.means.get(index + 1)?.load()?);
         Some(before + (after - before) * (position - whole))
     }
 
@@ -132,7 +133,7 @@ impl History {
         let bucket = second.div_euclid(BUCKET_SECONDS) - self.first;
         let end = usize::try_from(bucket).ok().filter(|end| *end <= self.means.len())?;
         let mut means = self.means.range(end.checked_sub(buckets)?..end);
-        let sum = means.try_fold(0.0, |sum, mean| Some(sum + mean.known()?))?;
+        let sum = means.try_fold(0.0, |sum, mean| Some(sum + mean.load()?))?;
         Some(sum / buckets as f64)
     }
 
@@ -147,11 +148,12 @@ impl History {
     }
 }
 
-/// The mean load of a bucket or none, with nine bits of its fraction: at most 0.1 % off, which is
+/// The mean load of a bucket in two bytes, or [`Self::MISSING`]. The error of at most 0.1 % is
 /// small compared with the tolerance of an autoscaler.
 ///
-/// An `f32` without its sign, without the exponents below 2⁻⁴⁰ and above 2⁸⁷, and without the last
-/// 14 bits of its fraction. Smaller loads become 0, and larger ones the largest load.
+/// The encoding is that of an `f32` without the sign, without the exponents below 2⁻⁴⁰ and above
+/// 2⁸⁷, and without the last 14 bits of the fraction. Loads below that range become 0, and loads
+/// above it become the largest load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mean(u16);
 
@@ -165,16 +167,16 @@ impl Mean {
     fn new(load: f64) -> Self {
         let half = 1 << (Self::DROPPED_BITS - 1);
         let bits = (as_f32(load).to_bits() + half).saturating_sub(Self::SMALLEST);
-        let kept = u16::try_from(bits >> Self::DROPPED_BITS).unwrap_or(Self::LARGEST);
-        Self(kept.min(Self::LARGEST))
+        let high_bits = u16::try_from(bits >> Self::DROPPED_BITS).unwrap_or(Self::LARGEST);
+        Self(high_bits.min(Self::LARGEST))
     }
 
-    fn known(self) -> Option<f64> {
+    fn load(self) -> Option<f64> {
         match self {
             Self::MISSING => None,
             Self(0) => Some(0.0),
-            Self(kept) => {
-                let bits = (u32::from(kept) << Self::DROPPED_BITS) + Self::SMALLEST;
+            Self(high_bits) => {
+                let bits = (u32::from(high_bits) << Self::DROPPED_BITS) + Self::SMALLEST;
                 Some(f32::from_bits(bits).into())
             }
         }
@@ -227,18 +229,18 @@ mod tests {
     #[test]
     fn mean_is_at_most_a_thousandth_off() {
         for load in [1e-11, 0.001, 0.3, 1.0, 1.0019, 49.95, 1e3, 123_456_789.0, 1e15, 1e26] {
-            let known = Mean::new(load).known().unwrap();
+            let known = Mean::new(load).load().unwrap();
             assert!((known / load - 1.0).abs() < 0.001, "{load}: {known}");
         }
         for exact in [0.0, 0.25, 1.0, 5.0, 300.0, 511.0] {
-            assert_eq!(Mean::new(exact).known(), Some(exact));
+            assert_eq!(Mean::new(exact).load(), Some(exact));
         }
-        assert_eq!(Mean::new(1e-13).known(), Some(0.0));
+        assert_eq!(Mean::new(1e-13).load(), Some(0.0));
         for beyond in [1e27, 1e38, f64::MAX] {
-            let largest = Mean::new(beyond).known();
+            let largest = Mean::new(beyond).load();
             assert!(largest.is_some_and(|it| (1.5e26..1e27).contains(&it)), "{largest:?}");
         }
-        assert_eq!(Mean::MISSING.known(), None);
+        assert_eq!(Mean::MISSING.load(), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Forecasts a load from its past days, and checks whether that would have helped an autoscaler.
+//! Forecasts a load from its past days, and checks whether forecasts would have helped an
+//! autoscaler.
 //!
 //! There is no I/O, clock or async runtime: times are arguments. `hpa forecast` prints the results.
 //!
-//! - `history`: the past in buckets of five minutes, in bounded memory
+//! - `history`: the past load in buckets of five minutes, in bounded memory
 //! - `forecast`: the forecast, its quantiles, and the past days that it uses
 //! - `model`: the choice of a model by its errors in the past week
 //! - `trace`: a recorded load, minute by minute
@@ -44,8 +45,10 @@ mod trace;
 pub use self::{
     autoscaler::{Outcome, Workload},
     forecast::{Forecast, ForecastInput, HISTORY_DAYS, Level, Model, Season},
-    gate::{Backtest, Comparison, GateDecision, Reason, Replicas, Settings, gate, ratio},
+    gate::{
+        Backtest, Comparison, GateDecision, Reason, Replicas, Settings, decide, overload_ratio,
+    },
     history::{BUCKET_SECONDS, History, MAX_DAYS},
-    model::Choice,
+    model::ModelChoice,
     trace::Trace,
 };

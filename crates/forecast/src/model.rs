@@ -12,20 +12,20 @@ use crate::{
 const MINUTES_PER_DAY: usize = 24 * 60;
 /// The days on which models are compared.
 const COMPARED_DAYS: usize = 7;
-/// Every fifth minute is compared: one per bucket of the history, so a rise of the load can't fall
-/// between two comparisons.
+/// Every fifth minute is compared. Each bucket of the history then has a comparison, so a rise of
+/// the load can't fall between two comparisons.
 const COMPARED_STEP: usize = 5;
-/// The minimum number of comparisons: half a day has as many.
+/// The minimum number of comparisons. Half a day without gaps has as many.
 const MIN_COMPARED: usize = 144;
 
 /// The model with the smallest errors in the past week.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Choice {
+pub struct ModelChoice {
     /// The model.
     pub model: Model,
-    /// The reduction of the error compared with forecasts without a season, as a share: at the
-    /// median or at the quantile, whichever is larger. 0 or less if the load has no season.
+    /// The share by which errors are smaller than those of forecasts without a season: at the
+    /// median or at the quantile, whichever share is larger. 0 or less if the load has no season.
     pub skill: f64,
 }
 
@@ -33,8 +33,8 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) trace: &'a Trace,
-    /// The history of the trace. A forecast reads only earlier days and the half hour before its
-    /// reading, so later days in the history have no effect.
+    /// The history of the whole trace. Its days after a reading have no effect, because a forecast
+    /// uses only earlier days and the half hour before the reading.
     pub(crate) history: &'a History,
     pub(crate) zone: &'a TimeZone,
     /// Minutes from a reading to the decision that uses it.
@@ -45,11 +45,11 @@ pub(crate) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// The forecast from the reading of a minute.
-    fn forecast(&self, read: usize, model: Model) -> Option<Forecast> {
+    /// The forecast that is made with the reading of a minute.
+    fn forecast(&self, reading_minute: usize, model: Model) -> Option<Forecast> {
         let input = ForecastInput {
-            now: self.trace.time(read),
-            load: self.trace.load(read)?,
+            now: self.trace.time(reading_minute),
+            load: self.trace.load(reading_minute)?,
             horizon: self.horizon,
             zone: self.zone,
             model,
@@ -57,8 +57,8 @@ impl Task<'_> {
         self.history.forecast(&input)
     }
 
-    /// The forecasts that are known at each minute from `first` on. Each day uses the model that
-    /// was best in the week before. NaN if there is no forecast.
+    /// The forecast that a decision at each minute uses, from minute `first` on. NaN if there is no
+    /// forecast. Each day uses the model that was best in the week before.
     pub(crate) fn forecasts(&self, first: usize, comparisons: &Comparisons) -> Vec<f32> {
         let mut forecasts = vec![f32::NAN; self.trace.len()];
         let mut model = Model::default();
@@ -66,8 +66,9 @@ impl Task<'_> {
             if (minute - first).is_multiple_of(MINUTES_PER_DAY) {
                 model = comparisons.choose(minute).map_or(model, |choice| choice.model);
             }
-            let read = minute.checked_sub(self.delay);
-            let forecast = read.and_then(|read| self.forecast(read, model));
+            let reading_minute = minute.checked_sub(self.delay);
+            let forecast =
+                reading_minute.and_then(|reading_minute| self.forecast(reading_minute, model));
             if let Some((forecast, slot)) = forecast.zip(forecasts.get_mut(minute)) {
                 *slot = as_f32(forecast.load(self.quantile));
             }
@@ -77,10 +78,10 @@ impl Task<'_> {
 
     /// Compares the forecasts for a minute with its load.
     fn compare(&self, minute: usize) -> Option<MinuteLosses> {
-        let read = minute.checked_sub(crate::autoscaler::minutes(self.horizon))?;
-        let (before, actual) = (self.trace.load(read)?, self.trace.load(minute)?);
+        let reading_minute = minute.checked_sub(crate::autoscaler::minutes(self.horizon))?;
+        let (before, actual) = (self.trace.load(reading_minute)?, self.trace.load(minute)?);
         let losses = Model::ALL.map(|model| {
-            let Some(forecast) = self.forecast(read, model) else { return [f32::NAN; 2] };
+            let Some(forecast) = self.forecast(reading_minute, model) else { return [f32::NAN; 2] };
             [self.quantile, 0.5]
                 .map(|quantile| as_f32(pinball(quantile, actual - forecast.load(quantile))))
         });
@@ -88,15 +89,15 @@ impl Task<'_> {
     }
 }
 
-/// The losses of all models in the past. Each day needs the week before it. These weeks
-/// overlap, so each minute is compared once.
+/// The losses of all models in the past. The model for a day is chosen by the week before it. These
+/// weeks overlap, so the losses of each minute are computed once and stored.
 pub(crate) struct Comparisons {
     quantile: f64,
     /// In order of time.
     compared: Vec<MinuteLosses>,
 }
 
-/// A minute for which forecasts are compared. There are thousands of them.
+/// A minute for which forecasts are compared. It is small, because there are thousands of them.
 struct MinuteLosses {
     minute: usize,
     /// The change of the load since the reading.
@@ -107,7 +108,7 @@ struct MinuteLosses {
 }
 
 impl Comparisons {
-    /// Compares in the week before `first`, and from then on.
+    /// Compares forecasts and loads from a week before `first` to the end of the trace.
     pub(crate) fn new(task: &Task<'_>, first: usize) -> Self {
         let start = first.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);
         let minutes = (start..task.trace.len()).step_by(COMPARED_STEP);
@@ -117,7 +118,7 @@ impl Comparisons {
     }
 
     /// Chooses the model for the time from `end` on. `None` with too few comparisons.
-    pub(crate) fn choose(&self, end: usize) -> Option<Choice> {
+    pub(crate) fn choose(&self, end: usize) -> Option<ModelChoice> {
         let compared = self.week_before(end)?;
         if compared.len() < MIN_COMPARED {
             return None;
@@ -133,7 +134,7 @@ impl Comparisons {
             _ => 0.0,
         };
         let skill = skill(0.5, losses.median).max(skill(self.quantile, losses.quantile));
-        Some(Choice { model, skill })
+        Some(ModelChoice { model, skill })
     }
 
     /// The comparisons of the week before a minute.
@@ -144,7 +145,7 @@ impl Comparisons {
     }
 }
 
-/// The mean losses of a model. `None` if it has no forecasts for half of the minutes.
+/// The mean losses of a model. `None` if it has forecasts for less than half of the minutes.
 fn mean_losses(compared: &[MinuteLosses], model: usize) -> Option<Losses> {
     let (mut sums, mut count) = (Losses { quantile: 0.0, median: 0.0 }, 0_usize);
     let losses = compared.iter().filter_map(|compared| compared.losses.get(model));
@@ -171,7 +172,7 @@ fn sorted_changes(compared: &[MinuteLosses]) -> Vec<f64> {
     changes
 }
 
-/// The mean loss of the best forecast that adds the same change at all times of day.
+/// The mean loss of the best forecast without a season, which adds the same change at all times.
 fn loss_without_season(changes: &[f64], quantile: f64) -> f64 {
     let index = as_index((quantile * changes.len().saturating_sub(1) as f64).round());
     let change = index.and_then(|index| changes.get(index)).copied().unwrap_or_default();
@@ -179,8 +180,8 @@ fn loss_without_season(changes: &[f64], quantile: f64) -> f64 {
     losses.sum::<f64>() / changes.len().max(1) as f64
 }
 
-/// The pinball loss, whose mean is minimal for the quantile. For a high quantile, a forecast that
-/// is too low costs more than one that is too high.
+/// The pinball loss. Forecasts at the quantile have the smallest mean loss. For a high quantile, a
+/// forecast that is too low costs more than one that is too high.
 fn pinball(quantile: f64, error: f64) -> f64 {
     if error >= 0.0 { quantile * error } else { (quantile - 1.0) * error }
 }

@@ -9,7 +9,7 @@ const MINUTE: i64 = 60;
 const MAX_GAP_MINUTES: usize = 120;
 const MAX_MINUTES: usize = MAX_DAYS * 24 * 60;
 
-/// A recorded load, for checks on the past. Times are whole minutes.
+/// A recorded load, for checks on the past. It has one value for each minute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     start: i64,
@@ -19,8 +19,9 @@ pub struct Trace {
 
 impl Trace {
     /// Builds a trace from samples in order of time. A minute has the mean of its samples. Minutes
-    /// between samples that are at most two hours apart are interpolated. Only the newest eight
-    /// weeks are kept. Samples that are out of order, negative or infinite are ignored.
+    /// between samples that are at most two hours apart are interpolated. About eight weeks are
+    /// kept: older minutes are dropped. Samples that are out of order, negative or not finite are
+    /// ignored.
     pub fn new(samples: impl IntoIterator<Item = (Timestamp, f64)>) -> Self {
         let mut trace = Self { start: 0, loads: Vec::new() };
         let (mut sum, mut count) = (0.0, 0_u32);
@@ -46,7 +47,7 @@ impl Trace {
         trace
     }
 
-    /// Appends `missing` missing minutes and one more.
+    /// Appends a gap of `missing` minutes, and one minute whose load is to be set.
     fn append_minutes(&mut self, missing: usize) {
         if missing >= MAX_MINUTES {
             self.start += i64::try_from(self.loads.len() + missing).unwrap_or(i64::MAX);
@@ -57,14 +58,14 @@ impl Trace {
         self.loads.push(f32::NAN);
         let excess = self.loads.len().saturating_sub(MAX_MINUTES + MAX_GAP_MINUTES);
         if excess > 0 {
-            // Drop a day at once: dropping from the front of a vector is expensive.
+            // Drops a whole day, because dropping from the front of a vector is expensive.
             let dropped = (excess + 24 * 60).min(self.loads.len().saturating_sub(1));
             self.loads.drain(..dropped);
             self.start += i64::try_from(dropped).unwrap_or(i64::MAX);
         }
     }
 
-    /// Sets the last minute, and fills the gap before it.
+    /// Sets the load of the last minute. Interpolates the gap before it, unless it is too long.
     fn set_last(&mut self, load: f64) {
         let Some((last, before)) = self.loads.split_last_mut() else { return };
         *last = as_f32(load);
@@ -98,16 +99,16 @@ impl Trace {
         self.loads.get(minute).filter(|load| !load.is_nan()).map(|load| f64::from(*load))
     }
 
-    /// Multiplies all loads.
+    /// The trace with all loads multiplied.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let loads = self.loads.iter().map(|load| as_f32(f64::from(*load) * factor));
         Self { start: self.start, loads: loads.collect() }
     }
 
-    /// A part of the trace.
+    /// The part of the trace with these minutes, counted from its start.
     #[must_use]
-    pub fn part(&self, minutes: std::ops::Range<usize>) -> Self {
+    pub fn minutes_in(&self, minutes: std::ops::Range<usize>) -> Self {
         let end = minutes.end.min(self.loads.len());
         let first = minutes.start.min(end);
         let loads = self.loads.get(first..end).map(<[f32]>::to_vec).unwrap_or_default();
@@ -121,11 +122,11 @@ impl Trace {
 
     /// The history of the whole trace.
     pub fn history(&self) -> History {
-        self.history_of(MAX_DAYS)
+        self.history_of_last_days(MAX_DAYS)
     }
 
     /// The history of the last days of the trace.
-    pub fn history_of(&self, days: usize) -> History {
+    pub fn history_of_last_days(&self, days: usize) -> History {
         let mut history = History::new(days);
         for (minute, load) in self.loads.iter().enumerate() {
             // A second before the minute's end, which is in the minute's bucket.

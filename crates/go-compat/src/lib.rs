@@ -1,4 +1,5 @@
-//! Reimplements the parts of Go that users' files and environment variables rely on.
+//! Reimplements the parts of Go and its libraries that determine what users' files and environment
+//! variables mean.
 //!
 //! ```text
 //!  rules file ──► template (text/template, fmt) ──► queries, labels      hpa-prometheus
@@ -7,9 +8,9 @@
 //!  HTTPS_PROXY, NO_PROXY, proxy-url ──► proxy   ──► direct, or a proxy   every client of a server
 //! ```
 //!
-//! A component's [`Compat`] decides whether it also reproduces harmful details.
+//! Other crates use [`Compat`] as the setting whether they also reproduce harmful behavior.
 //!
-//! Go's durations and quoted texts are in `hpa_calc`, which these modules use.
+//! Go's durations and quoted texts are in `hpa_calc`.
 
 pub mod proxy;
 pub mod regex;
@@ -20,9 +21,10 @@ pub mod yaml;
 /// where its behavior can do harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
-    /// Values that don't exist or don't fit are errors, and texts in queries are escaped.
+    /// Avoids the harm: for example, values that don't exist or don't fit are errors, and texts in
+    /// queries are escaped.
     #[default]
     Off,
-    /// Behaves exactly like the reference.
+    /// Behaves like the reference.
     Reference,
 }

@@ -1,9 +1,9 @@
 //! Chooses the proxy to a server, such as the API server or Prometheus.
 //!
-//! The rules are those of Go and client-go: `proxy-url` of the kubeconfig's cluster, else
-//! `HTTPS_PROXY` or `HTTP_PROXY`, by the scheme of the server, with the exceptions in `NO_PROXY`.
-//! The rules of kube differ: it compares `NO_PROXY` with the host of the proxy instead of the
-//! server, and reads no variables in a pod.
+//! The rules are those of Go and client-go. `proxy-url` of the kubeconfig's cluster comes first. If
+//! it isn't set, the scheme of the server selects `HTTPS_PROXY` or `HTTP_PROXY`, and `NO_PROXY` has
+//! exceptions. The rules of the crate kube differ: it compares `NO_PROXY` with the host of the
+//! proxy instead of the server, and reads no variables in a pod.
 //!
 //! Errors don't contain the URL, because it may have a password.
 
@@ -16,7 +16,7 @@ use kube::config::Kubeconfig;
 /// The default port of SOCKS proxies, as in Go.
 const SOCKS_PORT: u16 = 1080;
 
-/// [`Proxy::origin`] of a proxy that the kubeconfig sets.
+/// The [`Proxy::origin`] of a proxy from the kubeconfig.
 const KUBECONFIG_FIELD: &str = "proxy-url";
 
 /// A proxy, and the variable or field that sets it.
@@ -24,7 +24,7 @@ const KUBECONFIG_FIELD: &str = "proxy-url";
 pub struct Proxy {
     /// The URL. It may have a user and a password.
     pub url: Uri,
-    /// The variable or the field of the kubeconfig.
+    /// The name of the variable or of the kubeconfig field, for messages.
     pub origin: &'static str,
 }
 
@@ -37,13 +37,21 @@ impl fmt::Display for Proxy {
     }
 }
 
-/// An invalid proxy URL. `origin` is the variable or the kubeconfig field that sets it.
+/// An unusable proxy URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
+    /// The value can't be parsed as a URL, or has no host.
     #[error("{origin} is not a proxy URL")]
-    InvalidUrl { origin: &'static str },
+    InvalidUrl {
+        /// The variable or the kubeconfig field that sets the URL.
+        origin: &'static str,
+    },
+    /// The scheme isn't `http`, `https`, `socks5` or `socks5h`.
     #[error("the protocol of {origin} is not supported: it must be http, https or socks5")]
-    UnsupportedProtocol { origin: &'static str },
+    UnsupportedProtocol {
+        /// The variable or the kubeconfig field that sets the URL.
+        origin: &'static str,
+    },
 }
 
 /// Returns the proxy for a server, or `None` for a direct connection. `configured` is the proxy of
@@ -73,8 +81,8 @@ pub fn for_server(
     parse(&url, origin).map(Some)
 }
 
-/// Returns `proxy-url` of a cluster in a kubeconfig: of `cluster`, else of the cluster of
-/// `context`, else of the current context's cluster.
+/// Returns `proxy-url` of a cluster in a kubeconfig. The cluster is `cluster`, or else that of
+/// `context`, or else that of the current context.
 pub fn of_kubeconfig(
     kubeconfig: &Kubeconfig,
     context: Option<&str>,
@@ -114,7 +122,7 @@ fn parse(url: &str, origin: &'static str) -> Result<Proxy, ProxyError> {
     Ok(Proxy { url, origin })
 }
 
-/// Whether a server needs no proxy: it is this machine, or `NO_PROXY` lists it.
+/// Whether a server needs no proxy, because it is on this machine, or because `NO_PROXY` lists it.
 fn is_direct(server: &Uri, exceptions: &str) -> bool {
     let host = without_brackets(server.host().unwrap_or_default()).to_ascii_lowercase();
     let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
@@ -129,8 +137,9 @@ fn is_direct(server: &Uri, exceptions: &str) -> bool {
         .any(|exception| matches(&exception, &host, ip, port))
 }
 
-/// Whether an entry of `NO_PROXY` matches: `*`, a CIDR, an IP, a domain with its subdomains, or
-/// only its subdomains (`.example.org`, `*.example.org`). All but the first two may have a port.
+/// Whether an entry of `NO_PROXY` matches a server. An entry is `*`, a CIDR, an IP address, a
+/// domain (which includes its subdomains), or a domain after `.` or `*.` (only its subdomains). IP
+/// addresses and domains may have a port.
 fn matches(exception: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
     if exception == "*" {
         return true;
@@ -184,8 +193,8 @@ mod tests {
         variables: &[(&str, &str)],
     ) -> Result<Option<String>, ProxyError> {
         let variable = |name: &str| {
-            let found = variables.iter().find(|(candidate, _)| *candidate == name);
-            found.map(|(_, value)| (*value).to_owned())
+            let variable = variables.iter().find(|(candidate, _)| *candidate == name);
+            variable.map(|(_, value)| (*value).to_owned())
         };
         let proxy = for_server(&Uri::from_static(server), configured, variable)?;
         Ok(proxy.map(|proxy| format!("{} {proxy}", proxy.origin)))

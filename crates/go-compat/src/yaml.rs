@@ -1,5 +1,5 @@
-//! Parses YAML documents to trees with positions. Plain scalars have the meaning of YAML 1.1, as in
-//! Go's YAML libraries.
+//! Parses YAML documents to trees with positions. As in Go's YAML libraries, scalars without quotes
+//! have the types of YAML 1.1: `yes` is a boolean.
 
 use std::{
     borrow::Cow,
@@ -10,12 +10,13 @@ use std::{
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
-/// The maximum depth of a tree, aliases included.
+/// The maximum depth of a tree. Aliases count as the trees that they refer to.
 const MAX_DEPTH: usize = 64;
 
 /// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
+    /// The line in the file.
     pub line: usize,
     /// The column in characters.
     pub column: usize,
@@ -27,9 +28,12 @@ impl fmt::Display for Position {
     }
 }
 
-/// The positions of fields by their paths, such as `rules[0].name.matches`.
+/// The positions of fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Positions(pub BTreeMap<String, Position>);
+pub struct Positions(
+    /// By the path of the field, such as `rules[0].name.matches`.
+    pub BTreeMap<String, Position>,
+);
 
 impl Positions {
     /// The position of a field or, if it is not in the document, of its closest ancestor.
@@ -51,45 +55,58 @@ impl Positions {
 pub struct YamlError {
     /// The position at which the parser stopped.
     pub position: Position,
+    /// The problem, without the position.
     pub message: String,
 }
 
 /// A node of a document. An alias shares the node of its anchor.
 #[derive(Debug)]
 pub struct Node {
+    /// The position at which the node starts. For an alias, that of its anchor's node.
     pub position: Position,
-    /// The depth of the tree below this node, including aliases.
+    /// The depth of the tree that starts at this node, including aliases. 1 for a scalar.
     depth: usize,
+    /// The node's scalar or children.
     pub content: Content,
 }
 
+/// The content of a [`Node`].
 #[derive(Debug)]
 pub enum Content {
+    /// A single value.
     Scalar(Scalar),
+    /// The elements of a list.
     Sequence(Vec<Rc<Node>>),
+    /// The keys and the values of a mapping, in the order of the document.
     Mapping(Vec<(Rc<Node>, Rc<Node>)>),
 }
 
+/// A single value of a document.
 #[derive(Debug)]
 pub struct Scalar {
+    /// The text without quotes and escapes.
     pub text: String,
-    /// Whether the scalar has neither quotes nor the style of a block.
+    /// Whether the scalar is written without quotes and not as a block.
     pub is_plain: bool,
-    /// The suffix of a tag that YAML defines, such as `str`.
+    /// The suffix of a tag that YAML defines, such as `int` of `!!int`. `str` for any other tag.
     pub tag: Option<String>,
 }
 
-/// The types that the reference distinguishes.
+/// The types of scalars that Go's decoding of configurations distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarType {
+    /// An empty text, `~` or `null`.
     Null,
+    /// `true`, `yes`, `on`, `y` and their opposites.
     Bool(bool),
+    /// Any other text, also a number.
     Text,
     /// The tag does not fit the text, or is not supported.
     Invalid,
 }
 
 impl Scalar {
+    /// The type of the scalar, which depends on its text, its quotes and its tag.
     pub fn scalar_type(&self) -> ScalarType {
         match self.tag.as_deref() {
             None if self.is_plain => self.plain_type(),
@@ -100,7 +117,7 @@ impl Scalar {
         }
     }
 
-    /// The type of a text without quotes and tag.
+    /// The type that the text has without quotes and tag.
     pub fn plain_type(&self) -> ScalarType {
         match &*self.text {
             "" | "~" | "null" | "Null" | "NULL" => ScalarType::Null,
@@ -113,24 +130,24 @@ impl Scalar {
         }
     }
 
-    /// Whether this is `<<`, which copies the members of another mapping.
+    /// Whether this key is `<<`, which copies the members of another mapping.
     pub fn is_merge_key(&self) -> bool {
         self.text == "<<" && self.is_plain && self.tag.is_none()
             || self.tag.as_deref() == Some("merge")
     }
 }
 
-/// Parses the first document, if there is one.
+/// Parses the first document. `None` if it is empty or missing.
 pub fn parse(text: &str) -> Result<Option<Rc<Node>>, YamlError> {
-    documents(text, 1).map(|documents| documents.into_iter().next())
+    parse_documents(text, 1).map(|documents| documents.into_iter().next())
 }
 
 /// Parses all documents that aren't empty.
 pub fn parse_all(text: &str) -> Result<Vec<Rc<Node>>, YamlError> {
-    documents(text, usize::MAX)
+    parse_documents(text, usize::MAX)
 }
 
-fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
+fn parse_documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
     let mut builder = Builder { anchors: HashMap::new(), open: Vec::new() };
     let mut documents = Vec::new();
     let mut document_ends = 0;
@@ -149,13 +166,15 @@ fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
 }
 
 impl Node {
-    /// The value of a mapping's member.
+    /// The value of a member, by its key. `None` if there is no such key, or if the node is not a
+    /// mapping.
     pub fn member(&self, name: &str) -> Option<&Self> {
         let Content::Mapping(members) = &self.content else { return None };
         let (_, value) = members.iter().find(|(key, _)| key.text() == Some(name))?;
         Some(value)
     }
 
+    /// The text of a scalar. `None` for sequences and mappings.
     pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar(scalar) => Some(&scalar.text),
@@ -168,6 +187,7 @@ fn position(marker: Marker) -> Position {
     Position { line: marker.line(), column: marker.col() + 1 }
 }
 
+/// Builds trees from the events of the parser.
 struct Builder {
     anchors: HashMap<usize, Rc<Node>>,
     open: Vec<OpenCollection>,
@@ -182,7 +202,7 @@ struct OpenCollection {
 }
 
 impl Builder {
-    /// Adds an event. Returns the document if it is complete.
+    /// Adds an event. Returns the document if this event completes it.
     fn add(&mut self, event: Event<'_>, position: Position) -> Result<Option<Rc<Node>>, YamlError> {
         let error = |message: &str| YamlError { position, message: message.to_owned() };
         let too_deep = || error("nested too deeply");
@@ -224,7 +244,7 @@ impl Builder {
 }
 
 impl OpenCollection {
-    /// Returns the node and its anchor. `None` if the node is nested too deeply.
+    /// Returns the complete node and its anchor. `None` if the tree is too deep.
     fn close(self) -> Option<(Rc<Node>, usize)> {
         let depth = self.nodes.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
         if depth > MAX_DEPTH {
@@ -244,7 +264,7 @@ impl OpenCollection {
     }
 }
 
-/// The suffix of a tag that YAML defines. Other tags count as `str`.
+/// The suffix of a tag that YAML defines, or `str` for any other tag.
 fn tag_suffix(tag: Option<Cow<'_, Tag>>) -> Option<String> {
     let tag = tag?;
     Some(tag.suffix_in_namespace("tag:yaml.org,2002:").unwrap_or("str".into()).into_owned())

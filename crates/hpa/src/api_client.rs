@@ -1,4 +1,4 @@
-//! Clients of the API server, by the flags of `hpa run` and `hpa shadow-report`.
+//! Creates clients of the API server from the flags of `hpa run` and `hpa shadow-report`.
 
 use std::num::NonZeroUsize;
 
@@ -10,11 +10,11 @@ use crate::{
     version,
 };
 
-/// Concurrent requests for metrics. If two metrics APIs hang, this leaves room for the full limit
-/// of the third one.
+/// The maximum number of concurrent requests for metrics: 96, which is 32 for each of the three
+/// metrics APIs. If two of them hang, the third one still has its full limit.
 const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
 
-/// A separate client without rate limits, for requests that must neither wait for reconciles nor
+/// Creates a client without rate limits, for requests that must neither wait for reconciles nor
 /// delay them.
 pub(crate) async fn separate_client(cluster: &ClusterArguments) -> anyhow::Result<Client> {
     let limits = ClientLimits::default();

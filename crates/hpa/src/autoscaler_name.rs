@@ -1,17 +1,17 @@
 //! The autoscaler that a command names, as `NAME` or `NAMESPACE/NAME`.
 
 use anyhow::bail;
-use hpa_calc::similar::is_similar;
+use hpa_calc::suggestions::is_similar;
 use kube::Client;
 use serde_json::Value;
 
 use crate::{
     args::TargetApi,
     kubectl::{escape, get, list, missing_namespace},
-    manifests::text,
+    manifests::string_at,
 };
 
-/// The maximum number of autoscalers of a namespace that an error names.
+/// The maximum number of autoscalers, or of namespaces, that an error names.
 const MAX_NAMES: usize = 5;
 
 /// An autoscaler of a cluster.
@@ -22,13 +22,13 @@ pub(crate) struct AutoscalerName {
 }
 
 impl AutoscalerName {
-    /// Parses `NAME` or `NAMESPACE/NAME`. If the namespace is missing, it is `flag` (the value of
-    /// `--namespace`), else `default`.
+    /// Parses `NAME` or `NAMESPACE/NAME`. If the argument has no namespace, it is that of the flag
+    /// `--namespace`, else the default.
     pub(crate) fn new(
         api: TargetApi,
         argument: &str,
-        flag: Option<&str>,
-        default: &str,
+        flag_namespace: Option<&str>,
+        default_namespace: &str,
     ) -> anyhow::Result<Self> {
         // Conditions and logs name autoscalers of the custom API `rhpa/NAMESPACE/NAME`.
         let without_prefix = argument.strip_prefix(hpa_crd::SHORT_NAME);
@@ -36,17 +36,17 @@ impl AutoscalerName {
         let without_prefix = without_prefix.filter(|rest| rest.contains('/'));
         let api = if without_prefix.is_some() { TargetApi::Custom } else { api };
         let argument = without_prefix.unwrap_or(argument);
-        let (namespace, name) = match (argument.split_once('/'), flag) {
+        let (namespace, name) = match (argument.split_once('/'), flag_namespace) {
             (Some((namespace, _)), Some(flag)) if namespace != flag => {
                 bail!("{argument} is not in the namespace {flag} that --namespace names")
             }
-            (Some(both), _) => both,
-            (None, flag) => (flag.unwrap_or(default), argument),
+            (Some(namespace_and_name), _) => namespace_and_name,
+            (None, flag) => (flag.unwrap_or(default_namespace), argument),
         };
         Ok(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// The same name in the custom API, if only that API has such an autoscaler.
+    /// Returns the same name in the custom API, if only that API has such an autoscaler.
     pub(crate) async fn in_any_api(self, client: &Client) -> Self {
         let exists_in = async |api| get::<Value>(client, &self.path_in(api)).await.is_ok();
         if exists_in(TargetApi::Core).await || !exists_in(TargetApi::Custom).await {
@@ -55,7 +55,7 @@ impl AutoscalerName {
         Self { api: TargetApi::Custom, ..self }
     }
 
-    /// Reads the autoscaler. If it doesn't exist, the error suggests other ones.
+    /// Reads the autoscaler. If it doesn't exist, the error suggests other autoscalers.
     pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
         let error = match get::<Value>(client, &self.path_in(self.api)).await {
             Ok(object) => return Ok(object),
@@ -73,7 +73,7 @@ impl AutoscalerName {
                 self.api.api_version()
             );
         }
-        if let Some(suggestions) = self.suggestions(client).await {
+        if let Some(suggestions) = self.describe_others(client).await {
             bail!("there is no autoscaler {full_name}{suggestions}");
         }
         Err(error.context(format!("unable to read the autoscaler {full_name}")))
@@ -88,12 +88,12 @@ impl AutoscalerName {
         format!("{}/{}", list_path(api, &self.namespace), escape(&self.name))
     }
 
-    /// Names other autoscalers, if those of the namespace can be listed and this one is not among
-    /// them.
-    async fn suggestions(&self, client: &Client) -> Option<String> {
+    /// Describes the other autoscalers of the namespace. `None` if they can't be listed, or if this
+    /// autoscaler is one of them.
+    async fn describe_others(&self, client: &Client) -> Option<String> {
         let page: Value = get(client, &self.list_path(self.api)).await.ok()?;
         let items = page.get("items")?.as_array()?;
-        let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
+        let names: Vec<_> = items.iter().map(|item| string_at(item, "/metadata/name")).collect();
         if names.contains(&self.name.as_str()) {
             return None;
         }
@@ -105,8 +105,8 @@ impl AutoscalerName {
                 if let Some(missing) = missing_namespace(client, namespace).await {
                     format!(": {missing}")
                 } else {
-                    let elsewhere = self.elsewhere(client).await;
-                    format!(": the namespace {namespace} has none{elsewhere}")
+                    let namesakes = self.describe_namesakes(client).await;
+                    format!(": the namespace {namespace} has none{namesakes}")
                 }
             }
             (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
@@ -119,11 +119,12 @@ impl AutoscalerName {
 
     /// Names other namespaces that have an autoscaler of this name. Empty if there are none, or if
     /// the autoscalers of all namespaces can't be listed.
-    async fn elsewhere(&self, client: &Client) -> String {
+    async fn describe_namesakes(&self, client: &Client) -> String {
         let path = format!("/apis/{}/{}", self.api.api_version(), hpa_crd::PLURAL);
         let all = list(client, &path).await.unwrap_or_default();
-        let same = all.iter().filter(|item| text(item, "/metadata/name") == self.name);
-        let namespaces: Vec<_> = same.map(|item| text(item, "/metadata/namespace")).collect();
+        let namesakes = all.iter().filter(|item| string_at(item, "/metadata/name") == self.name);
+        let namespaces: Vec<_> =
+            namesakes.map(|item| string_at(item, "/metadata/namespace")).collect();
         let name = &self.name;
         match namespaces.as_slice() {
             [] => String::new(),
@@ -138,8 +139,8 @@ fn list_path(api: TargetApi, namespace: &str) -> String {
     format!("/apis/{group}/namespaces/{}/{resource}", escape(namespace))
 }
 
-/// Finds the autoscaler of this name among objects from files, or the only one. The name can have a
-/// namespace.
+/// Finds an autoscaler among objects from files. `name` is `NAME` or `NAMESPACE/NAME`. Without it,
+/// the files must have exactly one autoscaler.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
     name: Option<&str>,
@@ -148,12 +149,12 @@ pub(crate) fn find_in_files<'a>(
         Some((namespace, name)) => (namespace, Some(name)),
         None => ("", None),
     };
-    let found: Vec<&Value> = objects
-        .filter(|object| text(object, "/kind") == hpa_crd::KIND)
-        .filter(|object| name.is_none_or(|name| text(object, "/metadata/name") == name))
-        .filter(|object| is_in(object, namespace))
+    let matching: Vec<&Value> = objects
+        .filter(|object| string_at(object, "/kind") == hpa_crd::KIND)
+        .filter(|object| name.is_none_or(|name| string_at(object, "/metadata/name") == name))
+        .filter(|object| is_in_namespace(object, namespace))
         .collect();
-    match found.as_slice() {
+    match matching.as_slice() {
         [only] => Ok(only),
         [] => bail!("the files have no such HorizontalPodAutoscaler"),
         several => {
@@ -164,14 +165,15 @@ pub(crate) fn find_in_files<'a>(
 }
 
 /// Whether an object is in a namespace. Manifests may leave the namespace out.
-pub(crate) fn is_in(object: &Value, namespace: &str) -> bool {
-    let object_namespace = text(object, "/metadata/namespace");
+pub(crate) fn is_in_namespace(object: &Value, namespace: &str) -> bool {
+    let object_namespace = string_at(object, "/metadata/namespace");
     object_namespace.is_empty() || namespace.is_empty() || object_namespace == namespace
 }
 
 /// Formats kind, namespace and name, as in `Deployment shop/web`.
 pub(crate) fn describe(object: &Value) -> String {
-    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    let (namespace, name) =
+        (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
     let slash = if namespace.is_empty() { "" } else { "/" };
-    format!("{} {namespace}{slash}{name}", text(object, "/kind"))
+    format!("{} {namespace}{slash}{name}", string_at(object, "/kind"))
 }

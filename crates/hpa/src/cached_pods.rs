@@ -24,11 +24,12 @@ impl SelectPods for PodLookup {
     }
 }
 
-/// The pods that a command has read, by their selectors.
+/// The pods that a command has read, by namespace and selector.
 #[derive(Default)]
 pub(crate) struct FetchedPods(RwLock<Vec<Weak<PodSelection>>>);
 
-/// The pods of a selector. [`FetchedPods`] returns them until this is dropped.
+/// The pods that match a selector in a namespace. [`FetchedPods`] returns them until this is
+/// dropped.
 pub(crate) struct PodSelection {
     namespace: String,
     selector: Selector,
@@ -44,17 +45,17 @@ impl FetchedPods {
     ) -> Arc<PodSelection> {
         let (namespace, selector) = (namespace.to_owned(), selector.clone());
         let selection = Arc::new(PodSelection { namespace, selector, pods });
-        let mut all = self.0.write();
-        all.retain(|selection| selection.strong_count() > 0);
-        all.push(Arc::downgrade(&selection));
+        let mut selections = self.0.write();
+        selections.retain(|selection| selection.strong_count() > 0);
+        selections.push(Arc::downgrade(&selection));
         selection
     }
 }
 
 impl SelectPods for Arc<FetchedPods> {
     fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>> {
-        let all = self.0.read();
-        let mut newest_first = all.iter().rev().filter_map(Weak::upgrade);
+        let selections = self.0.read();
+        let mut newest_first = selections.iter().rev().filter_map(Weak::upgrade);
         let is_same = |selection: &Arc<PodSelection>| {
             selection.namespace == namespace && selection.selector == *selector
         };

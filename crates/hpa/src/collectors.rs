@@ -28,7 +28,7 @@ use prometheus::{
 
 use crate::{
     args::{CollectorArguments, PrometheusArguments},
-    prometheus_metrics::{MetricsOnRead, RequestMetrics},
+    prometheus_metrics::{ComputedMetrics, RequestMetrics},
 };
 
 /// The autoscalers whose metrics are collected.
@@ -41,14 +41,14 @@ pub(crate) struct Scope {
 /// The metrics of collectors, with the pods that they read.
 pub(crate) struct Collectors {
     pub(crate) collection: Arc<Collection>,
-    pub(crate) metrics: MetricsOnRead,
+    pub(crate) metrics: ComputedMetrics,
     objects: Arc<KubeObjects>,
 }
 
 impl Collectors {
     /// Waits until the first lists of autoscalers and pods have ended.
-    pub(crate) async fn listed(&self) {
-        tokio::join!(self.collection.listed(), self.objects.wait_for_pod_list());
+    pub(crate) async fn wait_for_first_lists(&self) {
+        tokio::join!(self.collection.wait_for_first_list(), self.objects.wait_for_pod_list());
     }
 }
 
@@ -61,11 +61,12 @@ pub(crate) fn start(
     Scope { groups, namespace }: Scope,
     now: Now,
 ) -> anyhow::Result<Collectors> {
-    let settings = arguments.collection(compat, prometheus.is_some());
+    let settings = arguments.collection_settings(compat, prometheus.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()).with_namespace(namespace.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
-    let clients = Clients::new(arguments.clients(compat, prometheus, servers), cluster.clone())
-        .context("unable to set up collectors")?;
+    let clients =
+        Clients::new(arguments.client_settings(compat, prometheus, servers), cluster.clone())
+            .context("unable to set up collectors")?;
     let counters = Counters::new()?;
     let collection = Arc::new(Collection::new(
         settings,
@@ -90,11 +91,11 @@ pub(crate) fn start(
             counters.collections.with_label_values(&[*collector, result]).inc_by(0);
         }
     }
-    let metrics = collector_metrics(collection.clone())?.and(counters.all());
+    let metrics = collector_metrics(collection.clone())?.with_counters(counters.into_collectors());
     Ok(Collectors { collection, metrics, objects })
 }
 
-/// The clients of the Prometheus servers that annotations may name.
+/// Creates clients of the Prometheus servers that annotations may name.
 pub(crate) fn prometheus_servers(
     arguments: &CollectorArguments,
     prometheus: &PrometheusArguments,
@@ -124,7 +125,8 @@ pub(crate) fn prometheus_servers(
     Ok(servers)
 }
 
-/// Records an event on each autoscaler with an invalid annotation, once per message.
+/// Records an event on each autoscaler with an invalid annotation, and again when the message
+/// changes.
 pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
     LeaderTask::new(move |context| {
         let collection = collection.clone();
@@ -136,7 +138,7 @@ pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
                 for problem in problems {
                     let message = problem.message.clone();
                     if reported.insert(problem.uid.clone(), message.clone()) != Some(message) {
-                        context.events.record(event(problem));
+                        context.events.record(problem_event(problem));
                     }
                 }
                 collection.problems_changed().await;
@@ -147,7 +149,7 @@ pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
 }
 
 /// An event with the reason and the text of kube-metrics-adapter.
-fn event(problem: CollectorProblem) -> RecordedEvent {
+fn problem_event(problem: CollectorProblem) -> RecordedEvent {
     let object = ObjectReference {
         api_version: format!("{}/v2", problem.group),
         kind: "HorizontalPodAutoscaler".to_owned(),
@@ -165,7 +167,7 @@ fn event(problem: CollectorProblem) -> RecordedEvent {
     }
 }
 
-/// Metrics that are updated after each collection, and after each list of autoscalers.
+/// Metrics about collections, and about lists and watches of autoscalers.
 #[derive(Clone)]
 struct Counters {
     success: IntCounter,
@@ -200,7 +202,12 @@ impl Counters {
         })
     }
 
-    fn all(self) -> [Box<dyn Collector>; 6] {
+    fn count_collection(&self, collector: &'static str, result: &str, duration: Duration) {
+        self.collections.with_label_values(&[collector, result]).inc();
+        self.seconds.with_label_values(&[collector]).observe(duration.as_secs_f64());
+    }
+
+    fn into_collectors(self) -> [Box<dyn Collector>; 6] {
         [
             Box::new(self.success),
             Box::new(self.error),
@@ -213,22 +220,28 @@ impl Counters {
 }
 
 impl CollectionObserver for Counters {
-    fn collected(&self, collector: &'static str, duration: Duration, has_failed: bool) {
-        let (total, result) =
-            if has_failed { (&self.error, "error") } else { (&self.success, "success") };
-        total.inc();
-        self.collections.with_label_values(&[collector, result]).inc();
-        self.seconds.with_label_values(&[collector]).observe(duration.as_secs_f64());
+    fn collection_succeeded(&self, collector: &'static str, duration: Duration) {
+        self.success.inc();
+        self.count_collection(collector, "success", duration);
     }
 
-    fn updated(&self, has_failed: bool) {
-        if has_failed { self.updates_error.inc() } else { self.updates_success.inc() }
+    fn collection_failed(&self, collector: &'static str, duration: Duration) {
+        self.error.inc();
+        self.count_collection(collector, "error", duration);
+    }
+
+    fn watch_succeeded(&self) {
+        self.updates_success.inc();
+    }
+
+    fn watch_failed(&self) {
+        self.updates_error.inc();
     }
 }
 
 /// The exported metrics about collectors.
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
-fn collector_metrics(collection: Arc<Collection>) -> prometheus::Result<MetricsOnRead> {
+fn collector_metrics(collection: Arc<Collection>) -> prometheus::Result<ComputedMetrics> {
     let gauge = |name: &str, help: &str| {
         GaugeVec::new(Opts::new(format!("hpa_collector_{name}"), help), &["collector"])
     };
@@ -237,12 +250,12 @@ fn collector_metrics(collection: Arc<Collection>) -> prometheus::Result<MetricsO
         gauge("values", "Metrics that have a value that may be used")?,
         gauge("oldest_value_seconds", "Age of the oldest value that may be used")?,
     ];
-    Ok(MetricsOnRead::gauges(gauges, move |[metrics, values, oldest]| {
+    Ok(ComputedMetrics::from_gauges(gauges, move |[metrics, values, oldest]| {
         for (collector, status) in collection.status() {
             let labels = [collector];
             metrics.with_label_values(&labels).set(status.metrics as f64);
             values.with_label_values(&labels).set(status.values as f64);
-            let age = status.oldest.unwrap_or_default().as_secs_f64();
+            let age = status.oldest_age.unwrap_or_default().as_secs_f64();
             oldest.with_label_values(&labels).set(age);
         }
     }))

@@ -13,7 +13,7 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
     Options {
         settings: options.settings.with_exact_schedules(arguments.schedules.scaling_schedule),
         shutdown_grace: to_std(arguments.shutdown_grace_period),
-        allow_other_controller: arguments.allow_other_controller,
+        allows_active_peer: arguments.allow_other_controller,
         status_interval: to_std(arguments.status_interval),
         ..options
     }
@@ -57,7 +57,7 @@ pub(crate) fn options_from(
         namespaces: cluster.namespaces.clone(),
         shutdown_grace: Duration::ZERO,
         request_timeout: to_std(cluster.request_timeout),
-        allow_other_controller: false,
+        allows_active_peer: false,
         watch_scales: cluster.watch_scales,
         status_interval: Duration::ZERO,
     }

@@ -1,10 +1,10 @@
 //! Metrics that `hpa run` reads in its process: by rules from Prometheus (`--metrics-config`), and
 //! by annotations of autoscalers (`--collectors`).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use hpa_collectors::collection::{AutoscalerGroup, Collection, CollectionProvider};
+use hpa_collectors::collection::{AutoscalerGroup, Collection, CollectionSource};
 use hpa_controller::{
     AutoscalerApi, Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients,
 };
@@ -13,6 +13,7 @@ use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
 use jiff::Timestamp;
+use tokio::time::timeout;
 use tracing::info;
 
 use crate::{
@@ -23,7 +24,10 @@ use crate::{
     rules_provider::refuse_invalid_rules,
 };
 
-/// Metrics by rules, and metrics of collectors.
+/// The longest delay of the start until the metrics in this process are discovered.
+const FIRST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The metric sources in this process: the rules of `--metrics-config`, and the collectors.
 pub(crate) struct Metrics {
     rules: Option<Arc<PrometheusProvider>>,
     collection: Option<Arc<Collection>>,
@@ -43,13 +47,26 @@ impl Metrics {
         }
         let requests = Arc::new(RequestMetrics::new()?);
         telemetry.attach_collector(requests.clone());
-        let server = arguments.prometheus.server(Compat::Off)?;
+        let server = arguments.prometheus.server_settings(Compat::Off)?;
         let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
         let pods = PodLookup::default();
         let rules =
-            rules(arguments, clients, telemetry, client.clone(), requests.clone(), &pods).await?;
-        let collection = collection(arguments, clients, telemetry, client, &requests)?;
-        Ok(Some(Self { rules, collection, pods }))
+            start_rules(arguments, clients, telemetry, client.clone(), requests.clone(), &pods)
+                .await?;
+        let collection = start_collection(arguments, clients, telemetry, client, &requests)?;
+        let metrics = Self { rules, collection, pods };
+        // Before, each reconcile that needs these metrics would fail.
+        _ = timeout(FIRST_DISCOVERY_TIMEOUT, metrics.wait_for_first_discovery()).await;
+        Ok(Some(metrics))
+    }
+
+    async fn wait_for_first_discovery(&self) {
+        if let Some(rules) = &self.rules {
+            rules.wait_for_first_discovery().await;
+        }
+        if let Some(collection) = &self.collection {
+            collection.wait_for_first_list().await;
+        }
     }
 
     /// The rules of `--metrics-config`.
@@ -68,7 +85,7 @@ impl Metrics {
     ) -> anyhow::Result<Dependencies> {
         let mut sources: Vec<Arc<dyn MetricSource>> = Vec::new();
         if let Some(collection) = &self.collection {
-            sources.push(Arc::new(CollectionProvider::new(collection.clone())));
+            sources.push(Arc::new(CollectionSource::new(collection.clone())));
         }
         if let Some(rules) = self.rules {
             let metrics = query_metrics("hpa_controller", rules.clone())?;
@@ -88,7 +105,7 @@ impl Metrics {
 }
 
 /// Reads the rules file, if there is one, and starts the discovery.
-async fn rules(
+async fn start_rules(
     arguments: &RunArguments,
     clients: &Clients,
     telemetry: &Telemetry,
@@ -99,10 +116,10 @@ async fn rules(
     let Some(path) = &arguments.metrics.metrics_config else {
         return Ok(None);
     };
-    let name = || format!("--metrics-config {}", path.display());
-    let file = RulesFile::read(path.clone()).with_context(name)?;
-    let config = Config::parse(&file.text).with_context(name)?;
-    refuse_invalid_rules(&config).with_context(name)?;
+    let flag = || format!("--metrics-config {}", path.display());
+    let file = RulesFile::read(path.clone()).with_context(flag)?;
+    let config = Config::parse(&file.text).with_context(flag)?;
+    refuse_invalid_rules(&config).with_context(flag)?;
     if !config.rules.is_empty() {
         let flags = &arguments.prometheus;
         if flags.max_age() < flags.relist_interval() {
@@ -114,7 +131,7 @@ async fn rules(
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let settings = PrometheusSettings {
         sharing: arguments.sharing.settings(period),
-        ..arguments.prometheus.discovery(Compat::Off)
+        ..arguments.prometheus.discovery_settings(Compat::Off)
     };
     let provider = PrometheusProvider::new(
         config,
@@ -123,9 +140,10 @@ async fn rules(
         Arc::new(DiscoveryMapper(clients.api.clone())),
         Arc::new(CachedPods(pods.clone())),
     );
-    let provider = Arc::new(provider.with_context(name)?);
+    let provider = Arc::new(provider.with_context(flag)?);
     telemetry.attach_collector(Arc::new(rule_metrics(provider.clone())?));
-    // At the start, a missing or invalid file is an error. Later, a rotation may be in progress.
+    // A missing or invalid certificate or token is an error only at the start. Later, a rotation of
+    // the file may be in progress.
     provider.check_files().await.context("unable to connect to Prometheus")?;
     info!(file = %path.display(), "reading metrics from Prometheus");
     tokio::spawn({
@@ -136,7 +154,7 @@ async fn rules(
 }
 
 /// Starts the watches of collectors, if they are on.
-fn collection(
+fn start_collection(
     arguments: &RunArguments,
     clients: &Clients,
     telemetry: &Telemetry,

@@ -1,7 +1,7 @@
-//! Clients for commands that take the flags of kubectl.
+//! Clients and requests for commands that take the flags of kubectl.
 
 use anyhow::{Context, anyhow, bail};
-use hpa_calc::similar::is_similar;
+use hpa_calc::suggestions::is_similar;
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
 use hpa_metrics::{describe, percent_encode};
 use http::Request;
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::{
     args::{KubectlArguments, to_std},
-    manifests::text,
+    manifests::string_at,
     version,
 };
 
-/// Clients of the cluster that the flags select. Sends no request.
+/// Creates clients of the cluster that the flags select. Sends no request.
 pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clients> {
     let source = match (&arguments.kubeconfig, &arguments.context) {
         (None, None) => ClientSource::Infer,
@@ -37,7 +37,7 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
     Ok(Clients::new(&config).await?)
 }
 
-/// The number of objects in a page of a list.
+/// The number of objects in a page of a list, as in kubectl.
 const PAGE_SIZE: usize = 500;
 
 /// Runs the requests of a command on this thread.
@@ -56,7 +56,7 @@ pub(crate) async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Valu
         if let Some(Value::Array(items)) = page.get_mut("items") {
             objects.append(items);
         }
-        match text(&page, "/metadata/continue") {
+        match string_at(&page, "/metadata/continue") {
             "" => return Ok(objects),
             next => token = format!("&continue={}", escape(next)),
         }
@@ -103,7 +103,7 @@ pub(crate) async fn missing_namespace(client: &Client, namespace: &str) -> Optio
     }
     let all: Value = get(client, "/api/v1/namespaces").await.unwrap_or_default();
     let items = all.get("items").and_then(Value::as_array).into_iter().flatten();
-    let names = items.map(|item| text(item, "/metadata/name"));
+    let names = items.map(|item| string_at(item, "/metadata/name"));
     let similar: Vec<_> = names.filter(|name| is_similar(name, namespace)).collect();
     let hint = if similar.is_empty() { String::new() } else { ". Similar: ".to_owned() };
     Some(format!("the namespace {namespace} doesn't exist{hint}{}", similar.join(", ")))
@@ -121,8 +121,8 @@ pub(crate) async fn require_namespace(
     }
 }
 
-/// Percent-encodes a segment of a path or a value of a query. The result contains nothing that a
-/// shell interprets.
+/// Percent-encodes a segment of a path or a value of a query. A shell interprets no character of
+/// the result inside a word.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::new();
     percent_encode(&mut escaped, text, |byte| byte == b':');

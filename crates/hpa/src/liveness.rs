@@ -1,4 +1,5 @@
-//! Whether a controller acts on autoscalers, by the leases and the field managers of statuses.
+//! Detects that no controller acts on autoscalers, from the leases and from the field managers of
+//! statuses.
 
 use hpa_controller::{AutoscalerApi, k8s::FieldManager};
 use jiff::{SignedDuration, Timestamp};
@@ -11,16 +12,16 @@ use crate::{
 /// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 
-/// What was read about the controllers.
+/// The leases of hpa-rs and of kube-controller-manager, as read at `now`.
 pub(crate) struct Leases<'a> {
-    /// The lease of hpa-rs.
+    /// The name of the lease of hpa-rs.
     pub(crate) name: &'a LeaseName,
     pub(crate) holder: &'a Result<LeaseHolder, Unavailable>,
     pub(crate) built_in: &'a KubeControllerManager,
     pub(crate) now: Timestamp,
 }
 
-/// No controller acts on autoscalers, as far as the leases show it.
+/// The finding that no controller acts on an autoscaler, as far as the leases show it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Idle {
     pub(crate) is_certain: bool,
@@ -28,31 +29,36 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// A sentence without a full stop. `autoscalers` names them.
+    /// A sentence without a full stop. `autoscalers` is the text that names the autoscalers.
     pub(crate) fn sentence(&self, autoscalers: &str) -> String {
+        format!("{}: {}", self.clause(autoscalers), self.reason)
+    }
+
+    /// Like [`Self::sentence`], without the reason.
+    pub(crate) fn clause(&self, autoscalers: &str) -> String {
         let start = if self.is_certain { "No controller acts" } else { "Maybe no controller acts" };
-        format!("{start} on {autoscalers}: {}", self.reason)
+        format!("{start} on {autoscalers}")
     }
 }
 
 impl Leases<'_> {
-    /// `None` if a controller holds a lease, if the leases can't be read, or if the manager has no
-    /// lease. `manager` is the field manager that stored the status last.
+    /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
+    /// stored the status last. `None` if a controller may act: its lease is held or can't be read,
+    /// or `manager` has no known lease.
     pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
-        let own = gone(self.holder, self.now);
+        let lost = lost_lease(self.holder, self.now);
         // Without a lease, the controller may never have run.
-        if own.is_none() && !matches!(self.holder, Err(Unavailable::NoLease(_))) {
+        if lost.is_none() && !matches!(self.holder, Err(Unavailable::NoLease(_))) {
             return None;
         }
         if manager == BUILT_IN {
-            let reason = self.built_in_gone()?;
+            let reason = self.built_in_idle()?;
             return Some(Idle { is_certain: true, reason });
         }
-        let is_own = self.is_own(manager);
-        let reason = own.filter(|_| is_own)?;
+        let reason = lost.filter(|_| self.has_lease_of(manager))?;
         // kube-controller-manager handles no other API.
         let is_certain = api != AutoscalerApi::Core
-            || self.built_in_gone().is_some()
+            || self.built_in_idle().is_some()
             || matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
         if is_certain {
             return Some(Idle { is_certain, reason });
@@ -67,14 +73,14 @@ impl Leases<'_> {
         Some(Idle { is_certain, reason })
     }
 
-    /// Whether a controller that stored a status at `newest` no longer writes, because it has lost
-    /// or released its lease.
+    /// Whether a controller has lost or released its lease and has stored no status recently. Its
+    /// last status was stored at `newest`.
     pub(crate) fn no_longer_writes(&self, manager: &str, newest: Option<Timestamp>) -> bool {
-        !self.is_recent(newest) && self.is_running(manager) == Some(false)
+        !self.is_recent_write(newest) && self.is_running(manager) == Some(false)
     }
 
     /// Whether a status that was stored at `newest` shows that its writer runs.
-    pub(crate) fn is_recent(&self, newest: Option<Timestamp>) -> bool {
+    pub(crate) fn is_recent_write(&self, newest: Option<Timestamp>) -> bool {
         newest.is_some_and(|newest| self.now.duration_since(newest) <= RECENT_WRITE)
     }
 
@@ -82,7 +88,7 @@ impl Leases<'_> {
     pub(crate) fn is_running(&self, manager: &str) -> Option<bool> {
         let holder = match manager {
             BUILT_IN => &self.built_in.holder,
-            _ if self.is_own(manager) => self.holder,
+            _ if self.has_lease_of(manager) => self.holder,
             _ => return None,
         };
         match holder {
@@ -92,22 +98,23 @@ impl Leases<'_> {
         }
     }
 
-    fn is_own(&self, manager: &str) -> bool {
+    /// Whether the lease of hpa-rs is the one that the field manager names.
+    fn has_lease_of(&self, manager: &str) -> bool {
         let name = (self.name.namespace.as_str(), self.name.name.as_str());
         FieldManager::parse_lease(manager) == Some(name)
     }
 
     /// The reason why kube-controller-manager handles no autoscaler, if it is known.
-    fn built_in_gone(&self) -> Option<String> {
-        gone(&self.built_in.holder, self.now).or_else(|| {
+    fn built_in_idle(&self) -> Option<String> {
+        lost_lease(&self.built_in.holder, self.now).or_else(|| {
             let is_off = self.built_in.has_hpa_controller() == Some(false);
             is_off.then(|| format!("the HPA controller of {BUILT_IN} is off"))
         })
     }
 }
 
-/// A clause about a lease that is not held, or has expired.
-fn gone(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Option<String> {
+/// A clause about a lease that is not held, or has expired. `None` for other leases.
+fn lost_lease(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Option<String> {
     match holder {
         Ok(holder) if holder.is_expired(now) => Some(holder.describe_expiry(now)),
         Err(error @ Unavailable::NotHeld(_)) => Some(error.to_string()),
@@ -120,7 +127,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::status::Flags;
+    use crate::status::ManagerFlags;
 
     type Holder = Result<LeaseHolder, Unavailable>;
 
@@ -212,7 +219,7 @@ mod tests {
         Some(false),
         "the HPA controller of kube-controller-manager is off"
     )]
-    fn controller_acts_unless_the_leases_show_that_it_is_gone(
+    fn no_controller_acts_if_the_leases_are_lost(
         #[case] manager: &str,
         #[case] holder: Holder,
         #[case] built_in: Holder,
@@ -220,7 +227,7 @@ mod tests {
         #[case] expected: &str,
     ) {
         let flags = has_hpa_controller
-            .map(|has_hpa_controller| Flags { pod: String::new(), has_hpa_controller });
+            .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller });
         let (name, built_in) = (name(), KubeControllerManager { holder: built_in, flags });
         let idle = leases(&name, &holder, &built_in).idle(CORE, manager);
         let (is_certain, reason) =
@@ -231,7 +238,7 @@ mod tests {
 
     #[test]
     fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
-        let flags = Some(Flags { pod: String::new(), has_hpa_controller: true });
+        let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: true });
         let (name, built_in) = (name(), KubeControllerManager { holder: Ok(held()), flags });
         let idle = leases(&name, &released(), &built_in).idle(AutoscalerApi::Custom, OWN);
         assert!(idle.is_some_and(|idle| idle.is_certain));
@@ -242,7 +249,7 @@ mod tests {
     #[case::own_wrote_just_now(OWN, Some(960), false)]
     #[case::built_in_runs(BUILT_IN, Some(900), false)]
     #[case::unknown("k3s", Some(900), false)]
-    fn controller_without_a_lease_no_longer_writes(
+    fn controller_that_lost_its_lease_no_longer_writes(
         #[case] manager: &str,
         #[case] newest: Option<i64>,
         #[case] expected: bool,

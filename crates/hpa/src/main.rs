@@ -1,8 +1,8 @@
 //! `hpa`: a HorizontalPodAutoscaler controller.
 //!
-//! Parses arguments, sets up logging and wires the crates below: `hpa-controller` (the I/O shell),
-//! `hpa-metrics` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs the
-//! controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
+//! Parses arguments, sets up logging and connects the other crates, above all `hpa-controller` (the
+//! I/O shell), `hpa-metrics` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo`
+//! runs the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 //!
 //! Each subcommand but `hpa crd` has a module: `run`, `shadow`, `adapter`, `explain`, `lint`,
 //! `status`, `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `forecast`, `rules`,
@@ -14,7 +14,8 @@
 //! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for other subcommands
-//! - `autoscaler_name`: the autoscaler that a command names
+//! - `autoscaler_name`, `liveness`: the autoscaler that a command names; detects that no controller
+//!   acts on autoscalers
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
 //! - `reference`, `export_tests`: tests that compare the documentation with the program
@@ -81,14 +82,14 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse_or_exit();
     let failure = match &command {
         #[cfg(feature = "demo")]
-        Command::Demo(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
+        Command::Demo(_) => ExitCode::from(lint::EXIT_NOT_CHECKED),
         Command::Forecast(_)
         | Command::Lint(_)
         | Command::Recommend(_)
         | Command::ShadowReport(_)
-        | Command::Status(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
+        | Command::Status(_) => ExitCode::from(lint::EXIT_NOT_CHECKED),
         Command::Rules(rules) if matches!(rules.command, RulesCommand::Compare(_)) => {
-            ExitCode::from(lint::EXIT_CANNOT_RUN)
+            ExitCode::from(lint::EXIT_NOT_CHECKED)
         }
         _ => ExitCode::FAILURE,
     };
@@ -97,7 +98,7 @@ fn main() -> ExitCode {
         if terminal::is_closed_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        // Log the error, unless logging has not started or is off.
+        // Log the error if logging has started and is on.
         let error = hpa_metrics::with_causes(error.as_ref());
         if has_log && tracing::enabled!(Level::ERROR) {
             error!(error, "exiting");

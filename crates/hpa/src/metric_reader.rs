@@ -6,7 +6,7 @@ use anyhow::Context;
 use hpa_calc::{Inputs, Readings};
 use hpa_collectors::{
     Compat,
-    collection::CollectionProvider,
+    collection::CollectionSource,
     schedules::source::{ScheduleClient, Schedules},
 };
 use hpa_controller::{k8s::Clients, scale_target::RestMapper};
@@ -30,13 +30,13 @@ use crate::{
 /// that need them fail.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads metrics from the sources that flags configure, and others from the metrics APIs.
+/// Reads metrics from the sources that flags configure, and other metrics from the metrics APIs.
 pub(crate) struct MetricReader {
     client: Arc<dyn MetricsClient>,
     rules: Option<Arc<PrometheusProvider>>,
     collectors: Option<Collectors>,
     schedules: Option<Arc<Schedules>>,
-    /// The pods of the decisions, for rules.
+    /// The pods of the decisions in progress. The rules query the metrics of these pods.
     pods: Arc<FetchedPods>,
 }
 
@@ -58,7 +58,7 @@ impl MetricReader {
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
         let kinds = KindMapper::new(mapper, timeout);
         let pods = Arc::new(FetchedPods::default());
-        let rules = rules_provider::from_flags(
+        let rules = rules_provider::create_from_flags(
             &arguments.rules,
             Arc::new(DiscoveryMapper(clients.api.clone())),
             Arc::new(CachedPods(pods.clone())),
@@ -75,7 +75,7 @@ impl MetricReader {
         let collectors = start_collectors(arguments, clients, scope)?;
         let mut sources: Vec<Arc<dyn MetricSource>> = Vec::new();
         if let Some(collectors) = &collectors {
-            sources.push(Arc::new(CollectionProvider::new(collectors.collection.clone())));
+            sources.push(Arc::new(CollectionSource::new(collectors.collection.clone())));
         }
         if let Some(rules) = &rules {
             sources.push(rules.clone());
@@ -84,7 +84,8 @@ impl MetricReader {
             Arc::new(Coalescing::new(apis, kinds, coalescing))
         } else {
             let source = Fallback::new(Arc::new(Routed::new(sources)), apis);
-            // No namespace lists: rules know the pods of the decisions, not all of a namespace.
+            // The threshold prevents namespace lists: rules have only the pods of the decisions,
+            // not all pods of a namespace.
             Arc::new(Coalescing::new(source, kinds, coalescing.with_threshold(usize::MAX)))
         };
         let client = match &schedules {
@@ -94,7 +95,6 @@ impl MetricReader {
         Ok(Self { client, rules, collectors, schedules, pods })
     }
 
-    /// The rules, if there are any.
     pub(crate) fn rules(&self) -> Option<&Arc<PrometheusProvider>> {
         self.rules.as_ref()
     }
@@ -103,21 +103,20 @@ impl MetricReader {
     pub(crate) async fn read(&self, inputs: &Inputs) -> Readings {
         let plan = inputs.plan();
         let Some(selector) = plan.selector() else { return Readings::new() };
-        _ = timeout(FIRST_LIST_TIMEOUT, self.listed()).await;
+        _ = timeout(FIRST_LIST_TIMEOUT, self.wait_for_first_lists()).await;
         let namespace = &inputs.hpa.metadata.namespace;
-        let selected = self.pods.add(namespace, selector, inputs.selected.pods.clone());
+        let selection = self.pods.add(namespace, selector, inputs.selected.pods.clone());
         let readings = read_all(&*self.client, inputs).await;
-        drop(selected);
+        drop(selection);
         readings
     }
 
-    /// Waits for the first lists of collectors and schedules.
-    async fn listed(&self) {
+    async fn wait_for_first_lists(&self) {
         if let Some(collectors) = &self.collectors {
-            collectors.listed().await;
+            collectors.wait_for_first_lists().await;
         }
         if let Some(schedules) = &self.schedules {
-            schedules.listed().await;
+            schedules.wait_for_first_list().await;
         }
     }
 }
@@ -133,7 +132,7 @@ fn start_collectors(
         return Ok(None);
     }
     let requests = Arc::new(RequestMetrics::new()?);
-    let server = rules.prometheus.server(Compat::Off)?;
+    let server = rules.prometheus.server_settings(Compat::Off)?;
     let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
     let servers = collectors::prometheus_servers(flags, &rules.prometheus, &requests)?;
     let started = collectors::start(

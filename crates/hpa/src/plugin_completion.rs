@@ -9,7 +9,7 @@ use clap::{Arg, Command, CommandFactory, builder::PossibleValue};
 use crate::args::Arguments;
 
 /// The name under which kubectl runs the program for completions.
-const NAME: &str = "kubectl_complete-hpa";
+const COMPLETER_NAME: &str = "kubectl_complete-hpa";
 
 /// Cobra's `ShellCompDirective`, which tells the shell how to proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ struct Completion {
 /// The typed words, if the program was started as a completer.
 pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<String>> {
     let program = arguments.next()?;
-    let is_completer = Path::new(&program).file_stem().is_some_and(|name| name == NAME);
+    let is_completer = Path::new(&program).file_stem().is_some_and(|name| name == COMPLETER_NAME);
     is_completer.then(|| arguments.map(|word| word.to_string_lossy().into_owned()).collect())
 }
 
@@ -57,41 +57,43 @@ pub(crate) fn print(words: &[String]) -> ExitCode {
 }
 
 fn complete(root: &Command, words: &[String]) -> Completion {
-    let (last, before) = match words.split_last() {
-        Some((last, before)) => (last.as_str(), before),
+    let (last, preceding) = match words.split_last() {
+        Some((last, preceding)) => (last.as_str(), preceding),
         None => ("", words),
     };
     let mut command = root;
     // The flag whose value is the next word.
     let mut flag: Option<&Arg> = None;
-    for word in before {
+    for word in preceding {
         if flag.take().is_some_and(|flag| takes_word(flag, word)) {
             continue;
         }
         if word.starts_with('-') {
-            flag = flag_of(command, word)
+            flag = find_flag_with_value(command, word)
                 .filter(|flag| !word.contains('=') && !flag.is_require_equals_set());
         } else if let Some(inner) = command.find_subcommand(word) {
             command = inner;
         }
     }
     match (flag.filter(|flag| takes_word(flag, last)), last.split_once('=')) {
-        (Some(flag), _) => values(flag, last, ""),
-        (None, Some((name, value))) if name.starts_with("--") => match flag_of(command, name) {
-            Some(flag) => values(flag, value, &format!("{name}=")),
-            None => Completion { candidates: Vec::new(), directive: Directive::NoFiles },
-        },
-        (None, _) if last.starts_with('-') => flags(command, last),
-        (None, _) if command.has_subcommands() => subcommands(command, last),
+        (Some(flag), _) => complete_values(flag, last, ""),
+        (None, Some((name, value))) if name.starts_with("--") => {
+            match find_flag_with_value(command, name) {
+                Some(flag) => complete_values(flag, value, &format!("{name}=")),
+                None => Completion { candidates: Vec::new(), directive: Directive::NoFiles },
+            }
+        }
+        (None, _) if last.starts_with('-') => complete_flags(command, last),
+        (None, _) if command.has_subcommands() => complete_subcommands(command, last),
         (None, _) => match command.get_positionals().next() {
-            Some(positional) => values(positional, last, ""),
-            None => flags(command, last),
+            Some(positional) => complete_values(positional, last, ""),
+            None => complete_flags(command, last),
         },
     }
 }
 
-/// The flag of a word, if it takes a value.
-fn flag_of<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+/// Finds the flag that a word names, if the flag takes a value.
+fn find_flag_with_value<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let word = word.split('=').next().unwrap_or_default();
     let is_named = |flag: &&Arg| {
         let long = flag.get_long().is_some_and(|name| word.strip_prefix("--") == Some(name));
@@ -103,13 +105,14 @@ fn flag_of<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     command.get_arguments().filter(takes_value).find(is_named)
 }
 
-/// Whether `word` is the value of a flag. A flag with an optional value doesn't take another flag.
+/// Whether a flag takes the next word as its value. If the value is optional, a word that starts
+/// with `-` is another flag.
 fn takes_word(flag: &Arg, word: &str) -> bool {
     let is_optional = flag.get_num_args().is_some_and(|range| range.min_values() == 0);
     !(is_optional && word.starts_with('-'))
 }
 
-fn values(argument: &Arg, typed: &str, prefix: &str) -> Completion {
+fn complete_values(argument: &Arg, typed: &str, prefix: &str) -> Completion {
     let possible = argument.get_possible_values();
     let directive = if possible.is_empty() { Directive::Files } else { Directive::NoFiles };
     let visible = possible.iter().filter(|value| !value.is_hide_set());
@@ -121,7 +124,7 @@ fn values(argument: &Arg, typed: &str, prefix: &str) -> Completion {
     Completion { candidates: matching.map(candidate).collect(), directive }
 }
 
-fn flags(command: &Command, typed: &str) -> Completion {
+fn complete_flags(command: &Command, typed: &str) -> Completion {
     let visible = command.get_arguments().filter(|flag| !flag.is_hide_set());
     let candidate = |flag: &Arg| {
         let name = format!("--{}", flag.get_long()?);
@@ -134,7 +137,7 @@ fn flags(command: &Command, typed: &str) -> Completion {
     }
 }
 
-fn subcommands(command: &Command, typed: &str) -> Completion {
+fn complete_subcommands(command: &Command, typed: &str) -> Completion {
     let visible = command.get_subcommands().filter(|inner| !inner.is_hide_set());
     let matching = visible.filter(|inner| inner.get_name().starts_with(typed));
     let candidate = |inner: &Command| {
@@ -154,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    fn completed(words: &[&str]) -> (Vec<String>, Directive) {
+    fn complete_words(words: &[&str]) -> (Vec<String>, Directive) {
         let mut root = Arguments::command();
         root.build();
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -177,7 +180,7 @@ mod tests {
     #[case::positional_value(&["completions", "ba"], &["bash"])]
     #[case::unknown_flag(&["explain", "--nothing=x"], &[])]
     fn last_word_is_completed(#[case] words: &[&str], #[case] expected: &[&str]) {
-        let (candidates, directive) = completed(words);
+        let (candidates, directive) = complete_words(words);
         assert_eq!(candidates, expected);
         assert_eq!(directive, Directive::NoFiles);
     }
@@ -185,20 +188,20 @@ mod tests {
     #[test]
     fn shell_completes_file_names() {
         for words in [&["lint", ""][..], &["explain", "-f", ""], &["explain", "--filename=w"]] {
-            assert_eq!(completed(words), (Vec::new(), Directive::Files), "{words:?}");
+            assert_eq!(complete_words(words), (Vec::new(), Directive::Files), "{words:?}");
         }
     }
 
     #[test]
     fn flag_that_requires_an_equals_sign_does_not_take_the_next_word() {
-        let (candidates, _) = completed(&["adapter", "--logtostderr", ""]);
+        let (candidates, _) = complete_words(&["adapter", "--logtostderr", ""]);
         assert!(candidates.contains(&"--prometheus-url".to_owned()), "{candidates:?}");
     }
 
     #[test]
     fn empty_input_lists_the_commands() {
         for words in [&[][..], &[""]] {
-            let (candidates, _) = completed(words);
+            let (candidates, _) = complete_words(words);
             assert!(["explain", "lint"].iter().all(|name| candidates.contains(&(*name).into())));
         }
     }

@@ -63,15 +63,15 @@ impl Collector for RequestMetrics {
     }
 }
 
-/// Metrics whose values are computed on each scrape.
-pub(crate) struct MetricsOnRead {
+/// Metrics of which some are computed on each scrape.
+pub(crate) struct ComputedMetrics {
     metrics: Vec<Box<dyn Collector>>,
     set: Box<dyn Fn() + Send + Sync>,
 }
 
-impl MetricsOnRead {
+impl ComputedMetrics {
     /// Gauges that are reset before `set` sets all of their series.
-    pub(crate) fn gauges<const N: usize>(
+    pub(crate) fn from_gauges<const N: usize>(
         gauges: [GaugeVec; N],
         set: impl Fn([&GaugeVec; N]) + Send + Sync + 'static,
     ) -> Self {
@@ -83,14 +83,17 @@ impl MetricsOnRead {
         Self { metrics, set: Box::new(set) }
     }
 
-    /// Adds metrics that are always up to date.
-    pub(crate) fn and(mut self, others: impl IntoIterator<Item = Box<dyn Collector>>) -> Self {
+    /// Adds metrics that are updated when something happens, not on a scrape.
+    pub(crate) fn with_counters(
+        mut self,
+        others: impl IntoIterator<Item = Box<dyn Collector>>,
+    ) -> Self {
         self.metrics.extend(others);
         self
     }
 }
 
-impl Collector for MetricsOnRead {
+impl Collector for ComputedMetrics {
     fn desc(&self) -> Vec<&Desc> {
         self.metrics.iter().flat_map(|metric| metric.desc()).collect()
     }
@@ -103,7 +106,9 @@ impl Collector for MetricsOnRead {
 
 /// Metrics about the state of the rules.
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
-pub(crate) fn rule_metrics(provider: Arc<PrometheusProvider>) -> prometheus::Result<MetricsOnRead> {
+pub(crate) fn rule_metrics(
+    provider: Arc<PrometheusProvider>,
+) -> prometheus::Result<ComputedMetrics> {
     let gauge = |name: &str, help: &str| {
         GaugeVec::new(Opts::new(format!("hpa_adapter_rule_{name}"), help), &["rule", "server"])
     };
@@ -113,7 +118,7 @@ pub(crate) fn rule_metrics(provider: Arc<PrometheusProvider>) -> prometheus::Res
         gauge("failures", "How often the series of a rule could not be read")?,
         gauge("last_success_timestamp_seconds", "When the series of a rule were last read")?,
     ];
-    Ok(MetricsOnRead::gauges(gauges, move |[series, metrics, failures, last_success]| {
+    Ok(ComputedMetrics::from_gauges(gauges, move |[series, metrics, failures, last_success]| {
         for rule in provider.rule_status() {
             let labels = [rule.rule.as_str(), rule.server.as_str()];
             series.with_label_values(&labels).set(rule.series as f64);
@@ -131,7 +136,7 @@ pub(crate) fn rule_metrics(provider: Arc<PrometheusProvider>) -> prometheus::Res
 pub(crate) fn query_metrics(
     prefix: &str,
     provider: Arc<PrometheusProvider>,
-) -> prometheus::Result<MetricsOnRead> {
+) -> prometheus::Result<ComputedMetrics> {
     let counter = |name: &str, help: &str, labels: &[&str]| {
         IntCounterVec::new(Opts::new(format!("{prefix}_prometheus_{name}"), help), labels)
     };
@@ -159,5 +164,5 @@ pub(crate) fn query_metrics(
             raise(&reused, &[rule, server], counts.reused);
         }
     };
-    Ok(MetricsOnRead { metrics, set: Box::new(set) })
+    Ok(ComputedMetrics { metrics, set: Box::new(set) })
 }

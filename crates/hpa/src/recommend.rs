@@ -6,19 +6,18 @@ use anyhow::Context;
 use hpa_simulate::{
     Variant,
     recommend::{Choice, Recommendation, Score, SearchOptions, recommend},
-    report::{percent, span},
+    report::{format_duration, percent},
 };
 use serde_json::{Value, json};
 
 use crate::{
     args::{RecommendArguments, RecommendationFormat},
     lint,
-    simulate::{Progress, load},
+    simulate::{Progress, load_scenario_file},
     terminal::{self, escape_line, print, print_json},
 };
 
-/// The header of the table in Markdown.
-const MARKDOWN: &str = "\
+const MARKDOWN_HEADER: &str = "\
 | scenario | default behavior: pod-hours, risk | suggestion: pod-hours, risk | settings |
 |---|---|---|---|
 ";
@@ -27,22 +26,28 @@ const MARKDOWN: &str = "\
 pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
     let mut has_suggestions = true;
     if arguments.output == RecommendationFormat::Markdown {
-        print(MARKDOWN)?;
+        print(MARKDOWN_HEADER)?;
     }
     for (index, file) in arguments.scenarios.iter().enumerate() {
-        let study = load(file)?;
-        let base = study.variants.first().context("the scenario is empty")?;
-        let found = search(base, arguments);
-        has_suggestions &= found.suggested.is_some();
+        let scenario_file = load_scenario_file(file)?;
+        let base = scenario_file.variants.first().context("the scenario is empty")?;
+        let recommendation = search(base, arguments);
+        has_suggestions &= recommendation.suggested.is_some();
         let separator = if index > 0 { "\n" } else { "" };
         match arguments.output {
-            RecommendationFormat::Text => print(&format!("{separator}{}", text(base, &found)))?,
-            RecommendationFormat::Json => print_json(&terminal::json(&found)?)?,
+            RecommendationFormat::Text => {
+                let text = text(base, &recommendation);
+                print(&format!("{separator}{text}"))?;
+            }
+            RecommendationFormat::Json => print_json(&terminal::json(&recommendation)?)?,
             RecommendationFormat::Patch => {
-                let patch = found.suggested.as_ref().map(|one| format!("{}\n", one.patch));
+                let suggested = recommendation.suggested.as_ref();
+                let patch = suggested.map(|suggested| format!("{}\n", suggested.patch));
                 print_json(&patch.unwrap_or_default())?;
             }
-            RecommendationFormat::Markdown => print(&row(&study.name, &found))?,
+            RecommendationFormat::Markdown => {
+                print(&markdown_row(&scenario_file.name, &recommendation))?
+            }
         }
     }
     Ok(if has_suggestions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -55,36 +60,36 @@ fn search(base: &Variant, arguments: &RecommendArguments) -> Recommendation {
         load_factors: arguments.load_factors.clone(),
         max_risk: arguments.max_risk / 100.0,
     };
-    let accepted = objections(base, &base.manifest);
+    let existing_violations = lint_violations(base, &base.manifest);
     let progress = Progress::new(options.runs() as f64, "runs");
-    // Checking settings also takes a while, without adding to the progress.
+    // Checks of settings take time too, but don't count as progress.
     let accepts = |manifest: &Value| {
         progress.refresh();
-        objections(base, manifest).iter().all(|objection| accepted.contains(objection))
+        let violations = lint_violations(base, manifest);
+        violations.iter().all(|violation| existing_violations.contains(violation))
     };
-    let found = recommend(base, &options, &accepts, &|| progress.add(1.0));
+    let recommendation = recommend(base, &options, &accepts, &|| progress.add(1.0));
     progress.finish();
-    found
+    recommendation
 }
 
-/// A row of the table in Markdown.
-fn row(name: &str, found: &Recommendation) -> String {
+fn markdown_row(name: &str, recommendation: &Recommendation) -> String {
     let score = |score: &Score| format!("{:.2}, {}", score.pod_hours, percent(score.risk));
-    let default = score(&found.default_behavior);
-    match &found.suggested {
-        Some(one) => {
+    let default = score(&recommendation.default_behavior);
+    match &recommendation.suggested {
+        Some(suggested) => {
             format!(
                 "| {name} | {default} | {} | {} |\n",
-                score(&one.score),
-                one.settings.join("; ")
+                score(&suggested.score),
+                suggested.settings.join("; ")
             )
         }
-        None => format!("| {name} | {default} | - | {} |\n", found.reason),
+        None => format!("| {name} | {default} | - | {} |\n", recommendation.reason),
     }
 }
 
 /// The rules of `hpa lint` that a manifest violates on the target of the scenario.
-fn objections(base: &Variant, manifest: &Value) -> Vec<&'static str> {
+fn lint_violations(base: &Variant, manifest: &Value) -> Vec<&'static str> {
     let mut hpa = manifest.clone();
     let metadata = serde_json::to_value(&base.autoscaler.metadata).unwrap_or_default();
     if let Some(members) = hpa.as_object_mut() {
@@ -92,11 +97,11 @@ fn objections(base: &Variant, manifest: &Value) -> Vec<&'static str> {
         members.insert("kind".to_owned(), hpa_crd::KIND.into());
         members.insert("metadata".to_owned(), metadata);
     }
-    lint::violated_rules(vec![hpa, target(base)])
+    lint::violated_rules(vec![hpa, target_manifest(base)])
 }
 
 /// The target as a manifest, for the lint rules about requests.
-fn target(base: &Variant) -> Value {
+fn target_manifest(base: &Variant) -> Value {
     let (workload, reference) = (&base.workload, &base.autoscaler.spec.scale_target_ref);
     let profile = base.cluster.profile(workload);
     json!({
@@ -112,14 +117,14 @@ fn target(base: &Variant) -> Value {
     })
 }
 
-fn text(base: &Variant, found: &Recommendation) -> String {
+fn text(base: &Variant, recommendation: &Recommendation) -> String {
     let mut text = String::new();
-    match &found.suggested {
+    match &recommendation.suggested {
         Some(suggested) => {
             let settings = suggested.settings.join("; ");
-            let _ = writeln!(text, "Suggestion: {settings}\n\nIt is {}.", found.reason);
+            let _ = writeln!(text, "Suggestion: {settings}\n\nIt is {}.", recommendation.reason);
             let name = escape_line(&base.autoscaler.metadata.name);
-            // If the scenario has none, kubectl uses that of the current context.
+            // If the scenario has no namespace, kubectl uses that of the current context.
             let namespace = base.manifest.pointer("/metadata/namespace").and_then(Value::as_str);
             let namespace = namespace.map(|namespace| format!(" -n {}", escape_line(namespace)));
             let _ = writeln!(
@@ -130,32 +135,35 @@ fn text(base: &Variant, found: &Recommendation) -> String {
             );
         }
         None => {
-            let _ = writeln!(text, "No suggestion: {}.", found.reason);
+            let _ = writeln!(text, "No suggestion: {}.", recommendation.reason);
         }
     }
     text.push('\n');
-    text += &comparison(found);
-    if !found.effects.is_empty() {
+    text += &comparison(recommendation);
+    if !recommendation.effects.is_empty() {
         text += "\nWhat each setting does: the suggestion without it\n\n";
-        let rows = found.effects.iter().map(|effect| (effect.setting.clone(), effect.without));
+        let effects = recommendation.effects.iter();
+        let rows = effects.map(|effect| (effect.setting.clone(), effect.without));
         text += &table("WITHOUT", rows.collect());
     }
     text += "\nThe best trade-offs of cost and risk\n\n";
-    let rows = found.front.iter().map(|one: &Choice| (one.settings.join("; "), one.score));
+    let choices = recommendation.front.iter();
+    let rows = choices.map(|choice: &Choice| (choice.settings.join("; "), choice.score));
     text += &table("SETTINGS", rows.collect());
-    let _ = writeln!(text, "\n{} settings were simulated. Assumptions:", found.tried);
-    for assumption in &found.assumptions {
+    let _ = writeln!(text, "\n{} settings were simulated. Assumptions:", recommendation.tried);
+    for assumption in &recommendation.assumptions {
         let _ = writeln!(text, "- {assumption}");
     }
     text
 }
 
-fn comparison(found: &Recommendation) -> String {
+fn comparison(recommendation: &Recommendation) -> String {
     let mut rows = vec![
-        ("current".to_owned(), found.current),
-        ("default behavior".to_owned(), found.default_behavior),
+        ("current".to_owned(), recommendation.current),
+        ("default behavior".to_owned(), recommendation.default_behavior),
     ];
-    rows.extend(found.suggested.as_ref().map(|one| ("suggestion".to_owned(), one.score)));
+    let suggested = recommendation.suggested.as_ref();
+    rows.extend(suggested.map(|suggested| ("suggestion".to_owned(), suggested.score)));
     table("SETTINGS", rows)
 }
 
@@ -174,7 +182,7 @@ fn table(label: &str, rows: Vec<(String, Score)>) -> String {
             score.latency_p99
         );
         if has_queue {
-            let _ = write!(text, "  {:>8}", span(score.wait_p99_seconds));
+            let _ = write!(text, "  {:>8}", format_duration(score.wait_p99_seconds));
         }
         let _ = writeln!(text, "  {:>8.1}  {:>9.1}  {label}", score.rescales, score.reversals);
     }

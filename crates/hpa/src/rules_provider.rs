@@ -1,4 +1,5 @@
-//! Creates a metric source from a rules file, for commands that read metrics once.
+//! Reads rules files, and creates metric sources from them for commands other than `hpa run` and
+//! `hpa adapter`.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,11 +19,11 @@ use crate::{
     terminal,
 };
 
-/// Reads a rules file, or rules in a `ConfigMap` or in Helm values. Warns of other rules in the
-/// file.
+/// Reads a rules file, or rules in a `ConfigMap` or in Helm values. If there are several, uses the
+/// first rules and warns of the others.
 pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
     let all = read_configs(path)?;
-    let places: Vec<String> = all.iter().map(|one| one.place.clone()).collect();
+    let places: Vec<String> = all.iter().map(|rules| rules.place.clone()).collect();
     if let [used, others @ ..] = places.as_slice()
         && !others.is_empty()
     {
@@ -62,24 +63,40 @@ pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
     if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }
 }
 
-/// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections
-/// to the servers that the file names. Its author may be untrusted.
-pub(crate) async fn provider(
+/// The servers that series may be read from. The user must allow connections to the servers of a
+/// rules file, because its author may be untrusted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AllowedServers {
+    /// The server of `--prometheus-url`.
+    OfFlag,
+    /// The server of `--prometheus-url` and those that the file names.
+    OfFlagAndFile,
+}
+
+impl AllowedServers {
+    /// The servers that the flag `--connect` allows.
+    pub(crate) fn from_connect(is_set: bool) -> Self {
+        if is_set { Self::OfFlagAndFile } else { Self::OfFlag }
+    }
+}
+
+/// Creates a provider of the rules' metrics. `None` without an allowed server.
+pub(crate) async fn create_provider(
     config: &Config,
     prometheus: &PrometheusArguments,
-    connect: bool,
+    allowed: AllowedServers,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
 ) -> anyhow::Result<Option<PrometheusProvider>> {
-    let server = prometheus.server(Compat::Off)?;
-    if server.is_none() && (config.servers.is_empty() || !connect) {
+    let server = prometheus.server_settings(Compat::Off)?;
+    if server.is_none() && (config.servers.is_empty() || allowed == AllowedServers::OfFlag) {
         return Ok(None);
     }
     let client = server.map(|server| Client::new(server, Arc::new(()))).transpose()?;
     let provider = PrometheusProvider::new(
         config.clone(),
         Servers::new(client, Arc::new(())).permitting(prometheus.server_permissions()),
-        prometheus.discovery(Compat::Off),
+        prometheus.discovery_settings(Compat::Off),
         mapper,
         objects,
     )?;
@@ -87,8 +104,9 @@ pub(crate) async fn provider(
     Ok(Some(provider))
 }
 
-/// The provider of `--metrics-config`, without metrics until [`relist`]. `None` without the flag.
-pub(crate) async fn from_flags(
+/// Creates the provider of `--metrics-config`, which has no metrics until [`relist`]. `None`
+/// without the flag.
+pub(crate) async fn create_from_flags(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
@@ -97,10 +115,11 @@ pub(crate) async fn from_flags(
     let Some(path) = metrics_config else { return Ok(None) };
     let name = || format!("--metrics-config {}", path.display());
     let config = read_config(path).with_context(name)?;
-    let provider = provider(&config, prometheus, *connect, mapper, objects).await;
+    let allowed = AllowedServers::from_connect(*connect);
+    let provider = create_provider(&config, prometheus, allowed, mapper, objects).await;
     let Some(provider) = provider.with_context(name)? else {
-        let is_named = !config.servers.is_empty();
-        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
+        let has_servers = !config.servers.is_empty();
+        let connect = if has_servers { ", or --connect for the file's servers" } else { "" };
         bail!("{} needs a server: add --prometheus-url{connect}", name());
     };
     Ok(Some(Arc::new(provider)))

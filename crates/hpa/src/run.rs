@@ -17,13 +17,13 @@ use crate::{
     args::{ForecastingArguments, RunArguments, to_std},
     controller_options::options,
     debug_api, in_process, kubectl, logging,
-    replay::PrometheusPast,
+    replay::PrometheusPastLoads,
     scaling_schedules, serve,
     signals::cancel_on_signal,
     version,
 };
 
-/// Runs the controller until SIGTERM or SIGINT.
+/// Runs the controller until a signal.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let threads = usize::from(arguments.threads);
     let runtime =
@@ -95,7 +95,7 @@ fn forecast_source(
     let url = forecast_prometheus.as_ref().or(flags.prometheus_url.as_ref());
     let settings = url.map(|url| flags.settings(url, Compat::Off)).transpose()?;
     let client = settings.map(|settings| Client::new(settings, Arc::new(()))).transpose()?;
-    let past = client.map(|client| Arc::new(PrometheusPast { client, rules }) as Arc<_>);
+    let past = client.map(|client| Arc::new(PrometheusPastLoads { client, rules }) as Arc<_>);
     Ok(ForecastSource { past, zone: zone.clone() })
 }
 

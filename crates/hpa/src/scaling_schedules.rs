@@ -37,7 +37,7 @@ pub(crate) fn start(
     if !arguments.scaling_schedule {
         return Ok(None);
     }
-    arguments.defaults.check().map_err(|error| anyhow!(error))?;
+    arguments.defaults.check_time_zone().map_err(|error| anyhow!(error))?;
     let schedules = Arc::new(Schedules::new(arguments.defaults.settings(compat), now));
     let watched = schedules.clone();
     tokio::spawn(async move { watched.watch(client, &namespaces, on_change).await });

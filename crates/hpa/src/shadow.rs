@@ -25,14 +25,15 @@ use crate::{
 
 /// Exit status if the comparison could not have found a difference.
 const EXIT_INCONCLUSIVE: u8 = 2;
-/// In errors of the API server about the rights of the user.
+/// The part of the API server's messages that shows a missing permission.
 const FORBIDDEN: &str = " is forbidden: User ";
 
-/// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report. The
-/// status is 1 with differences, and 2 if the comparison failed.
+/// Compares decisions for the time of `--for` or until a signal, then prints the report. The exit
+/// status is 1 with differences, and 2 if the comparison failed or could not have found a
+/// difference.
 pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCode> {
     logging::start(&arguments.log)?;
-    if let Some(warning) = short_comparison(arguments) {
+    if let Some(warning) = short_comparison_warning(arguments) {
         warn!("{warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -43,7 +44,7 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     runtime.shutdown_background();
     let (summary, length) = result?;
     terminal::print(&format!("{}\n{summary}", headline(&summary, length)))?;
-    if inconclusive(&summary).is_some() {
+    if inconclusive_reason(&summary).is_some() {
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
     match summary.different {
@@ -54,18 +55,18 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     Ok(ExitCode::FAILURE)
 }
 
-/// Warns of a comparison that ends before a difference can count.
-fn short_comparison(arguments: &ShadowReportArguments) -> Option<String> {
+/// A warning if the comparison ends before a difference can count.
+fn short_comparison_warning(arguments: &ShadowReportArguments) -> Option<String> {
     let window = arguments.autoscaling.horizontal_pod_autoscaler_downscale_stabilization;
     let period = arguments.autoscaling.horizontal_pod_autoscaler_sync_period;
     // The first decision takes up to a period, and a difference must persist to count.
-    let needed = window.saturating_add(period.saturating_mul(6));
-    (arguments.length < needed).then(|| {
+    let min_length = window.saturating_add(period.saturating_mul(6));
+    (arguments.length < min_length).then(|| {
         format!(
             "--for {:#} may be too short: differences count only after the stabilization window \
              ({window:#} by default). Use at least --for {}s",
             arguments.length,
-            needed.as_secs()
+            min_length.as_secs()
         )
     })
 }
@@ -75,7 +76,7 @@ fn headline(summary: &Summary, length: SignedDuration) -> String {
     let Summary { compared, decisions, different, rows, .. } = summary;
     let autoscalers = counted(*compared, "autoscaler");
     let counted_decisions = counted(*decisions, "decision");
-    match inconclusive(summary) {
+    match inconclusive_reason(summary) {
         Some(reason) if *decisions == 0 => format!("nothing was compared: {reason}"),
         Some(reason) => {
             format!("{autoscalers} compared for {length:#}: no difference could be found: {reason}")
@@ -95,7 +96,7 @@ fn headline(summary: &Summary, length: SignedDuration) -> String {
 }
 
 /// The reason why the comparison could not find a difference. `None` if it could.
-fn inconclusive(summary: &Summary) -> Option<String> {
+fn inconclusive_reason(summary: &Summary) -> Option<String> {
     if summary.is_conclusive() {
         return None;
     }
@@ -115,7 +116,8 @@ fn inconclusive(summary: &Summary) -> Option<String> {
     })
 }
 
-fn config(arguments: &ShadowReportArguments) -> ClientConfig {
+/// Adds the impersonation flags to the configuration of the clients.
+fn client_config_with_impersonation(arguments: &ShadowReportArguments) -> ClientConfig {
     let overrides = arguments.impersonation.overrides();
     ClientConfig { overrides, ..client_config(&arguments.cluster) }
 }
@@ -125,7 +127,9 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     let shutdown = CancellationToken::new();
     signals::cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
-    let clients = Clients::with_observer(&config(arguments), telemetry.clone()).await?;
+    let clients =
+        Clients::with_observer(&client_config_with_impersonation(arguments), telemetry.clone())
+            .await?;
     let client = clients.api.clone();
     check_reads(&client, &arguments.cluster).await.context("nothing was compared")?;
     let options = options_from(&arguments.autoscaling, &arguments.cluster);
@@ -157,7 +161,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     Ok((telemetry.shadow_summary(Timestamp::now()), length))
 }
 
-/// Fails if something that the controller reads can't be read.
+/// Fails if autoscalers or pods can't be listed, or if the user may not read pod metrics or scales.
 async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Result<()> {
     let in_namespace = |name: &String| format!("namespaces/{}/", kubectl::escape(name));
     let mut scopes: Vec<String> = cluster.namespaces.iter().map(in_namespace).collect();
@@ -187,9 +191,10 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
     }
     for scope in &scopes {
         list("api/v1", scope, "pods").await?;
-        // Other errors than a missing right concern the metrics, which may not be of this API.
-        let usage = list("apis/metrics.k8s.io/v1beta1", scope, "pods").await;
-        if let Err(error) = usage
+        // Only a missing permission counts. Other errors of this API don't matter to autoscalers
+        // whose metrics come from another API.
+        let pod_metrics = list("apis/metrics.k8s.io/v1beta1", scope, "pods").await;
+        if let Err(error) = pod_metrics
             && format!("{error:#}").contains(FORBIDDEN)
         {
             return Err(error);
@@ -213,8 +218,8 @@ async fn check_scales(
             continue;
         };
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
-        let read = read_scale(&mapper, &scales, namespace, target).await;
-        if let Err(ScaleUnavailable { error, is_forbidden: true, .. }) = read {
+        let scale = read_scale(&mapper, &scales, namespace, target).await;
+        if let Err(ScaleUnavailable { error, is_forbidden: true, .. }) = scale {
             bail!(
                 "the scale of {} {namespace}/{} can't be read: {error}",
                 target.kind,
@@ -247,7 +252,7 @@ mod tests {
         }
     }
 
-    fn different(autoscalers: usize, decisions: u64) -> Summary {
+    fn summary_with_differences(autoscalers: usize, decisions: u64) -> Summary {
         let row = Row {
             key: HpaKey::new("shop", "web"),
             decisions: 40,
@@ -266,7 +271,7 @@ mod tests {
             panic!("another command");
         };
         let KubeconfigOverrides { impersonate, impersonate_groups, .. } =
-            config(&arguments).overrides;
+            client_config_with_impersonation(&arguments).overrides;
         assert_eq!(impersonate.as_deref(), Some("ann"));
         assert_eq!(impersonate_groups, ["ops", "dev"]);
     }
@@ -277,11 +282,11 @@ mod tests {
         Summary { compared: 1, decisions: 1, ..summary() },
         "1 autoscaler compared for 10m: no difference in 1 decision")]
     #[case::different(
-        different(2, 7),
+        summary_with_differences(2, 7),
         "2 of 12 autoscalers differ, in 7 of 480 decisions, compared for 10m"
     )]
     #[case::one_different(
-        different(1, 7),
+        summary_with_differences(1, 7),
         "1 of 12 autoscalers differs, in 7 of 480 decisions, compared for 10m"
     )]
     #[case::no_autoscalers(Summary::default(), "nothing was compared: there are no autoscalers")]
@@ -296,7 +301,10 @@ mod tests {
         Summary { conclusive: 0, ..summary() },
         "12 autoscalers compared for 10m: no difference could be found: --for is shorter than the \
          stabilization windows and policy periods (up to 5m)")]
-    fn headline_has_the_result(#[case] summary: Summary, #[case] expected: &str) {
+    fn headline_counts_differences_or_says_why_none_could_be_found(
+        #[case] summary: Summary,
+        #[case] expected: &str,
+    ) {
         assert_eq!(headline(&summary, SignedDuration::from_mins(10)), expected);
     }
 }

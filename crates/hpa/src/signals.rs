@@ -27,8 +27,8 @@ impl Signals {
         })
     }
 
-    /// Waits for any of the signals.
-    pub(crate) async fn any(&mut self) {
+    /// Waits for the next signal and logs its name.
+    pub(crate) async fn recv(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => info!("received SIGINT"),
             _ = self.terminate.recv() => info!("received SIGTERM"),
@@ -48,7 +48,7 @@ impl Signals {
         Ok(Self)
     }
 
-    pub(crate) async fn any(&mut self) {
+    pub(crate) async fn recv(&mut self) {
         match tokio::signal::ctrl_c().await {
             Ok(()) => info!("received Ctrl-C"),
             Err(_) => std::future::pending().await,
@@ -56,14 +56,14 @@ impl Signals {
     }
 }
 
-/// Cancels at the first signal of a service manager or a user, and exits at the second one.
+/// Cancels the token at the first signal, and exits the process at the second one.
 pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
-        signals.any().await;
+        signals.recv().await;
         shutdown.cancel();
-        signals.any().await;
+        signals.recv().await;
         info!("second signal: exiting without waiting");
         std::process::exit(EXIT_SECOND_SIGNAL);
     });

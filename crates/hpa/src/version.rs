@@ -13,14 +13,13 @@ use crate::{
     terminal,
 };
 
-/// Cargo features that change what the binary can do.
+/// The Cargo features that the output lists.
 const FEATURES: [(&str, bool); 2] =
     [("demo", cfg!(feature = "demo")), ("mimalloc", cfg!(feature = "mimalloc"))];
 
 /// The length of the revision in the user agent, as in kubectl's.
 const SHORT_REVISION: usize = 7;
 
-/// Prints version, revision, date, platform and features.
 pub(crate) fn run(arguments: &VersionArguments) -> anyhow::Result<()> {
     let text = render(&build_info(), arguments.format)?;
     terminal::print(&text)
@@ -51,8 +50,8 @@ fn render(build: &BuildInfo, format: ReportFormat) -> anyhow::Result<String> {
     })
 }
 
-/// The build of this binary. Revision and date come from git, or from the variables that a build
-/// without git sets.
+/// The build of this binary. Revision and date come from the variables `HPA_GIT_REVISION` and
+/// `SOURCE_DATE_EPOCH` of the build, or else from git.
 pub(crate) fn build_info() -> BuildInfo {
     from_build_script(env!("HPA_GIT_REVISION"), env!("HPA_SOURCE_SECONDS"))
 }
@@ -80,7 +79,7 @@ pub(crate) fn user_agent() -> Option<HeaderValue> {
     HeaderValue::try_from(text).ok()
 }
 
-/// Operating system and architecture in the words of container images.
+/// Operating system and architecture, named as in container images.
 fn platform() -> String {
     let architecture = match consts::ARCH {
         "x86_64" => "amd64",

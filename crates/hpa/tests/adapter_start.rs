@@ -32,7 +32,7 @@ struct Adapter {
 }
 
 impl Adapter {
-    /// Starts the adapter with a flag, and waits until it serves.
+    /// Starts the adapter with a flag and a Prometheus without series, and waits until it serves.
     async fn start(flag: &str) -> Self {
         let router = Router::new()
             .route("/api/v1/series", any(async || prometheus_success(json!([]))))
@@ -76,7 +76,7 @@ impl Adapter {
         timeout(LIMIT, read).await.expect("in time")
     }
 
-    /// The port of the metrics APIs.
+    /// Returns the port of the metrics APIs, as logged.
     fn port(&self) -> u16 {
         let line = self.log.lines().find(|line| line.contains(" groups=")).expect("a line");
         let (_, rest) = line.split_once("127.0.0.1:").expect("an address");
@@ -85,7 +85,7 @@ impl Adapter {
     }
 }
 
-/// The reference also starts with each of these values.
+/// prometheus-adapter starts with each of these values too.
 #[rstest]
 #[case::client_go_default("--client-qps=0", Some("--client-qps=0 means 5 requests a second"))]
 #[case::no_limit("--client-qps=-1", None)]
@@ -96,7 +96,10 @@ impl Adapter {
 )]
 #[case::interval("--metrics-relist-interval=1s", None)]
 #[tokio::test(flavor = "multi_thread")]
-async fn unusual_value_starts_with_a_warning(#[case] flag: &str, #[case] warning: Option<&str>) {
+async fn flag_with_a_replaced_value_is_a_warning(
+    #[case] flag: &str,
+    #[case] warning: Option<&str>,
+) {
     let Adapter { log, .. } = Adapter::start(flag).await;
     let name = flag.split('=').next().unwrap_or_default();
     match warning {

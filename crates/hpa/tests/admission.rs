@@ -1,8 +1,9 @@
-//! `hpa lint` reports an error for an autoscaler if, and only if, a real kube-apiserver refuses it.
-//! Without the programs, the test prints that it is skipped.
+//! Tests that `hpa lint` reports an error for an autoscaler if, and only if, a real kube-apiserver
+//! refuses the autoscaler. Without the programs of a control plane, the test prints that it is
+//! skipped.
 //!
-//! The autoscalers are the recorded ones and those of the examples. `HPA_MANIFESTS` names a
-//! directory of further manifests, such as those of public repositories.
+//! The autoscalers are those of the conformance vectors and of the examples. The variable
+//! `HPA_MANIFESTS` may name a directory with other manifests, such as those of public repositories.
 
 #![allow(
     clippy::expect_used,
@@ -29,13 +30,13 @@ use http::Request;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-/// An autoscaler and its origin.
-struct Subject {
+/// An autoscaler, and the file and line or document from which it is.
+struct TestedAutoscaler {
     origin: String,
     object: Value,
 }
 
-fn recorded() -> Result<Vec<Subject>> {
+fn recorded_autoscalers() -> Result<Vec<TestedAutoscaler>> {
     let path = repository("tests/conformance/hpa_admission.jsonl.gz");
     let lines = BufReader::new(GzDecoder::new(File::open(path)?)).lines();
     let subject = |(index, line): (usize, std::io::Result<String>)| {
@@ -44,14 +45,14 @@ fn recorded() -> Result<Vec<Subject>> {
             "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
             "metadata": { "name": "web" }, "spec": line["input"],
         });
-        Ok(Subject { origin: format!("hpa_admission line {}", index + 1), object })
+        Ok(TestedAutoscaler { origin: format!("hpa_admission line {}", index + 1), object })
     };
     lines.enumerate().map(subject).collect()
 }
 
 /// The autoscalers in the manifests of a directory. Files that are not YAML, such as templates, are
 /// left out.
-fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
+fn autoscalers_in(directory: &Path) -> Result<Vec<TestedAutoscaler>> {
     let mut subjects = Vec::new();
     let mut paths: Vec<PathBuf> = fs::read_dir(directory)
         .with_context(|| directory.display().to_string())?
@@ -67,7 +68,7 @@ fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
             let Ok(object) = serde_saphyr::from_str::<Value>(document) else { continue };
             if object["kind"] == "HorizontalPodAutoscaler" {
                 let origin = format!("{}, document {}", path.display(), index + 1);
-                subjects.push(Subject { origin, object });
+                subjects.push(TestedAutoscaler { origin, object });
             }
         }
     }
@@ -75,7 +76,7 @@ fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
 }
 
 /// The API server's reason for rejecting an object. `None` if it accepts the object.
-async fn refusal(client: &Client, object: &Value) -> Result<Option<String>> {
+async fn refusal_reason(client: &Client, object: &Value) -> Result<Option<String>> {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let path = format!(
         "/apis/{version}/namespaces/default/horizontalpodautoscalers?dryRun=All\
@@ -98,7 +99,7 @@ async fn refusal(client: &Client, object: &Value) -> Result<Option<String>> {
 }
 
 /// The errors that lint reports about the files of a directory, as name and message.
-fn errors(directory: &Path) -> Result<Vec<(String, String)>> {
+fn lint_errors(directory: &Path) -> Result<Vec<(String, String)>> {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
         .args(["lint", "-o", "json"])
         .arg(directory)
@@ -117,7 +118,7 @@ fn errors(directory: &Path) -> Result<Vec<(String, String)>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lint_reports_what_the_api_server_refuses() -> Result<()> {
+async fn lint_reports_errors_for_refused_autoscalers_only() -> Result<()> {
     let assets = match assets::find() {
         Ok(assets) => assets,
         Err(reason) => {
@@ -125,26 +126,26 @@ async fn lint_reports_what_the_api_server_refuses() -> Result<()> {
             return Ok(());
         }
     };
-    let mut subjects = recorded()?;
-    subjects.extend(of_directory(&repository("examples/autoscalers"))?);
+    let mut subjects = recorded_autoscalers()?;
+    subjects.extend(autoscalers_in(&repository("examples/autoscalers"))?);
     let own_count = subjects.len();
     if let Some(directory) = std::env::var_os("HPA_MANIFESTS") {
-        subjects.extend(of_directory(Path::new(&directory))?);
+        subjects.extend(autoscalers_in(Path::new(&directory))?);
     }
     let (server, files) = (tempfile::tempdir()?, tempfile::tempdir()?);
     for (index, subject) in subjects.iter().enumerate() {
         fs::write(files.path().join(format!("{index:05}.json")), subject.object.to_string())?;
     }
-    let errors = errors(files.path())?;
-    // On by default since Kubernetes 1.37.
+    let errors = lint_errors(files.path())?;
+    // The feature gate is on by default since Kubernetes 1.37.
     let options = Options::new(&assets).flag("--feature-gates=HPAScaleToZero=true");
     let api = KubeApiserver::start(options, server.path()).await?;
     let client = api.client();
     let (mut differences, mut refused) = (Vec::new(), BTreeSet::new());
-    for (index, Subject { origin, object }) in subjects.iter().enumerate() {
+    for (index, TestedAutoscaler { origin, object }) in subjects.iter().enumerate() {
         let file = format!("{index:05}.json");
         let error = errors.iter().find(|(name, _)| *name == file).map(|(_, message)| message);
-        let refusal = refusal(&client, object).await?;
+        let refusal = refusal_reason(&client, object).await?;
         if refusal.is_some() {
             refused.insert(index);
         }

@@ -40,8 +40,8 @@ fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
         .expect("the program runs")
 }
 
-/// Host and token of the printed address.
-async fn address(child: &mut Child) -> (String, String) {
+/// Reads the address that the program prints. Returns host and token.
+async fn printed_address(child: &mut Child) -> (String, String) {
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let line = timeout(LIMIT, lines.next_line()).await.expect("in time");
     let line = line.expect("UTF-8").expect("a line");
@@ -69,7 +69,7 @@ async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String 
 }
 
 /// Exchanges the token for a cookie.
-async fn cookie(host: &str, token: &str) -> String {
+async fn log_in(host: &str, token: &str) -> String {
     let granted = read_until(host, &format!("/?token={token}"), "", "\r\n\r\n").await;
     let cookie = granted.lines().find_map(|line| line.strip_prefix("set-cookie: "));
     cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie").to_owned()
@@ -82,9 +82,9 @@ async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
     testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
     let served = ServedTestbed::new(&testbed).await;
     let mut child = start(&served, &["-n", NAMESPACE]);
-    let (host, token) = address(&mut child).await;
+    let (host, token) = printed_address(&mut child).await;
     assert!(host.starts_with("127.0.0.1:"), "{host}");
-    let cookie = cookie(&host, &token).await;
+    let cookie = log_in(&host, &token).await;
     read_until(&host, "/api/autoscalers", &cookie, "\"id\":\"core/shop/web\"").await;
     let pid = Pid::from_raw(i32::try_from(child.id().expect("a process")).expect("a pid"));
     kill_process(pid.expect("a pid"), Signal::TERM).expect("the program is running");
@@ -119,19 +119,19 @@ async fn dead_api_server_is_reported_once_on_the_terminal() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    let (host, token) = address(&mut child).await;
+    let (host, token) = printed_address(&mut child).await;
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let line = timeout(LIMIT, lines.next_line()).await.expect("in time").expect("UTF-8");
     let line = line.expect("a line");
     let start = format!("hpa: The API server at 127.0.0.1:{port} has been unreachable since ");
     assert!(line.starts_with(&start) && line.matches("refused").count() == 1, "{line}");
-    let cookie = cookie(&host, &token).await;
+    let cookie = log_in(&host, &token).await;
     let sentence = line.strip_prefix("hpa: ").expect("a sentence");
     read_until(&host, "/api/autoscalers", &cookie, &format!("\"{sentence}.\"")).await;
 }
 
 #[tokio::test]
-async fn past_is_read_from_the_debug_api() {
+async fn history_is_read_from_the_debug_api() {
     let metrics = Arc::new(SettableMetrics::new(60, 1));
     let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
     testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
@@ -144,19 +144,46 @@ async fn past_is_read_from_the_debug_api() {
     let path = "/api/autoscaler?id=core/shop/web";
 
     let mut without = start(&served, &[]);
-    let (host, token) = address(&mut without).await;
-    let cookie = cookie(&host, &token).await;
+    let (host, token) = printed_address(&mut without).await;
+    let cookie = log_in(&host, &token).await;
     // The controller has no lease.
-    let missing = "They can't be read: there is no lease kube-system/hpa-controller";
+    let missing =
+        "The controller's records can't be read: there is no lease kube-system/hpa-controller";
     read_until(&host, path, &cookie, missing).await;
 
     let url = port.replace("--debug-port=", "http://127.0.0.1:");
     let mut child = start(&served, &["--controller-url", &url]);
-    let (host, token) = address(&mut child).await;
-    let cookie = self::cookie(&host, &token).await;
+    let (host, token) = printed_address(&mut child).await;
+    let cookie = log_in(&host, &token).await;
     let view = read_until(&host, path, &cookie, "\"historyKnown\":true").await;
     assert!(view.contains("cpu is at 60% of requests, target 60%"), "{view}");
     read_until(&host, path, &cookie, "\"decisions\":[{\"from\":").await;
+}
+
+#[tokio::test]
+async fn page_says_first_that_kube_controller_manager_is_dead() {
+    let testbed = Testbed::new(Config::default());
+    let mut web = objects::hpa("web", 1..=4, [objects::cpu_metric(60)]);
+    web["metadata"]["managedFields"] = json!([{
+        "manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
+        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+        "time": "2026-01-01T00:00:00Z",
+    }]);
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "kube-controller-manager", "namespace": "kube-system" },
+        "spec": {
+            "holderIdentity": "a_1", "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+        },
+    });
+    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2), web, lease]);
+    let served = ServedTestbed::new(&testbed).await;
+    let mut child = start(&served, &[]);
+    let (host, token) = printed_address(&mut child).await;
+    let cookie = log_in(&host, &token).await;
+    let first = "\"sentence\":\"No controller acts on this autoscaler; ";
+    read_until(&host, "/api/autoscaler?id=core/shop/web", &cookie, first).await;
 }
 
 /// A fake Prometheus with ten requests per second for each pod. It fails until `is_available`.
@@ -192,8 +219,8 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
     let path = "/api/autoscaler?id=core/shop/web";
 
     let mut without = start(&served, &[]);
-    let (host, token) = address(&mut without).await;
-    let cookie = cookie(&host, &token).await;
+    let (host, token) = printed_address(&mut without).await;
+    let cookie = log_in(&host, &token).await;
     read_until(&host, path, &cookie, "http_requests_per_second cannot be read").await;
 
     let is_available = Arc::new(AtomicBool::new(false));
@@ -207,8 +234,8 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
         "--horizontal-pod-autoscaler-sync-period=1s",
     ];
     let mut child = start(&served, &flags);
-    let (host, token) = address(&mut child).await;
-    let cookie = self::cookie(&host, &token).await;
+    let (host, token) = printed_address(&mut child).await;
+    let cookie = log_in(&host, &token).await;
     let missing = "Metrics can't be read: unable to discover the series of rules[0]";
     let view = read_until(&host, path, &cookie, missing).await;
     assert!(view.contains("the metrics of rules and collectors are not discovered yet"), "{view}");
@@ -234,7 +261,7 @@ async fn rules_without_a_server_are_an_error() {
 }
 
 #[tokio::test]
-async fn taken_port_is_an_error() {
+async fn port_in_use_is_an_error() {
     let testbed = Testbed::new(Config::default());
     let served = ServedTestbed::new(&testbed).await;
     let port = served.address.port().to_string();

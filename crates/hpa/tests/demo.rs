@@ -18,7 +18,7 @@ use kube::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// One workload whose load grows fourfold, which needs eight replicas instead of two.
+/// A workload whose load grows fourfold, from two to eight needed replicas.
 const SCENARIO: &str = "
 name: growth
 duration: 20m
@@ -102,7 +102,7 @@ fn exit_status_is_1_if_the_load_is_not_followed() {
     assert!(output.contains("of the load was served"), "{output}");
 }
 
-/// The lines in which an autoscaler scales, with their simulated seconds.
+/// The printed scalings of an autoscaler: the simulated second, and the line.
 fn scalings<'a>(output: &'a str, name: &str) -> Vec<(u32, &'a str)> {
     let lines = output.lines().filter(|line| line.contains(" -> "));
     let scaling = |line: &'a str| {
@@ -204,7 +204,7 @@ fn kubeconfig_in(output: &str) -> &str {
     line.unwrap_or_else(|| panic!("no kubeconfig in {output}")).1
 }
 
-/// Reads lines up to the first that contains `expected`. Returns all of them.
+/// Reads up to the first line that contains `expected`. Returns all lines.
 fn read_until(lines: &mut BufReader<ChildStdout>, expected: &str) -> String {
     let mut read = String::new();
     while lines.read_line(&mut read).expect("UTF-8") > 0 {
@@ -267,7 +267,7 @@ fn metrics_can_be_scraped() {
 }
 
 #[test]
-fn hold_lasts_until_a_signal() {
+fn held_demo_ends_on_a_signal() {
     let mut child = demo(&["--for", "1s", "--hold"]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut output = read_until(&mut lines, "On hold");
@@ -325,7 +325,7 @@ fn explain_and_status_read_the_debug_api_of_the_demo() {
     let explained = hpa(&["explain", "api", "--since", "1h"]);
     assert!(explained.contains("Earlier decisions"), "{explained}");
     assert!(!explained.contains("are missing") && !explained.contains("not known"), "{explained}");
-    // The hold restarts the controller, whose caches may not be synced yet.
+    // The demo restarts the controller for the hold, so its caches may not be synced yet.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut status = hpa(&["status"]);
     while !status.contains("the instance reconciles") && std::time::Instant::now() < end {

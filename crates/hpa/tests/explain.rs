@@ -18,7 +18,7 @@ const CPU_PERCENT: i64 = 60;
 /// The value of every custom and external metric.
 const VALUE: i64 = 40;
 
-/// A testbed with the objects of a test, and a kubeconfig for the program.
+/// A testbed with objects, and a kubeconfig for the program.
 struct Cluster {
     testbed: Testbed,
     metrics: Arc<SettableMetrics>,
@@ -36,7 +36,7 @@ impl Cluster {
         Self { testbed, metrics, served }
     }
 
-    /// The standard output and error of the program, and whether it succeeded.
+    /// Runs a program. Returns standard output, standard error, and whether it succeeded.
     async fn run(&self, program: &str, arguments: &[&str]) -> (String, String, bool) {
         let output = self.served.command(program, arguments).output().await;
         let output = output.expect("the program runs");
@@ -60,7 +60,7 @@ impl Cluster {
     }
 }
 
-/// A Deployment `web` with an autoscaler and all its pods.
+/// The Deployment `web` (object 0), its autoscaler (object 1), and its pods.
 fn web(replicas: i64, metrics: Vec<Value>) -> Vec<Value> {
     let mut all =
         vec![objects::running_deployment("web", replicas), objects::hpa("web", 2..=10, metrics)];
@@ -68,15 +68,15 @@ fn web(replicas: i64, metrics: Vec<Value>) -> Vec<Value> {
     all
 }
 
-/// [`web`] with a change of its objects.
-fn changed(replicas: i64, metric: Value, change: impl FnOnce(&mut Vec<Value>)) -> Vec<Value> {
+/// The objects of [`web`] with a change.
+fn web_with(replicas: i64, metric: Value, change: impl FnOnce(&mut Vec<Value>)) -> Vec<Value> {
     let mut all = web(replicas, vec![metric]);
     change(&mut all);
     all
 }
 
 #[tokio::test]
-async fn report_has_the_limit_and_the_next_change() {
+async fn report_names_counted_pods_and_the_next_change() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
     cluster
         .expect(&[
@@ -106,7 +106,7 @@ async fn limiting_bound_or_policy_is_named() {
     let disabled = |all: &mut Vec<Value>| {
         all[1]["spec"]["behavior"] = json!({ "scaleUp": { "selectPolicy": "Disabled" } });
     };
-    Cluster::new(changed(4, objects::cpu_metric(30), disabled))
+    Cluster::new(web_with(4, objects::cpu_metric(30), disabled))
         .await
         .expect(&["stays at 4", "spec.behavior.scaleUp.selectPolicy is Disabled"])
         .await;
@@ -114,7 +114,7 @@ async fn limiting_bound_or_policy_is_named() {
     let policy = |all: &mut Vec<Value>| {
         all[1]["spec"]["behavior"] = json!({ "scaleUp": { "policies": one_pod } });
     };
-    Cluster::new(changed(4, objects::cpu_metric(30), policy))
+    Cluster::new(web_with(4, objects::cpu_metric(30), policy))
         .await
         .expect(&[
             "would scale from 4 to 5: cpu is at 60% of requests, target 30%; policies allow 5 for now, \
@@ -136,7 +136,7 @@ async fn unknown_history_is_reported_when_stabilization_holds() {
             }],
         });
     };
-    Cluster::new(changed(4, objects::cpu_metric(120), stabilized))
+    Cluster::new(web_with(4, objects::cpu_metric(120), stabilized))
         .await
         .expect(&[
             "would scale from 4 to 2: cpu is at 60% of requests, target 120%; the controller last \
@@ -155,7 +155,7 @@ async fn uncounted_pods_are_named() {
         all[4]["status"]["phase"] = json!("Failed");
         all[5]["status"]["conditions"] = json!([]);
     };
-    Cluster::new(changed(4, objects::cpu_metric(30), pods))
+    Cluster::new(web_with(4, objects::cpu_metric(30), pods))
         .await
         .expect(&[
             "unready (2): web-1 is pending, web-3 has no start time or no Ready condition",
@@ -168,20 +168,20 @@ async fn uncounted_pods_are_named() {
             pod["status"]["phase"] = json!("Pending");
         }
     };
-    Cluster::new(changed(2, objects::cpu_metric(30), none))
+    Cluster::new(web_with(2, objects::cpu_metric(30), none))
         .await
         .expect(&["stays at 2: cpu cannot be read", "No pod has a sample of cpu that counts"])
         .await;
 }
 
 #[tokio::test]
-async fn foreign_pods_and_missing_requests_are_named() {
+async fn surplus_pods_and_missing_requests_are_named() {
     let foreign = |all: &mut Vec<Value>| {
         let mut job = objects::pod("job", 0);
         job["metadata"]["labels"] = json!({ "app": "web" });
         all.push(job);
     };
-    Cluster::new(changed(2, objects::cpu_metric(60), foreign))
+    Cluster::new(web_with(2, objects::cpu_metric(60), foreign))
         .await
         .expect(&["The selector matches 3 pods, but the target has 2"])
         .await;
@@ -190,7 +190,7 @@ async fn foreign_pods_and_missing_requests_are_named() {
         let containers = all[3]["spec"]["containers"].as_array_mut().expect("containers");
         containers.push(container);
     };
-    Cluster::new(changed(2, objects::cpu_metric(60), sidecar))
+    Cluster::new(web_with(2, objects::cpu_metric(60), sidecar))
         .await
         .expect(&["missing request for cpu in container proxy of Pod web-1", "(missing in web-1)"])
         .await;
@@ -201,19 +201,19 @@ async fn unusable_target_is_explained() {
     let missing = |all: &mut Vec<Value>| {
         all.remove(0);
     };
-    Cluster::new(changed(2, objects::cpu_metric(60), missing))
+    Cluster::new(web_with(2, objects::cpu_metric(60), missing))
         .await
         .expect(&["shop/web can't decide: ", "Check that Deployment web exists"])
         .await;
     let kind = |all: &mut Vec<Value>| {
         all[1]["spec"]["scaleTargetRef"]["kind"] = json!("Deploymint");
     };
-    Cluster::new(changed(2, objects::cpu_metric(60), kind))
+    Cluster::new(web_with(2, objects::cpu_metric(60), kind))
         .await
         .expect(&["can't decide: ", "kind Deploymint is not one of them"])
         .await;
     let zero = |all: &mut Vec<Value>| all[0]["spec"]["replicas"] = json!(0);
-    Cluster::new(changed(2, objects::cpu_metric(60), zero))
+    Cluster::new(web_with(2, objects::cpu_metric(60), zero))
         .await
         .expect(&[
             "stays at 0: autoscaling is off",
@@ -225,7 +225,7 @@ async fn unusable_target_is_explained() {
         other["metadata"]["name"] = json!("other");
         all.push(other);
     };
-    Cluster::new(changed(2, objects::cpu_metric(60), twice))
+    Cluster::new(web_with(2, objects::cpu_metric(60), twice))
         .await
         .expect(&[
             "shop/web isn't scaled: shop/other selects the same pods",
@@ -251,18 +251,18 @@ async fn failing_metric_and_its_effect_are_named() {
 #[tokio::test]
 async fn surplus_pods_of_a_rolling_update_are_reported() {
     let surge = |all: &mut Vec<Value>| all[0]["status"]["replicas"] = json!(5);
-    Cluster::new(changed(4, objects::external_metric("queue", "8"), surge))
+    Cluster::new(web_with(4, objects::external_metric("queue", "8"), surge))
         .await
         .expect(&["The target has 5 pods for 4 replicas, as during a rolling update"])
         .await;
 }
 
 #[tokio::test]
-async fn pause_counts_only_if_the_controller_supports_it() {
+async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
     let pause = |all: &mut Vec<Value>| {
         all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
     };
-    let cluster = Cluster::new(changed(4, objects::cpu_metric(30), pause)).await;
+    let cluster = Cluster::new(web_with(4, objects::cpu_metric(30), pause)).await;
     cluster
         .expect(&[
             "shop/web is paused by annotation and stays at 4: ",
@@ -349,9 +349,9 @@ async fn json_yaml_and_files_have_the_same_report() {
     assert_eq!(dump, live);
 }
 
-/// A document of the debug API about `web`, one minute after a recommendation of four replicas. Its
-/// stabilization window is that of the controller's flag.
-fn past(window_seconds: f64) -> Value {
+/// The debug API's document about `web`, a minute after a recommendation of four replicas. The
+/// controller's flag sets a stabilization window of `window_seconds`.
+fn debug_document(window_seconds: f64) -> Value {
     let at = |time: &str| format!("2025-12-31T23:{time}Z");
     let decision = json!({
         "currentReplicas": 4, "desiredReplicas": 4, "scaledTo": null, "proposedReplicas": 4,
@@ -376,9 +376,9 @@ fn past(window_seconds: f64) -> Value {
 }
 
 #[tokio::test]
-async fn history_of_a_dump_stabilizes_and_is_printed() {
+async fn history_of_a_dump_stabilizes_the_decision() {
     let cluster = Cluster::new([]).await;
-    let explain = async |past: Option<Value>, flags: &[&str]| {
+    let explain = async |document: Option<Value>, flags: &[&str]| {
         let pod_metrics = |index: i64| {
             json!({
                 "kind": "PodMetrics", "apiVersion": "metrics.k8s.io/v1beta1",
@@ -389,7 +389,7 @@ async fn history_of_a_dump_stabilizes_and_is_printed() {
         };
         let mut items = web(4, vec![objects::cpu_metric(120)]);
         items.extend((0..4).map(pod_metrics));
-        items.extend(past);
+        items.extend(document);
         let file = cluster.served.dir.path().join("dump.json");
         fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
         let file = file.display().to_string();
@@ -399,7 +399,7 @@ async fn history_of_a_dump_stabilizes_and_is_printed() {
     assert!(without.starts_with("shop/web would scale from 4 to 2"), "{without}");
     assert!(without.contains("decisions are missing: the files have no document"), "{without}");
 
-    let held = explain(Some(past(300.0)), &["--since=1h"]).await;
+    let held = explain(Some(debug_document(300.0)), &["--since=1h"]).await;
     assert!(held.starts_with("shop/web stays at 4"), "{held}");
     assert!(!held.contains("not known") && !held.contains("missing"), "{held}");
     let line =
@@ -408,13 +408,13 @@ async fn history_of_a_dump_stabilizes_and_is_printed() {
     assert!(held.contains(line), "{held}");
 
     // The controller has a shorter window, unless a flag sets one.
-    let shorter = explain(Some(past(30.0)), &[]).await;
+    let shorter = explain(Some(debug_document(30.0)), &[]).await;
     assert!(shorter.starts_with("shop/web scales from 4 to 2"), "{shorter}");
     assert!(!shorter.contains("Earlier decisions"), "{shorter}");
-    let flagged = explain(Some(past(30.0)), &["--scaling-schedule"]).await;
+    let flagged = explain(Some(debug_document(30.0)), &["--scaling-schedule"]).await;
     assert!(flagged.starts_with("shop/web scales from 4 to 2"), "{flagged}");
     let flag = "--horizontal-pod-autoscaler-downscale-stabilization=2m";
-    let flagged = explain(Some(past(30.0)), &[flag]).await;
+    let flagged = explain(Some(debug_document(30.0)), &[flag]).await;
     assert!(flagged.starts_with("shop/web stays at 4"), "{flagged}");
 }
 
@@ -440,10 +440,10 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         ];
         items.push(value.clone());
         items.extend(settings.map(|(name, value)| {
-            let mut past = past(300.0);
-            past["settings"][name] = value;
-            past["history"]["recommendations"] = json!([]);
-            past
+            let mut document = debug_document(300.0);
+            document["settings"][name] = value;
+            document["history"]["recommendations"] = json!([]);
+            document
         }));
         let file = cluster.served.dir.path().join("dump.json");
         fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
@@ -457,10 +457,10 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         (None, &[flag], true),
         (exact(false), &[], false),
         (exact(true), &[], true),
-        // The controller's settings, with flags in addition.
+        // Flags are added to the controller's settings.
         (exact(true), &[tolerance], true),
         (exact(false), &[flag], true),
-        // A document of an older version.
+        // Documents of older versions have no `exactSchedules`.
         (Some(("scaleToZero", json!(true))), &[], false),
     ] {
         let text = explain(settings.clone(), flags).await;
@@ -470,7 +470,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
 }
 
 #[tokio::test]
-async fn hpa_works_as_a_kubectl_plugin() {
+async fn hpa_explains_as_a_kubectl_plugin() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
     let plugin = cluster.served.dir.path().join("kubectl-hpa");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hpa"), &plugin).expect("a link");
@@ -482,7 +482,7 @@ async fn hpa_works_as_a_kubectl_plugin() {
 }
 
 #[tokio::test]
-async fn kubectl_plugin_completes_words() {
+async fn kubectl_plugin_completes_flags() {
     let dir = tempfile::tempdir().expect("a directory");
     let completer = dir.path().join("kubectl_complete-hpa");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hpa"), &completer).expect("a link");
@@ -496,7 +496,7 @@ async fn kubectl_plugin_completes_words() {
     assert_eq!(directive, ":4\n");
 }
 
-/// The next first line of a report.
+/// Waits for the first line of the next report.
 async fn next_sentence(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     let sentence = async {
         loop {
@@ -597,7 +597,7 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     assert!(line.starts_with("√ ") && line.ends_with(off), "{line}");
 }
 
-/// `web` with half of the pods that it needs, and a status that `manager` stored.
+/// [`web`] with half of the needed pods, and a status that `manager` stored.
 fn controlled_by(manager: &str) -> Vec<Value> {
     let status = |all: &mut Vec<Value>| {
         all[1]["metadata"]["managedFields"] = json!([{
@@ -606,7 +606,7 @@ fn controlled_by(manager: &str) -> Vec<Value> {
             "time": "2026-01-01T00:00:00Z",
         }]);
     };
-    changed(2, objects::cpu_metric(30), status)
+    web_with(2, objects::cpu_metric(30), status)
 }
 
 fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
@@ -667,7 +667,7 @@ async fn controller_with_an_expired_lease_scales_nothing() {
 }
 
 #[tokio::test]
-async fn autoscaler_of_another_controller_is_named() {
+async fn several_controllers_are_reported_while_they_run() {
     let mut objects = controlled_by("hpa-controller:shop/hpa");
     let mut other = objects[1].clone();
     other["metadata"]["name"] = json!("other");
@@ -711,7 +711,7 @@ async fn forbidden_request_is_not_reported_as_a_decision() {
     let output = output.expect("the program runs");
     let error = String::from_utf8_lossy(&output.stderr);
     let expected =
-        format!("unable to explain shop/web: {message}. The controller has rights of its own");
+        format!("unable to explain shop/web: {message}. The controller has its own permissions");
     assert!(error.contains(&expected) && !error.contains("can't decide"), "{error}");
     assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
 }
@@ -747,7 +747,7 @@ async fn similar_names_of_unknown_metrics_are_listed() {
 }
 
 #[tokio::test]
-async fn missing_right_ends_a_comparison_at_once() {
+async fn missing_permission_ends_shadow_report_at_once() {
     for (verb, resource, expected) in [
         ("list", "pods", "pods can't be listed: "),
         ("get", "deployments", "the scale of Deployment shop/web can't be read: "),
@@ -777,7 +777,7 @@ async fn missing_right_ends_a_comparison_at_once() {
 }
 
 #[tokio::test]
-async fn autoscaler_of_the_custom_api_is_named_with_the_flag() {
+async fn error_about_the_custom_api_names_the_flag() {
     let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
     moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
     let definition = hpa_crd::definition().expect("a definition");
@@ -861,7 +861,7 @@ async fn autoscalers_with_problems_get_one_line_each() {
             }],
         });
     };
-    let cluster = Cluster::new(changed(4, objects::cpu_metric(60), failing)).await;
+    let cluster = Cluster::new(web_with(4, objects::cpu_metric(60), failing)).await;
     let output = cluster.explain(&["-A"]).await;
     let line = "shop/web  cpu cannot be read: no metrics returned from resource metrics API\n";
     assert!(output.starts_with(line), "{output}");
@@ -880,7 +880,7 @@ async fn autoscalers_with_problems_get_one_line_each() {
             ],
         });
     };
-    let at_maximum = Cluster::new(changed(10, objects::cpu_metric(60), held)).await;
+    let at_maximum = Cluster::new(web_with(10, objects::cpu_metric(60), held)).await;
     let output = at_maximum.explain(&["-A"]).await;
     assert!(output.starts_with("shop/web  "), "it can't do what its metrics ask for: {output}");
     let none = cluster.explain(&["-A", "-n", "default"]).await;

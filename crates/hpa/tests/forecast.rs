@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Writes a load for `days` days: 60 from 08:00 to 18:00 in New York, otherwise 20, times `factor`.
-fn load(folder: &TempDir, days: i64, factor: impl Fn(i64) -> f64) -> PathBuf {
+fn write_load(folder: &TempDir, days: i64, factor: impl Fn(i64) -> f64) -> PathBuf {
     let start: Timestamp = "2026-01-05T05:00:00Z".parse().unwrap();
     let mut text = "time,load\n".to_owned();
     for minute in (0..days * 1440).step_by(5) {
@@ -30,21 +30,21 @@ fn load(folder: &TempDir, days: i64, factor: impl Fn(i64) -> f64) -> PathBuf {
     path
 }
 
-fn forecast(file: &Path, arguments: &[&str]) -> Output {
+fn forecast_file(file: &Path, arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_hpa");
     Command::new(program).args(["forecast", "--file"]).arg(file).args(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+fn utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
 fn steep_mornings_are_forecastable() {
     let folder = tempfile::tempdir().unwrap();
-    let file = load(&folder, 28, |_| 1.0);
+    let file = write_load(&folder, 28, |_| 1.0);
     let (html, svg) = (folder.path().join("report.html"), folder.path().join("chart.svg"));
-    let output = forecast(
+    let output = forecast_file(
         &file,
         &[
             "--time-zone=America/New_York",
@@ -53,8 +53,8 @@ fn steep_mornings_are_forecastable() {
             &format!("--svg={}", svg.display()),
         ],
     );
-    let stdout = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    let stdout = utf8(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", utf8(&output.stderr));
     for part in [
         "Forecasts would have helped: ",
         "pod-hours, simulated pods were overloaded for ",
@@ -63,7 +63,7 @@ fn steep_mornings_are_forecastable() {
         "   LOAD BEYOND CAPACITY\n",
         "   FORECASTS HELP\n",
         "   yes\n",
-        "with perfect knowledge",
+        "if the load were known",
         "Recommended setting: horizon 240s, quantile ",
         "Assumptions:\n",
     ] {
@@ -81,10 +81,10 @@ fn steep_mornings_are_forecastable() {
 }
 
 #[test]
-fn lower_target_that_costs_more_is_not_at_the_same_pod_hours() {
+fn forecasts_are_compared_with_a_target_of_similar_cost() {
     let folder = tempfile::tempdir().unwrap();
     // Every load is a multiple of the target, so any lower target needs one more pod.
-    let stdout = text(&forecast(&load(&folder, 28, |_| 1.0), &["--target=10"]).stdout);
+    let stdout = utf8(&forecast_file(&write_load(&folder, 28, |_| 1.0), &["--target=10"]).stdout);
     assert!(stdout.contains(" fewer pod-hours, simulated pods were overloaded"), "{stdout}");
     assert!(stdout.contains("target × 0.9999"), "{stdout}");
 }
@@ -92,8 +92,8 @@ fn lower_target_that_costs_more_is_not_at_the_same_pod_hours() {
 #[test]
 fn json_has_reason_and_comparison() {
     let folder = tempfile::tempdir().unwrap();
-    let file = load(&folder, 28, |_| 1.0);
-    let output = forecast(&file, &["--output=json", "--target=1", "--quantile=0.9"]);
+    let file = write_load(&folder, 28, |_| 1.0);
+    let output = forecast_file(&file, &["--output=json", "--target=1", "--quantile=0.9"]);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["reason"], "Forecasting", "{json:#}");
     assert_eq!(json["horizonSeconds"], 240.0);
@@ -103,18 +103,18 @@ fn json_has_reason_and_comparison() {
 }
 
 #[test]
-fn short_load_is_not_enough() {
+fn short_load_is_reported_as_not_enough_history() {
     let folder = tempfile::tempdir().unwrap();
-    let output = forecast(&load(&folder, 5, |_| 1.0), &[]);
+    let output = forecast_file(&write_load(&folder, 5, |_| 1.0), &[]);
     assert_eq!(output.status.code(), Some(1));
-    let stdout = text(&output.stdout);
+    let stdout = utf8(&output.stdout);
     assert!(stdout.contains("Not enough history: the load has 5d"), "{stdout}");
     assert!(!stdout.contains("Recommended"), "{stdout}");
 
     let rows: Vec<_> = (0..58).map(|minute| format!("{},1", 600 + minute * 60)).collect();
     let file = folder.path().join("short.csv");
     fs::write(&file, rows.join("\n")).unwrap();
-    let stdout = text(&forecast(&file, &[]).stdout);
+    let stdout = utf8(&forecast_file(&file, &[]).stdout);
     assert!(stdout.starts_with("Not enough history: the load has 58m, "), "{stdout}");
 }
 
@@ -123,13 +123,13 @@ fn error_names_file_line_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.csv");
     fs::write(&file, "time,load\n2026-01-05T00:00:00Z,1\n2026-01-05T00:05:00Z, many\n").unwrap();
-    let output = forecast(&file, &[]);
+    let output = forecast_file(&file, &[]);
     assert_eq!(output.status.code(), Some(2));
-    let stderr = text(&output.stderr);
+    let stderr = utf8(&output.stderr);
     assert!(stderr.contains("bad.csv:3:22: \"many\" is no load"), "{stderr}");
-    let missing = forecast(&folder.path().join("none.csv"), &[]);
+    let missing = forecast_file(&folder.path().join("none.csv"), &[]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(text(&missing.stderr).contains("none.csv"));
+    assert!(utf8(&missing.stderr).contains("none.csv"));
 }
 
 /// The parameters of a range query.
@@ -190,7 +190,7 @@ fn past_of_an_autoscaler_is_read_from_prometheus() {
         .arg(&manifest)
         .output()
         .unwrap();
-    let error = text(&output.stderr);
+    let error = utf8(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{error}");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["name"], "shop/web");

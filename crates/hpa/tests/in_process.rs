@@ -22,11 +22,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Form, Router, routing::any};
+use axum::{
+    Form, Router,
+    extract::Request,
+    middleware::{self, Next},
+    routing::any,
+};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
     NAMESPACE, REQUEST_RULES, ServedTestbed, TestbedExt, objects, prometheus_success, serve,
 };
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, api::ListParams};
 use serde_json::json;
 use tokio::{
     process::{Child, Command},
@@ -41,9 +48,9 @@ const FLAGS: [&str; 4] = [
 ];
 
 /// Requests per second of each pod.
-type Load = Arc<AtomicU64>;
+type RequestRate = Arc<AtomicU64>;
 
-/// The testbed with two pods, and its address for the controller.
+/// A testbed with a Deployment of two pods and its autoscaler.
 struct Cluster {
     testbed: Testbed,
     served: ServedTestbed,
@@ -63,7 +70,7 @@ impl Cluster {
         Self { testbed, served }
     }
 
-    fn start(&self, url: &str) -> Child {
+    fn start_controller(&self, url: &str) -> Child {
         let rules = self.served.dir.path().join("rules.yaml");
         fs::write(&rules, REQUEST_RULES).unwrap();
         let (rules, url) =
@@ -73,13 +80,13 @@ impl Cluster {
         self.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[])
     }
 
-    async fn replicas(&self, expected: i64) {
+    async fn wait_for_replicas(&self, expected: i64) {
         self.served.wait_for_replicas(&self.testbed, "web", expected).await;
     }
 }
 
 /// Answers the query of [`REQUEST_RULES`] with the load of each pod, and others without a sample.
-fn fake_prometheus(load: &Load) -> Router {
+fn fake_prometheus(load: &RequestRate) -> Router {
     let load = load.clone();
     let series = json!([
         { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0", "code": "200" },
@@ -102,21 +109,41 @@ fn fake_prometheus(load: &Load) -> Router {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_per_second_scale_both_ways() {
-    let load = Load::new(30.into());
+    let load = RequestRate::new(30.into());
     let prometheus = serve(fake_prometheus(&load)).await;
     let cluster = Cluster::new().await;
     let url = format!("http://{prometheus}/prefix/");
-    let _controller = cluster.start(&url);
-    cluster.replicas(6).await;
+    let _controller = cluster.start_controller(&url);
+    cluster.wait_for_replicas(6).await;
     load.store(5, Ordering::SeqCst);
-    cluster.replicas(1).await;
+    cluster.wait_for_replicas(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_reconcile_follows_the_discovery() {
+    let load = RequestRate::new(30.into());
+    let slow_series = middleware::from_fn(async |request: Request, next: Next| {
+        if request.uri().path().ends_with("/series") {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        next.run(request).await
+    });
+    let prometheus = serve(fake_prometheus(&load).layer(slow_series)).await;
+    let cluster = Cluster::new().await;
+    let _controller = cluster.start_controller(&format!("http://{prometheus}/prefix/"));
+    cluster.wait_for_replicas(6).await;
+    let events: Api<Event> = Api::namespaced(cluster.testbed.client(), NAMESPACE);
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let warnings: Vec<_> =
+        events.iter().filter(|event| event.type_.as_deref() == Some("Warning")).collect();
+    assert!(warnings.is_empty(), "{warnings:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_refuses_the_rule_that_rules_check_reports() {
     let cluster = Cluster::new().await;
     let rules = cluster.served.dir.path().join("rules.yaml");
-    // No API server is asked whether it has the resource of an override.
+    // `run` fails before it asks the API server for the resource of the override.
     let invalid = REQUEST_RULES.to_owned()
         + "\n- seriesQuery: b\n  resources: {overrides: {s: {group: example.com, resource: s}}}\n  \
            name: {matches: '('}\n  metricsQuery: sum(<<.Series>>)\n";
@@ -141,8 +168,9 @@ async fn run_refuses_the_rule_that_rules_check_reports() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_of_rules_are_explained_without_a_metrics_api() {
-    let url = format!("http://{}/prefix/", serve(fake_prometheus(&Load::new(10.into()))).await);
+async fn missing_metric_of_a_rule_is_explained() {
+    let url =
+        format!("http://{}/prefix/", serve(fake_prometheus(&RequestRate::new(10.into()))).await);
     let cluster = Cluster::new().await;
     let rules = cluster.served.dir.path().join("rules.yaml");
     let external = "\nexternalRules:\n- seriesQuery: http_requests_total\n  resources: {overrides: \
@@ -172,7 +200,7 @@ async fn failures_of_rules_are_explained_without_a_metrics_api() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_of_rules_are_explained_and_linted() {
-    let load = Load::new(10.into());
+    let load = RequestRate::new(10.into());
     let url = format!("http://{}/prefix/", serve(fake_prometheus(&load)).await);
     let cluster = Cluster::new().await;
     let rules = cluster.served.dir.path().join("rules.yaml");
@@ -212,22 +240,22 @@ async fn metrics_of_rules_are_explained_and_linted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_per_second_of_a_real_prometheus_scale_both_ways() {
-    let load = Load::new(30.into());
-    let application = serve(application(&load)).await;
+    let load = RequestRate::new(30.into());
+    let application = serve(counting_application(&load)).await;
     let cluster = Cluster::new().await;
     let Some((_prometheus, url)) = start_prometheus(cluster.served.dir.path(), application) else {
         hpa_tests::programs::skip("prometheus", "there is no prometheus in PATH");
         return;
     };
-    let _controller = cluster.start(&url);
-    cluster.replicas(6).await;
+    let _controller = cluster.start_controller(&url);
+    cluster.wait_for_replicas(6).await;
     check_and_explain(&cluster, &url).await;
     load.store(5, Ordering::SeqCst);
-    cluster.replicas(1).await;
+    cluster.wait_for_replicas(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rules_explain_starts_with_the_answer() {
+async fn first_line_of_rules_explain_is_the_answer() {
     let labels = json!({ "pod": "web-0", "namespace": NAMESPACE, "container": "app" });
     let samples = json!([{ "metric": labels, "value": [1.0, "3"] }]);
     let series = json!([{ "__name__": "m", "namespace": NAMESPACE, "pod": "web-0" }]);
@@ -265,7 +293,7 @@ async fn rules_explain_starts_with_the_answer() {
             "resource",
             "pods/cpu",
             "pods/cpu has no value: resourceRules are refused: line 4, column 16: \
-             resourceRules.cpu.nodeQuery: `<<.LabelMatchers` has no end: write <<.LabelMatchers>>",
+             resourceRules.cpu.nodeQuery: `<<.LabelMatchers` is not closed: write <<.LabelMatchers>>",
         ),
         (
             &custom("<<.Serie>>"),
@@ -292,7 +320,7 @@ async fn rules_explain_starts_with_the_answer() {
         let file = file.display().to_string();
         let mut arguments = vec!["explain", api, metric, "--config", &file];
         arguments.extend(if api == "custom" { &["-n", NAMESPACE][..] } else { &[] });
-        let (output, is_found) = rules(&arguments, &url).await;
+        let (output, is_found) = run_rules(&arguments, &url).await;
         let first = output.lines().next().unwrap_or_default();
         assert!(first.starts_with(expected), "{output}");
         assert!(!first.contains("template:"), "{output}");
@@ -301,7 +329,7 @@ async fn rules_explain_starts_with_the_answer() {
 }
 
 /// Runs `hpa rules`, and returns its output and whether it succeeded.
-async fn rules(arguments: &[&str], url: &str) -> (String, bool) {
+async fn run_rules(arguments: &[&str], url: &str) -> (String, bool) {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
         .arg("rules")
         .args(arguments)
@@ -316,20 +344,20 @@ async fn rules(arguments: &[&str], url: &str) -> (String, bool) {
 
 async fn check_and_explain(cluster: &Cluster, url: &str) {
     let valid = cluster.served.dir.path().join("rules.yaml").display().to_string();
-    let (report, is_good) = rules(&["check", &valid], url).await;
+    let (report, is_good) = run_rules(&["check", &valid], url).await;
     assert!(is_good, "{report}");
     assert!(report.contains("pods/http_requests_per_second <- http_requests_total"), "{report}");
     assert!(report.contains("/web-0 = "), "{report}");
     let explain = async |file: &str, metric: &str, flags: &[&str]| {
         let arguments = ["explain", "custom", metric, "--config", file];
-        rules(&[&arguments, flags].concat(), url).await
+        run_rules(&[&arguments, flags].concat(), url).await
     };
     let flags = ["-n", NAMESPACE];
     let (text, is_found) = explain(&valid, "pods/http_requests_per_second", &flags).await;
     assert!(is_found && text.contains("web-1 = "), "{text}");
 
     let bad = cluster.served.dir.path().join("bad.yaml");
-    fs::write(&bad, MISTAKES).unwrap();
+    fs::write(&bad, MISTAKEN_RULES).unwrap();
     let bad = bad.display().to_string();
     for (metric, flags, expected) in [
         ("pods/wrong_label", &flags[..], "No series has the label `kubernetes_pod`"),
@@ -345,12 +373,12 @@ async fn check_and_explain(cluster: &Cluster, url: &str) {
         let (text, _) = explain(&bad, metric, flags).await;
         assert!(text.contains(expected), "{metric}: {text}");
     }
-    let (report, is_good) = rules(&["check", &bad], url).await;
+    let (report, is_good) = run_rules(&["check", &bad], url).await;
     assert!(!is_good && report.contains("problem: Prometheus has no such series"), "{report}");
 }
 
 /// Frequent mistakes in rules.
-const MISTAKES: &str = "
+const MISTAKEN_RULES: &str = "
 rules:
 - seriesQuery: http_requests_total
   name: {as: wrong_label}
@@ -382,8 +410,8 @@ rules:
   resources: {template: <<.Resource>>}
 ";
 
-/// An exposition whose counters grow with the load.
-fn application(load: &Load) -> Router {
+/// An application with a counter of requests for each pod.
+fn counting_application(load: &RequestRate) -> Router {
     let load = load.clone();
     let counted = Arc::new(parking_lot::Mutex::new((Instant::now(), 0.0)));
     let metrics = async move || {

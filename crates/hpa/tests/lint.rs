@@ -17,8 +17,9 @@ spec:
   maxReplicas: 5
 ";
 
-/// Runs a command with standard input. Returns its output, errors and exit status.
-fn with_input(arguments: &[&str], input: &str) -> (String, String, Option<i32>) {
+/// Runs a command with `input` as standard input. Returns standard output, standard error and the
+/// exit status.
+fn run_with_input(arguments: &[&str], input: &str) -> (String, String, Option<i32>) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("input");
     fs::write(&path, input).expect("a file");
@@ -33,16 +34,16 @@ fn with_input(arguments: &[&str], input: &str) -> (String, String, Option<i32>) 
 fn rules_are_checked_from_standard_input() {
     let rule = "{seriesQuery: up, metricsQuery: up, resources: {namespaced: false}}";
     let (output, errors, status) =
-        with_input(&["rules", "check", "-"], &format!("externalRules: [{rule}]\n"));
+        run_with_input(&["rules", "check", "-"], &format!("externalRules: [{rule}]\n"));
     assert!(output.starts_with("valid: 1 external rule\n"), "{output}{errors}");
     assert_eq!(status, Some(0));
-    let (_, errors, status) = with_input(&["rules", "check", "-"], "rule: []\n");
+    let (_, errors, status) = run_with_input(&["rules", "check", "-"], "rule: []\n");
     assert!(errors.contains("standard input: line 1, column 1: unknown field"), "{errors}");
     assert_eq!(status, Some(1));
 }
 
-/// Lints files of a directory. Returns the output, errors and exit status.
-fn lint(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+/// Runs `hpa lint` in a directory. Returns standard output, standard error and the exit status.
+fn lint_files(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
     let output = command.current_dir(directory).arg("lint").args(arguments).output();
     let output = output.expect("the program runs");
@@ -59,16 +60,16 @@ fn unreadable_file_does_not_hide_the_findings_of_others() {
     write("c.yaml", "a: [\n");
     fs::create_dir(directory.path().join("nested")).expect("a directory");
     write("nested/d.yaml", &VALID.replace("maxReplicas", "maxReplica"));
-    let (output, errors, status) = lint(directory.path(), &["-R", "."]);
+    let (output, errors, status) = lint_files(directory.path(), &["-R", "."]);
     assert_eq!(status, Some(2), "{output}{errors}");
     assert!(output.contains("./a.yaml:6: warning: web: spec.minReplicas: "), "{output}");
     assert!(output.contains("./nested/d.yaml:7: error: web: spec.maxReplica: unknown"), "{output}");
     assert!(output.contains("\n2 autoscalers, "), "{output}");
     assert!(errors.contains("hpa: ./b.yaml:1: this is a template: render it first"), "{errors}");
     assert!(errors.contains("hpa: ./c.yaml:"), "{errors}");
-    let (output, _, status) = lint(directory.path(), &["a.yaml"]);
+    let (output, _, status) = lint_files(directory.path(), &["a.yaml"]);
     assert_eq!(status, Some(1), "{output}");
-    let (output, _, status) = lint(directory.path(), &["a.yaml", "--warnings-as-notes"]);
+    let (output, _, status) = lint_files(directory.path(), &["a.yaml", "--warnings-as-notes"]);
     assert_eq!(status, Some(0), "{output}");
 }
 
@@ -86,7 +87,7 @@ fn unreachable_prometheus_is_a_problem_and_no_finding() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", socket.local_addr().expect("its address"));
     drop(socket);
-    let (output, errors, status) = lint(
+    let (output, errors, status) = lint_files(
         directory.path(),
         &["web.yaml", "--metrics-config=rules.yaml", "--prometheus-url", &url],
     );
@@ -95,14 +96,14 @@ fn unreachable_prometheus_is_a_problem_and_no_finding() {
         "hpa: --metrics-config rules.yaml: unable to discover the series of externalRules[0]";
     assert!(errors.starts_with(expected) && errors.contains("was not checked"), "{errors}");
     assert_eq!(status, Some(2));
-    let (_, errors, _) = lint(directory.path(), &["web.yaml", "--prometheus-url", &url]);
+    let (_, errors, _) = lint_files(directory.path(), &["web.yaml", "--prometheus-url", &url]);
     assert!(errors.contains("--prometheus-url has no effect"), "{errors}");
 }
 
 #[test]
 fn missing_file_is_named_once() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (output, errors, status) = lint(directory.path(), &["none.yaml"]);
+    let (output, errors, status) = lint_files(directory.path(), &["none.yaml"]);
     assert_eq!(output, "", "nothing was checked");
     assert_eq!(errors.matches("none.yaml").count(), 1, "{errors}");
     assert_eq!(status, Some(2));
@@ -112,7 +113,7 @@ fn missing_file_is_named_once() {
 fn file_without_an_autoscaler_is_an_error_that_names_its_kinds() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("f.yaml"), "kind: Service\n---\nkind: Foo\n").expect("f");
-    let (_, errors, status) = lint(directory.path(), &["f.yaml"]);
+    let (_, errors, status) = lint_files(directory.path(), &["f.yaml"]);
     let expected = "hpa: f.yaml: no HorizontalPodAutoscaler to check, found 1 Foo, 1 Service\n";
     assert_eq!((errors.as_str(), status), (expected, Some(2)));
 }

@@ -1,5 +1,5 @@
-//! Rules for the output of every command: it ends quietly if the reader, such as `head`, closes the
-//! pipe, and no text from a cluster or a file can look like a separate line.
+//! Tests of the output of commands: a command ends quietly if the reader closes the pipe, as `head`
+//! does, and no text from a cluster or a file looks like a separate line.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
@@ -12,8 +12,8 @@ use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 
-/// A command line of each command that prints and ends, without a cluster.
-const LOCAL: [&[&str]; 12] = [
+/// Command lines that need no cluster.
+const LOCAL_COMMANDS: [&[&str]; 12] = [
     &["crd"],
     &["version"],
     &["man"],
@@ -28,8 +28,8 @@ const LOCAL: [&[&str]; 12] = [
     &["demo", "--print-scenario"],
 ];
 
-/// Command lines of commands that read a cluster.
-const OF_A_CLUSTER: [&[&str]; 6] = [
+/// Command lines that read a cluster.
+const CLUSTER_COMMANDS: [&[&str]; 6] = [
     &["status"],
     &["explain", "shop/web"],
     &["explain", "-A"],
@@ -38,24 +38,28 @@ const OF_A_CLUSTER: [&[&str]; 6] = [
     &["dashboard", "--no-open"],
 ];
 
-/// Runs a command whose standard output, and if `both` is set also standard error, has no reader.
-fn run(mut command: Command, both: bool) -> (Option<i32>, String) {
+/// Runs a command whose standard output has no reader. With `closes_stderr`, standard error has no
+/// reader either.
+fn run_without_reader(mut command: Command, closes_stderr: bool) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let error =
-        if both { Stdio::from(writer.try_clone().expect("a pipe")) } else { Stdio::piped() };
+    let error = if closes_stderr {
+        Stdio::from(writer.try_clone().expect("a pipe"))
+    } else {
+        Stdio::piped()
+    };
     command.stdout(writer).stderr(error).stdin(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     let hpa = objects::hpa("web", 2..=10, [objects::cpu_metric(60)]).to_string();
-    // The program may not read it.
+    // Ignore the error if the program doesn't read its input.
     let _ = child.stdin.take().expect("a pipe").write_all(hpa.as_bytes());
     let output = child.wait_with_output().expect("the program ends");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn check(arguments: &[&str], command: impl Fn() -> Command) {
-    for both in [false, true] {
-        let (status, error) = run(command(), both);
+fn check_closed_pipe(arguments: &[&str], command: impl Fn() -> Command) {
+    for closes_stderr in [false, true] {
+        let (status, error) = run_without_reader(command(), closes_stderr);
         assert!(
             !error.contains("panicked") && !error.contains("roken pipe"),
             "{arguments:?}: {error}"
@@ -67,8 +71,8 @@ fn check(arguments: &[&str], command: impl Fn() -> Command) {
 
 #[test]
 fn commands_without_a_cluster_end_quietly_on_a_closed_pipe() {
-    for arguments in LOCAL {
-        check(arguments, || {
+    for arguments in LOCAL_COMMANDS {
+        check_closed_pipe(arguments, || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
             command.args(arguments);
             command
@@ -85,19 +89,21 @@ async fn commands_of_a_cluster_end_quietly_on_a_closed_pipe() {
     assert_eq!(NAMESPACE, "shop");
     let served = ServedTestbed::new(&testbed).await;
     tokio::task::spawn_blocking(move || {
-        for arguments in OF_A_CLUSTER {
-            check(arguments, || served.command(env!("CARGO_BIN_EXE_hpa"), arguments).into_std());
+        for arguments in CLUSTER_COMMANDS {
+            check_closed_pipe(arguments, || {
+                served.command(env!("CARGO_BIN_EXE_hpa"), arguments).into_std()
+            });
         }
     })
     .await
     .expect("no panic");
 }
 
-/// The value of every text that a user may choose. A printed line must not begin with `FORGED`.
+/// A text that a user may choose. No printed line may begin with `FORGED`.
 const FORGED: &str = "x\nFORGED\r\u{1b}[2JFORGED\u{2028}FORGED";
 
 /// An autoscaler with [`FORGED`] in its metric, annotations, labels and status.
-fn forger() -> Value {
+fn forging_autoscaler() -> Value {
     let mut hpa = objects::hpa(
         "forger",
         2..=10,
@@ -133,8 +139,8 @@ fn forger() -> Value {
     hpa
 }
 
-/// Checks that a command printed [`FORGED`], and only within lines.
-fn check_lines(arguments: &[&str], output: &Output) {
+/// Checks that a command printed [`FORGED`], but no line begins with it.
+fn check_forged_lines(arguments: &[&str], output: &Output) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
     let printed = text(&output.stdout) + &text(&output.stderr);
     assert!(printed.contains("FORGED"), "{arguments:?} doesn't print it:\n{printed}");
@@ -149,13 +155,13 @@ async fn text_of_a_cluster_does_not_look_like_a_line() {
     let metrics = std::sync::Arc::new(SettableMetrics::new(60, 1));
     let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
     testbed.apply_all([objects::namespace(), objects::running_deployment("forger", 2)]);
-    testbed.apply_all([forger()]);
+    testbed.apply_all([forging_autoscaler()]);
     let served = ServedTestbed::new(&testbed).await;
     for arguments in
         [["explain", "shop/forger"].as_slice(), &["explain", "-A"], &["lint", "-A"], &["status"]]
     {
         let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
-        check_lines(arguments, &output.expect("the program runs"));
+        check_forged_lines(arguments, &output.expect("the program runs"));
     }
 }
 
@@ -165,7 +171,7 @@ fn text_of_a_file_does_not_look_like_a_line() {
     let write = |name: &str, content: &Value| {
         std::fs::write(folder.path().join(name), content.to_string()).expect("a file");
     };
-    let mut hpa = forger();
+    let mut hpa = forging_autoscaler();
     hpa["metadata"]["namespace"] = FORGED.into();
     write(
         "hpa.json",
@@ -188,12 +194,12 @@ fn text_of_a_file_does_not_look_like_a_line() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
         let output = command.current_dir(folder.path()).args(arguments).output();
-        check_lines(arguments, &output.expect("the program runs"));
+        check_forged_lines(arguments, &output.expect("the program runs"));
     }
 }
 
 #[test]
-fn every_command_is_tested() {
+fn no_printing_command_is_left_out() {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa")).arg("--help").output().expect("help");
     let help = String::from_utf8(output.stdout).expect("UTF-8");
     let commands = help.split("Commands:").nth(1).expect("commands");
@@ -208,6 +214,6 @@ fn every_command_is_tested() {
     for name in names.filter(|name| !untested.contains(name)) {
         let is_tried =
             |all: &[&[&str]]| all.iter().any(|arguments| arguments.first() == Some(&name));
-        assert!(is_tried(&LOCAL) || is_tried(&OF_A_CLUSTER), "{name} is not tried");
+        assert!(is_tried(&LOCAL_COMMANDS) || is_tried(&CLUSTER_COMMANDS), "{name} is not tried");
     }
 }

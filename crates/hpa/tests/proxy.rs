@@ -40,8 +40,8 @@ use tokio_rustls::{
 /// Timeout of every wait, more than ten times the expected duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A name that only the proxy resolves.
-const NAME: &str = "api.behind-the-proxy.test";
+/// A name that doesn't exist in DNS. The proxy connects to the testbed for any name.
+const SERVER_NAME: &str = "api.behind-the-proxy.test";
 /// This machine by an address other than loopback, because no proxy is used for loopback.
 const UNSPECIFIED: &str = "0.0.0.0";
 const PASSWORD: &str = "hunter2";
@@ -97,7 +97,7 @@ impl Server {
             objects::hpa("web", 2..=3, [objects::external_metric("load", "1")]),
         ]);
         let plain = ServedTestbed::new(&testbed).await;
-        let names = [NAME, UNSPECIFIED, "127.0.0.1"].map(str::to_owned);
+        let names = [SERVER_NAME, UNSPECIFIED, "127.0.0.1"].map(str::to_owned);
         let rcgen::CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(names).unwrap();
         let certificate = plain.dir.path().join("ca.crt");
@@ -148,7 +148,7 @@ impl Server {
     }
 
     /// Runs the controller until it scales `web` to its minimum.
-    async fn scale_with(&self, variables: &[(&str, &str)]) {
+    async fn run_until_scaled(&self, variables: &[(&str, &str)]) {
         let mut child = self.start_controller(variables);
         let mut writes = self.scale_writes.clone();
         let scaled = async { writes.wait_for(|count| *count > 0).await.is_ok() };
@@ -236,10 +236,10 @@ async fn read_connect(connection: &mut BufReader<TcpStream>) -> Option<Tunnel> {
 async fn controller_scales_through_the_proxy_of_the_environment() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.tls, AUTHORIZATION).await;
-    server.kubeconfig(&format!("https://{NAME}:6443"), None);
-    server.scale_with(&[("HTTPS_PROXY", &proxy.url()), ("NO_PROXY", "127.0.0.1,.svc")]).await;
-    assert_eq!(proxy.targets(), [format!("{NAME}:6443")]);
-    // One tunnel for the API and one for the metrics.
+    server.kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
+    server.run_until_scaled(&[("HTTPS_PROXY", &proxy.url()), ("NO_PROXY", "127.0.0.1,.svc")]).await;
+    assert_eq!(proxy.targets(), [format!("{SERVER_NAME}:6443")]);
+    // At least one tunnel each for the API and for the metrics.
     assert!(proxy.tunnels.lock().len() >= 2, "{:?}", proxy.tunnels.lock());
     let log = server.log();
     let line = format!("http://{}", proxy.address);
@@ -266,7 +266,7 @@ async fn variables_choose_between_the_proxy_and_a_direct_connection(
     let url = proxy.url();
     let value = |name: &str| if name == "NO_PROXY" { "10.0.0.1,0.0.0.0/8" } else { url.as_str() };
     let variables: Vec<_> = variables.iter().map(|name| (*name, value(name))).collect();
-    server.scale_with(&variables).await;
+    server.run_until_scaled(&variables).await;
     let expected = if tunneled { vec![host] } else { vec![] };
     assert_eq!(proxy.targets(), expected, "{}", server.log());
 }
@@ -276,7 +276,7 @@ async fn proxy_of_the_kubeconfig_is_used_even_for_loopback() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.tls, AUTHORIZATION).await;
     server.kubeconfig(&format!("https://127.0.0.1:{}", server.tls.port()), Some(&proxy.url()));
-    server.scale_with(&[("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", "*")]).await;
+    server.run_until_scaled(&[("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", "*")]).await;
     assert_eq!(proxy.targets(), [format!("127.0.0.1:{}", server.tls.port())]);
 }
 
@@ -284,7 +284,7 @@ async fn proxy_of_the_kubeconfig_is_used_even_for_loopback() {
 async fn refusal_of_the_proxy_is_logged_without_its_password() {
     let server = Server::start().await;
     let mut proxy = Proxy::start(server.tls, "Basic other").await;
-    server.kubeconfig(&format!("https://{NAME}:6443"), None);
+    server.kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
     let mut child = server.start_controller(&[("HTTPS_PROXY", &proxy.url())]);
     let refused = proxy.refusal_count.wait_for(|count| *count >= 3);
     timeout(LIMIT, refused).await.expect("in time").unwrap();
@@ -297,21 +297,22 @@ async fn refusal_of_the_proxy_is_logged_without_its_password() {
 #[tokio::test]
 async fn unusable_proxy_ends_the_controller_with_the_name_of_the_variable() {
     let server = Server::start().await;
-    server.kubeconfig(&format!("https://{NAME}:6443"), None);
+    server.kubeconfig(&format!("https://{SERVER_NAME}:6443"), None);
     let url = format!("ftp://me:{PASSWORD}@proxy");
     let mut child = server.start_controller(&[("HTTPS_PROXY", &url)]);
     let status = timeout(LIMIT, child.wait()).await.expect("in time").unwrap();
     let log = server.log();
     assert_eq!(status.code(), Some(1), "{log}");
     let expected = format!(
-        "unable to use the proxy for {NAME}: the protocol of HTTPS_PROXY is not supported: it \
-         must be http, https or socks5"
+        "unable to use the proxy for {SERVER_NAME}: the protocol of HTTPS_PROXY is not supported: \
+         it must be http, https or socks5"
     );
     assert!(log.contains(&expected) && !log.contains(PASSWORD), "{log}");
 }
 
-/// A proxy that answers each request itself, as a Prometheus without series.
-async fn empty_prometheus(lines: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+/// Starts a proxy that responds to each request itself, like a Prometheus without series. It adds
+/// the first line of each request to `lines`.
+async fn start_prometheus_proxy(lines: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     listen(move |connection| {
         let lines = Arc::clone(&lines);
         async move {
@@ -336,7 +337,7 @@ async fn empty_prometheus(lines: Arc<Mutex<Vec<String>>>) -> SocketAddr {
 #[tokio::test]
 async fn prometheus_is_read_through_the_proxy_of_the_environment() {
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let proxy = empty_prometheus(Arc::clone(&lines)).await;
+    let proxy = start_prometheus_proxy(Arc::clone(&lines)).await;
     let dir = tempfile::tempdir().unwrap();
     let rules = dir.path().join("rules.yaml");
     fs::write(&rules, "externalRules: [{seriesQuery: up, metricsQuery: up}]").unwrap();

@@ -17,7 +17,7 @@ use kube::{Api, api::DynamicObject, core::ApiResource};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Timeout of a wait, far below the sync period.
+/// Timeout of each wait. Far shorter than the sync period, so that only a change can be the cause.
 const LIMIT: Duration = Duration::from_secs(100);
 
 fn schedule(start: Timestamp, value: i64) -> Value {
@@ -48,7 +48,7 @@ fn testbed() -> Testbed {
 }
 
 /// Waits until the schedule is reported as active.
-async fn active(testbed: &Testbed) {
+async fn wait_until_active(testbed: &Testbed) {
     let resource = ApiResource {
         group: "zalando.org".to_owned(),
         version: "v1".to_owned(),
@@ -68,8 +68,8 @@ async fn active(testbed: &Testbed) {
 #[tokio::test(flavor = "multi_thread")]
 async fn autoscaler_scales_when_a_schedule_changes() {
     let testbed = testbed();
-    // 21 instead of 20 is within the tolerance of other metrics. All changes of the value are long
-    // before the end of the sync period.
+    // Other metrics would tolerate 21 instead of 20. The value changes long before the sync period
+    // ends.
     testbed.apply_all([schedule(Timestamp::now() - SignedDuration::from_secs(1), 21)]);
     let served = ServedTestbed::new(&testbed).await;
     let flags = [
@@ -80,7 +80,7 @@ async fn autoscaler_scales_when_a_schedule_changes() {
     // A single autoscaler has no initial delay, so its first reconcile is at the start.
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
     served.wait_for_replicas(&testbed, "web", 21).await;
-    active(&testbed).await;
+    wait_until_active(&testbed).await;
     let mut deployment = testbed.deployment("web").unwrap();
     deployment["status"]["replicas"] = 21.into();
     testbed.apply_all([deployment]);

@@ -1,5 +1,5 @@
-//! Conditions, events, logs, metrics, the debug API and `hpa explain` contain no part of a response
-//! to a collector. Otherwise, tenants could read responses of servers that they may not access.
+//! Tests that no output of the controller contains a part of a response to a collector. Otherwise,
+//! authors of autoscalers could read responses of servers that they may not access.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
@@ -29,7 +29,7 @@ const SECRET: &str = "hunter2";
 /// Timeout of every wait.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// Responses with the secret in different places, and without a number.
+/// Responses with the secret in different places. None has a number as its value.
 fn responses() -> Vec<String> {
     let bodies = [
         r#""hunter2""#,
@@ -59,7 +59,7 @@ fn responses() -> Vec<String> {
     all.chain(others.map(str::to_owned)).collect()
 }
 
-/// Serves the response whose index is the first part of the path.
+/// Serves the response whose index is in the path, such as `/3`.
 async fn serve(responses: Vec<String>) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -85,7 +85,7 @@ async fn serve(responses: Vec<String>) -> SocketAddr {
     address
 }
 
-/// An autoscaler on an external metric with annotations.
+/// A Deployment and its autoscaler, whose external metric has annotations for the collector `kind`.
 fn autoscaler(name: &str, kind: &str, settings: &[(&str, &str)]) -> [Value; 2] {
     let mut metric = objects::external_metric("m", "10");
     metric["external"]["metric"]["selector"]["matchLabels"] = json!({ "type": kind });
@@ -124,7 +124,7 @@ async fn wait_for_events(testbed: &Testbed, served: &ServedTestbed, count: usize
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_output_has_content_of_a_response() {
+async fn no_output_contains_a_part_of_a_response() {
     let responses = responses();
     let count = responses.len();
     let address = serve(responses).await;
@@ -179,7 +179,7 @@ async fn no_output_has_content_of_a_response() {
     let events: Api<Event> = Api::namespaced(testbed.client(), NAMESPACE);
     let events = events.list(&ListParams::default()).await.expect("events");
     outputs.push(("events", serde_json::to_string(&events.items).expect("JSON")));
-    // Only some of them, because each one takes a process.
+    // Only ten autoscalers, because each takes a process.
     for name in names.iter().rev().step_by(5).take(10) {
         let name = format!("{NAMESPACE}/{name}");
         let arguments = ["explain", &name, "--collectors", "--collector-address=127.0.0.1"];

@@ -11,8 +11,8 @@ use hpa_calc::{
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
 
-/// The table that docs/settings.md must have.
-fn table() -> String {
+/// The table of settings, as docs/settings.md must have it.
+fn settings_table() -> String {
     let mut table = String::from("| name | field | values | default |\n|---|---|---|---|\n");
     for setting in SETTINGS {
         let parent = match setting.metric_types() {
@@ -33,7 +33,7 @@ fn table() -> String {
 #[test]
 fn document_has_the_table_of_the_code() {
     let document = fs::read_to_string(DOCUMENT).expect("docs/settings.md");
-    let table = table();
+    let table = settings_table();
     assert!(document.contains(&table), "docs/settings.md must have this table:\n\n{table}");
 }
 

@@ -23,8 +23,8 @@ fn simulate_compares_variants_and_explains_their_scalings() {
     let (status, table, errors) = hpa(&["simulate", &example("tolerance.yaml"), "--steps"]);
     assert_eq!((status, errors.as_str()), (Some(0), ""));
     let mut lines = table.lines();
-    let answer = "The least overload, and then the least cost, has tolerance 2 % up: overloaded for \
-                  0s, at $3.31 (+1.17 %), 8.28 pod-hours.";
+    let answer = "Best variant (least overload, then least cost): tolerance 2 % up, overloaded for 0s, \
+                  at $3.31 (+1.17 %), 8.28 pod-hours.";
     assert_eq!(lines.next(), Some(answer));
     let title = lines.next().unwrap_or_default();
     assert!(title.starts_with("tolerance, ") && title.ends_with(" simulated"), "{title}");
@@ -102,7 +102,7 @@ fn schema_is_printed() {
 }
 
 #[test]
-fn suggestion_is_better_than_the_default_behavior_and_lint_accepts_it() {
+fn suggestion_is_better_than_the_default_behavior() {
     let arguments = ["--candidates=60", "--seeds=1", "--load-factors=1", "-ojson"];
     let file = example("metric-outage.yaml");
     let (_, json, errors) = hpa(&[&["recommend", &file], &arguments[..]].concat());
@@ -145,7 +145,7 @@ fn patch_is_for_the_namespace_of_the_scenario() {
 }
 
 #[test]
-fn error_of_recommend_has_its_own_exit_status() {
+fn error_of_recommend_has_exit_status_2() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("none.yaml");
     let (status, _, errors) = hpa(&["recommend", &missing.to_string_lossy()]);

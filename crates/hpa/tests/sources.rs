@@ -31,8 +31,8 @@ const CASES: [(&str, &str, &str); 4] = [
     ("night", "scheduled", "scheduled of ScalingSchedule/evening is at 25 per pod, target 10"),
 ];
 
-/// Serves a document and the query API of Prometheus.
-async fn documents() -> SocketAddr {
+/// Serves a JSON document and the query API of Prometheus.
+async fn serve_documents() -> SocketAddr {
     let samples =
         json!({ "resultType": "vector", "result": [{ "metric": {}, "value": [1.0, "40"] }] });
     let router = Router::new()
@@ -41,7 +41,7 @@ async fn documents() -> SocketAddr {
     serve(router).await
 }
 
-/// An autoscaler whose controller has read its metric.
+/// An autoscaler with `current` as the current metric in its status.
 fn autoscaler(name: &str, metric: &Value, current: &Value, annotations: &[(&str, &str)]) -> Value {
     let mut hpa = objects::hpa(name, 1..=9, [metric.clone()]);
     for (name, value) in annotations {
@@ -57,7 +57,8 @@ fn autoscaler(name: &str, metric: &Value, current: &Value, annotations: &[(&str,
     hpa
 }
 
-fn object(api_version: &str, kind: &str, name: &str, metric: &str) -> (Value, Value) {
+/// An object metric, and its entry in the status.
+fn object_metric(api_version: &str, kind: &str, name: &str, metric: &str) -> (Value, Value) {
     let described = json!({ "apiVersion": api_version, "kind": kind, "name": name });
     let metric = json!({ "name": metric });
     let member = |name: &str, value: Value| {
@@ -91,9 +92,9 @@ fn cluster(address: SocketAddr) -> Testbed {
     };
     let mut mails = objects::external_metric("mails", "10");
     mails["external"]["metric"]["selector"]["matchLabels"]["type"] = "json-path".into();
-    let (waiting, waiting_now) = object("v1", "Service", "jobs", "waiting");
+    let (waiting, waiting_now) = object_metric("v1", "Service", "jobs", "waiting");
     let (scheduled, scheduled_now) =
-        object("zalando.org/v1", "ScalingSchedule", "evening", "scheduled");
+        object_metric("zalando.org/v1", "ScalingSchedule", "evening", "scheduled");
     let (port, endpoint) = (address.port().to_string(), format!("http://{address}/metrics"));
     testbed.apply_all([
         autoscaler(
@@ -135,7 +136,7 @@ fn cluster(address: SocketAddr) -> Testbed {
     testbed
 }
 
-/// The flags of the controller.
+/// The flags with which the controller reads all metrics of [`CASES`].
 fn flags(address: SocketAddr) -> Vec<String> {
     let prometheus = format!("--prometheus-url=http://{address}");
     let flags = ["--collectors", "--collector-address=127.0.0.1", "--scaling-schedule"];
@@ -154,7 +155,7 @@ async fn run(served: &ServedTestbed, arguments: &[&str], flags: &[String]) -> St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_reads_the_sources_that_the_flags_configure() {
-    let address = documents().await;
+    let address = serve_documents().await;
     let served = ServedTestbed::new(&cluster(address)).await;
     let flags = flags(address);
     for (name, metric, expected) in CASES {
@@ -178,7 +179,7 @@ async fn explain_reads_the_sources_that_the_flags_configure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_reports_why_a_source_cannot_be_read() {
-    let address = documents().await;
+    let address = serve_documents().await;
     let served = ServedTestbed::new(&cluster(address)).await;
     // The loopback address is not allowed.
     let output = run(&served, &["explain", "shop/mail"], &["--collectors".to_owned()]).await;
@@ -192,8 +193,8 @@ async fn explain_reports_why_a_source_cannot_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn advice_is_about_the_collector_that_fails() {
-    let address = documents().await;
+async fn advice_names_the_failing_collector() {
+    let address = serve_documents().await;
     let testbed = cluster(address);
     // No controller has read the metrics yet.
     for (name, _, _) in CASES {
@@ -202,7 +203,7 @@ async fn advice_is_about_the_collector_that_fails() {
         testbed.apply_all([hpa]);
     }
     let served = ServedTestbed::new(&testbed).await;
-    let on = ["--collectors".to_owned()];
+    let collectors_on = ["--collectors".to_owned()];
     let mails = "annotations metric-config.external.mails.json-path/*";
     let explain = async |name: &str, flags: &[String], expected: &str| {
         let output = run(&served, &["explain", &format!("{NAMESPACE}/{name}")], flags).await;
@@ -215,16 +216,16 @@ async fn advice_is_about_the_collector_that_fails() {
     // The loopback address is not allowed.
     let expected = "The collector http reads mails from a URL of the autoscaler. Check that the \
                     controller reaches that server, and the settings: ";
-    let output = explain("mail", &on, expected).await;
+    let output = explain("mail", &collectors_on, expected).await;
     assert!(output.contains(&format!("the settings: {mails}.")), "{output}");
     let expected = "The collector pods reads rps from the target's pods. Check that the pods are";
-    explain("web", &on, expected).await;
+    explain("web", &collectors_on, expected).await;
     let expected = "waiting needs the collector prometheus (annotations \
                     metric-config.object.waiting.prometheus/*), which is off: add --prometheus-url";
-    explain("orders", &on, expected).await;
+    explain("orders", &collectors_on, expected).await;
     let expected = "scheduled is the value of ScalingSchedule evening, which no metrics API has. \
                     If the controller runs with --scaling-schedule";
-    explain("night", &on, expected).await;
+    explain("night", &collectors_on, expected).await;
     let expected =
         format!("The {mails} are settings of the collector http. If the controller runs");
     explain("mail", &[], &expected).await;
@@ -239,12 +240,12 @@ async fn advice_is_about_the_collector_that_fails() {
          --namespace shop --field-selector reason=CreateNewMetricsCollector,\
          involvedObject.name=mail"
     );
-    explain("mail", &on, &expected).await;
+    explain("mail", &collectors_on, &expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lint_accepts_the_sources_that_the_flags_configure() {
-    let address = documents().await;
+    let address = serve_documents().await;
     let testbed = cluster(address);
     // No controller has read the metrics yet.
     for (name, _, _) in CASES {
@@ -264,7 +265,7 @@ async fn lint_accepts_the_sources_that_the_flags_configure() {
     }
     let output = run(&served, &["lint", "-A"], &flags(address)).await;
     assert!(!output.contains("is not served"), "{output}");
-    // Without a Prometheus server, the collector of queries is off.
+    // Without the URL of Prometheus, the collector `prometheus` is off.
     let output = run(&served, &["lint", "-A"], &flags(address)[..3]).await;
     assert_eq!(output.matches("is not served").count(), 1, "{output}");
     assert!(output.contains("shop/orders: spec.metrics[0]: "), "{output}");
@@ -292,7 +293,7 @@ async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dashboard_reads_the_sources_that_the_flags_configure() {
-    let address = documents().await;
+    let address = serve_documents().await;
     let served = ServedTestbed::new(&cluster(address)).await;
     let flags = flags(address);
     let arguments: Vec<&str> =

@@ -1,4 +1,4 @@
-//! The clock for decisions. Tests and the demo replace it.
+//! The clock for decisions, which tests and the demo replace.
 
 use std::time::Duration;
 

@@ -66,16 +66,16 @@ pub(crate) enum Step {
     Lost,
 }
 
-/// The next step of this instance at `now`. `until` is the end of its leadership unless it renews
-/// the lease; `None` if it is not the leader.
+/// The next step of this instance at `now`. `leader_until` is the end of its leadership unless it
+/// renews the lease; `None` if it is not the leader.
 pub(crate) fn decide(
     observation: &LeaseObservation,
     identity: &str,
-    until: Option<Instant>,
+    leader_until: Option<Instant>,
     now: Instant,
 ) -> Step {
     let holder = observation.record.as_ref().map(|record| record.holder.as_str());
-    match (until, holder) {
+    match (leader_until, holder) {
         (Some(until), _) if now >= until => Step::Lost,
         // Another instance may already be the leader, for example after a manual edit of the lease.
         (Some(_), Some(holder)) if holder != identity => Step::Lost,
@@ -113,8 +113,8 @@ mod tests {
         }
     }
 
-    /// `observed` has the lease as read at each second. This instance is `me`; `until` is the end
-    /// of its leadership.
+    /// `observed` has seconds and the lease as read then. This instance is `me`; `leader_until` is
+    /// the end of its leadership.
     #[rstest]
     #[case::no_lease(&[(0, None)], None, 0, Step::Create)]
     #[case::never_read(&[], None, 0, Step::Create)]
@@ -154,7 +154,7 @@ mod tests {
         &[(0, Some(lease("me", 1))), (1, Some(lease("", 2)))], Some(10), 2, Step::Lost)]
     fn decide_returns_the_next_step(
         #[case] observed: &[(u64, Option<LeaseRecord>)],
-        #[case] until: Option<u64>,
+        #[case] leader_until: Option<u64>,
         #[case] now: u64,
         #[case] expected: Step,
     ) {
@@ -162,6 +162,6 @@ mod tests {
         for (second, record) in observed {
             observation.update(record.clone(), "me", at(*second));
         }
-        assert_eq!(decide(&observation, "me", until.map(at), at(now)), expected);
+        assert_eq!(decide(&observation, "me", leader_until.map(at), at(now)), expected);
     }
 }

@@ -13,7 +13,7 @@ pub struct ElectionConfig {
     pub name: String,
     /// Unique among all instances, see [`identity`](crate::identity()).
     pub identity: String,
-    /// The time that a standby waits after the last renewal that it observed.
+    /// A standby acquires the lease if it observes no renewal for this time.
     pub lease_duration: Duration,
     /// The time for which the leader keeps working after its last renewal.
     pub renew_deadline: Duration,
@@ -21,26 +21,27 @@ pub struct ElectionConfig {
     pub retry_period: Duration,
 }
 
-/// An election to take part in.
+/// A lease to compete for.
 #[derive(Clone)]
 pub struct Election {
-    /// It must not be shared: if renewals queue behind other requests, the lease is lost.
+    /// Used for the lease only: if renewals queue behind other requests, the lease is lost.
     pub client: Client,
     pub config: ElectionConfig,
 }
 
-/// Called by the elector. `()` does nothing.
+/// Callbacks of the elector. Those of `()` do nothing.
 pub trait LeaseHooks: Send + Sync {
-    /// The annotations that the holder writes with each renewal and the release. `None` removes
-    /// one. The next leader finds them in
+    /// The annotations that the holder writes when it acquires, renews or releases the lease.
+    /// `None` removes one. The next leader finds them in
     /// [`Predecessor::annotations`](crate::Predecessor::annotations).
     fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
         Vec::new()
     }
 
-    /// Called after each read and write of the lease, every few seconds. `known` is the lease's
-    /// resource version before the request, which was sent at `sent`; `response` is the version in
-    /// the response. A lower `response` means that the API server was rewound.
+    /// Called after each successful GET, acquisition or renewal of the lease, except the first.
+    /// `known` is the lease's resource version before the request, `response` the one in the
+    /// response, and `sent` the time of the request. If `response` is lower, the API server was
+    /// rewound.
     fn compare_versions(&self, _known: &str, _response: &str, _sent: Instant) {}
 }
 

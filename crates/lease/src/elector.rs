@@ -22,7 +22,7 @@ use crate::{
     clock::{Clock, Instants},
     decision::{LeaseObservation, LeaseRecord, Step, decide},
     election::{Election, ElectionConfig, LeaseHooks},
-    leadership::{Predecessor, State},
+    leadership::{ElectionState, Predecessor},
     record::annotate,
     request_error::RequestError,
 };
@@ -33,7 +33,7 @@ pub(crate) struct Elector {
     api: Api<Lease>,
     config: ElectionConfig,
     clock: Arc<dyn Clock>,
-    state: watch::Sender<State>,
+    state: watch::Sender<ElectionState>,
     observation: LeaseObservation,
     /// The lease as last read. Writes carry its resource version.
     lease: Option<Lease>,
@@ -42,14 +42,14 @@ pub(crate) struct Elector {
     /// The last lease holder other than this instance.
     predecessor: Option<Predecessor>,
     hooks: Arc<dyn LeaseHooks>,
-    /// `None` before the first read, without a lease, after a failed watch, and while this
-    /// instance is the leader.
+    /// Started when a GET finds the lease. Ends if the watch fails or this instance writes the
+    /// lease.
     watch: Option<LeaseWatch>,
     /// The last request failed.
     is_failing: bool,
 }
 
-/// The outcome of a write of the lease.
+/// The outcome of an acquisition or a renewal.
 enum LeaseWrite {
     /// This instance holds the lease.
     Done,
@@ -65,9 +65,9 @@ impl Elector {
         election: &Election,
         clock: Arc<dyn Clock>,
         hooks: Arc<dyn LeaseHooks>,
-    ) -> (Self, watch::Receiver<State>) {
+    ) -> (Self, watch::Receiver<ElectionState>) {
         let Election { client, config } = election;
-        let (state, receiver) = watch::channel(State::Standby);
+        let (state, receiver) = watch::channel(ElectionState::Standby);
         let elector = Self {
             api: Api::namespaced(client.clone(), &config.namespace),
             config: config.clone(),
@@ -87,7 +87,7 @@ impl Elector {
     /// Runs until the leadership is lost or `release` is cancelled, then releases the lease if this
     /// instance still holds it.
     pub(crate) async fn run(mut self, release: CancellationToken) {
-        while !release.is_cancelled() && !self.read().await {
+        while !release.is_cancelled() && !self.read_lease().await {
             self.wait(self.next_poll(), &release).await;
         }
         while !release.is_cancelled() {
@@ -104,7 +104,7 @@ impl Elector {
             }
         }
         self.release().await;
-        self.state.send_replace(State::Ended);
+        self.state.send_replace(ElectionState::Ended);
     }
 
     fn lease_name(&self) -> String {
@@ -131,7 +131,7 @@ impl Elector {
         }
     }
 
-    /// Waits until the lease changes or expires, or the next poll is done.
+    /// Waits until the lease changes or expires, or until the next poll has read it.
     async fn wait_for_expiry(&mut self, expiry: Instant, release: &CancellationToken) {
         let poll = self.next_poll();
         let event = async {
@@ -145,7 +145,7 @@ impl Elector {
             () = sleep_until(poll.min(expiry)) => {
                 // At the expiry, no poll is needed: the write conflicts with an unobserved renewal.
                 if poll < expiry {
-                    self.read().await;
+                    self.read_lease().await;
                 }
                 return;
             }
@@ -162,15 +162,15 @@ impl Elector {
         }
     }
 
-    /// Writes the lease and waits until the next write is due.
+    /// Writes the lease. Waits until the next write is due, unless another client wrote it first.
     async fn acquire_or_renew(&mut self, step: Step, release: &CancellationToken) {
         let known_version = self.resource_version();
         // Counts from the start of the request: a slow one must not delay the next renewal.
         let next_renewal = Instant::now() + self.config.retry_period;
-        match self.write(step).await {
+        match self.write_lease(step).await {
             LeaseWrite::Done => return self.wait(next_renewal, release).await,
             LeaseWrite::Conflict => {
-                if self.read().await && self.resource_version() != known_version {
+                if self.read_lease().await && self.resource_version() != known_version {
                     // Another client wrote the lease: decide again at once.
                     return;
                 }
@@ -194,15 +194,15 @@ impl Elector {
             .map_or(limit, |until| limit.min(until.saturating_duration_since(Instant::now())))
     }
 
-    /// Reads the lease. Returns `false` if that failed.
-    async fn read(&mut self) -> bool {
+    /// Returns `false` if the request failed. A missing lease is a success.
+    async fn read_lease(&mut self) -> bool {
         let sent = Instant::now();
         let response = timeout(self.request_timeout(), self.api.get_opt(&self.config.name)).await;
         let result = response.map_err(|_| RequestError::TimedOut);
         match result.and_then(|lease| lease.map_err(RequestError::from)) {
             Ok(lease) => {
                 self.log_success();
-                self.check_for_rewind(lease.as_ref(), sent);
+                self.compare_versions(lease.as_ref(), sent);
                 self.observe(lease);
                 self.watch_lease();
                 true
@@ -224,8 +224,8 @@ impl Elector {
         self.watch = Some(stream::once(watch).try_flatten().boxed());
     }
 
-    /// Reports the versions to the hooks, which detect that the API server was rewound.
-    fn check_for_rewind(&self, lease: Option<&Lease>, sent: Instant) {
+    /// Calls the hook, which detects that the API server was rewound.
+    fn compare_versions(&self, lease: Option<&Lease>, sent: Instant) {
         let version = lease.and_then(ResourceExt::resource_version);
         if let (Some(last), Some(version)) = (&self.last_version, version) {
             self.hooks.compare_versions(last, &version, sent);
@@ -277,7 +277,7 @@ impl Elector {
 
     /// Acquires or renews the lease. The leadership counts from the start of the request, which is
     /// before any other instance observes the renewal.
-    async fn write(&mut self, step: Step) -> LeaseWrite {
+    async fn write_lease(&mut self, step: Step) -> LeaseWrite {
         let sent = (Instant::now(), self.clock.instants());
         let (lease, parameters) = (self.our_lease(), PostParams::default());
         let request = async {
@@ -289,15 +289,15 @@ impl Elector {
         let error = match timeout(self.request_timeout(), request).await {
             Ok(Ok(lease)) => {
                 self.log_success();
-                self.check_for_rewind(Some(&lease), sent.0);
+                self.compare_versions(Some(&lease), sent.0);
                 self.observe(Some(lease));
-                self.set_renewed(sent);
+                self.extend_leadership(sent);
                 return LeaseWrite::Done;
             }
             Ok(Err(error)) => RequestError::from(error),
             Err(_) => RequestError::TimedOut,
         };
-        // A create of a missing lease is refused with 404 if its namespace doesn't exist.
+        // The response to a create is 404 if the namespace doesn't exist.
         let conflicts = if step == Step::Create { &[409][..] } else { &[404, 409] };
         if matches!(&error, RequestError::Refused(status) if conflicts.contains(&status.code)) {
             debug!(lease = %self.lease_name(), %error, "another client wrote the lease");
@@ -308,7 +308,7 @@ impl Elector {
     }
 
     /// Extends the leadership to the renew deadline, counted from when the renewal was sent.
-    fn set_renewed(&mut self, (sent, renewed): (Instant, Instants)) {
+    fn extend_leadership(&mut self, (sent, renewed): (Instant, Instants)) {
         self.watch = None;
         if self.leader_until().is_none() {
             let identity = &self.config.identity;
@@ -316,7 +316,7 @@ impl Elector {
         }
         let until = sent + self.config.renew_deadline;
         let predecessor = self.predecessor.clone();
-        self.state.send_replace(State::Leading { until, renewed, predecessor });
+        self.state.send_replace(ElectionState::Leading { until, renewed, predecessor });
     }
 
     /// Releases the lease if we hold it. The next leader then needn't wait for its expiry.
@@ -395,16 +395,16 @@ mod tests {
     #[tokio::test]
     async fn create_in_missing_namespace_is_a_failure() {
         let mut elector = elector(|_| 404);
-        assert!(elector.read().await, "there is no lease");
-        assert!(matches!(elector.write(Step::Create).await, LeaseWrite::Failed));
+        assert!(elector.read_lease().await, "there is no lease");
+        assert!(matches!(elector.write_lease(Step::Create).await, LeaseWrite::Failed));
         assert!(elector.is_failing, "the failure is logged");
     }
 
     #[tokio::test]
     async fn lease_that_another_client_created_or_deleted_is_a_conflict() {
         let mut created = elector(|_| 409);
-        assert!(matches!(created.write(Step::Create).await, LeaseWrite::Conflict));
+        assert!(matches!(created.write_lease(Step::Create).await, LeaseWrite::Conflict));
         let mut deleted = elector(|_| 404);
-        assert!(matches!(deleted.write(Step::Renew).await, LeaseWrite::Conflict));
+        assert!(matches!(deleted.write_lease(Step::Renew).await, LeaseWrite::Conflict));
     }
 }

@@ -28,8 +28,9 @@ pub struct Predecessor {
     pub annotations: BTreeMap<String, String>,
 }
 
+/// The state of an instance in an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ElectionState {
     Standby,
     /// Leader until this time, or longer if the lease is renewed.
     Leading {
@@ -42,7 +43,7 @@ pub(crate) enum State {
     Ended,
 }
 
-impl State {
+impl ElectionState {
     /// The end of the leadership unless the lease is renewed; `None` if this instance is not the
     /// leader. Time during which the machine was suspended since the last renewal counts, although
     /// the monotonic clock doesn't include it.
@@ -59,12 +60,12 @@ impl State {
 #[derive(Clone)]
 pub struct Leadership {
     /// `None` without an election.
-    election: Option<ElectionState>,
+    election: Option<ElectionReceiver>,
 }
 
 #[derive(Clone)]
-struct ElectionState {
-    state: watch::Receiver<State>,
+struct ElectionReceiver {
+    state: watch::Receiver<ElectionState>,
     clock: Arc<dyn Clock>,
 }
 
@@ -86,8 +87,8 @@ impl Leadership {
         Self { election: None }
     }
 
-    pub(crate) fn new(state: watch::Receiver<State>, clock: Arc<dyn Clock>) -> Self {
-        Self { election: Some(ElectionState { state, clock }) }
+    pub(crate) fn new(state: watch::Receiver<ElectionState>, clock: Arc<dyn Clock>) -> Self {
+        Self { election: Some(ElectionReceiver { state, clock }) }
     }
 
     /// Waits until this instance is the leader and returns its predecessor, if there was one.
@@ -95,22 +96,24 @@ impl Leadership {
     pub async fn acquired(&self) -> Option<Option<Predecessor>> {
         let Some(election) = &self.election else { return Some(None) };
         let mut state = election.state.clone();
-        let decided = state.wait_for(|state| *state != State::Standby).await;
+        let decided = state.wait_for(|state| *state != ElectionState::Standby).await;
         match decided.map(|state| state.clone()) {
-            Ok(State::Leading { predecessor, .. }) => Some(predecessor),
-            Ok(State::Standby | State::Ended) | Err(_) => None,
+            Ok(ElectionState::Leading { predecessor, .. }) => Some(predecessor),
+            Ok(ElectionState::Standby | ElectionState::Ended) | Err(_) => None,
         }
     }
 
     pub fn is_leader(&self) -> bool {
-        let Some(ElectionState { state, clock }) = &self.election else { return true };
+        let Some(ElectionReceiver { state, clock }) = &self.election else { return true };
         let state = state.borrow();
         state.leader_until(&**clock).is_some_and(|until| Instant::now() < until)
     }
 
     /// Waits until this instance is not the leader.
     pub async fn lost(&self) {
-        let Some(ElectionState { state, clock }) = &self.election else { return pending().await };
+        let Some(ElectionReceiver { state, clock }) = &self.election else {
+            return pending().await;
+        };
         let mut state = state.clone();
         loop {
             let until = state.borrow_and_update().leader_until(&**clock);

@@ -5,16 +5,15 @@
 //!   Candidate ──── spawns ───▶ elector ◀── get, watch, create, replace ──▶ Lease
 //!       │                         │ decide (pure) ─▶ create, acquire, renew, wait, lost
 //!       ▼                         │
-//!   Leadership ◀── State ─────────┘ ── calls ──▶ LeaseHooks: annotations, resource versions
+//!   Leadership ◀── ElectionState ─┘ ── calls ──▶ LeaseHooks: annotations, resource versions
 //!       │ acquired, lost, is_leader
 //!       └ fence(client): writes only while this instance is the leader
 //! ```
 //!
-//! [`Candidate`] joins an election. [`lead`] does that in a loop, for work that may start again
-//! after the lease was lost. [`LeaderTask`] is work that only the leader does. [`events`] writes
-//! Kubernetes events.
-//! [`LeaseHooks`] connects the leader's work with the lease: it adds annotations, and it gets the
-//! lease's resource versions.
+//! [`Candidate`] joins an election. [`lead`] joins it again after each lost lease, for work that
+//! can be restarted. [`LeaderTask`] is work that only the leader does. [`events`] writes Kubernetes
+//! events. [`LeaseHooks`] connects the leader's work with the lease: it adds annotations, and it
+//! gets the lease's resource versions.
 //!
 //! Protocol, flags, defaults and fields are those of client-go. Instances of both can compete for a
 //! lease. The differences:
@@ -23,7 +22,8 @@
 //! - A standby acquires an expired lease at the time of expiry, not at the next poll.
 //! - A deleted lease remains its holder's until it would have expired.
 //! - The leader may write until the renew deadline after it sent the last renewal
-//!   ([`Leadership::fence`]). A process that was suspended or cut off writes nothing after that.
+//!   ([`Leadership::fence`]). A process that was suspended or cut off writes nothing after the
+//!   deadline.
 //!   The monotonic clock stops while a machine is suspended, so the leadership also ends by the
 //!   wall clock.
 

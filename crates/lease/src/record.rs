@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -28,13 +27,12 @@ impl LeaseRecord {
     /// Writes the record to a lease and keeps its other fields.
     pub(crate) fn write_to(&self, lease: &mut Lease) {
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
-        let time = |time: Timestamp| MicroTime(time);
         spec.holder_identity = Some(self.holder.clone());
         // Rounded up to whole seconds: no standby may acquire the lease early.
         let seconds = self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0);
         spec.lease_duration_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
-        spec.acquire_time = self.acquired.map(time);
-        spec.renew_time = self.renewed.map(time);
+        spec.acquire_time = self.acquired.map(MicroTime);
+        spec.renew_time = self.renewed.map(MicroTime);
         spec.lease_transitions = Some(self.transitions);
     }
 }
@@ -52,6 +50,8 @@ pub(crate) fn annotate(lease: &mut Lease, annotations: Vec<(&'static str, Option
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@ use kube::core::Status;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
-    /// The API server responded with an error. Prints its message.
+    /// An error response of the API server. Displayed as its message.
     #[error("{}", .0.message)]
     Refused(Box<Status>),
     #[error("{}", with_causes(.0))]
@@ -22,7 +22,7 @@ impl From<kube::Error> for RequestError {
     }
 }
 
-/// An error and its causes. The text of a kube error already contains its first cause.
+/// The text of an error, and of those causes that the text doesn't contain.
 fn with_causes(error: &dyn Error) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(error) = cause {

@@ -12,14 +12,14 @@ use crate::{
     leadership::Leadership,
 };
 
-/// Calls `lead` whenever this instance becomes the leader, until `stop` is cancelled. Drops the
-/// future when the leadership ends, and then takes part in the election again. At the end, releases
-/// the lease.
+/// Calls `work` whenever this instance becomes the leader, until `stop` is cancelled. When the
+/// leadership ends, drops the future of `work` and joins the election again. Releases the lease at
+/// the end.
 pub async fn lead<F: Future<Output = ()>>(
     election: Option<&Election>,
     clock: Arc<dyn Clock>,
     stop: &CancellationToken,
-    lead: impl Fn(Leadership) -> F,
+    work: impl Fn(Leadership) -> F,
 ) {
     while !stop.is_cancelled() {
         let candidate = Candidate::new(election, clock.clone(), Arc::new(()));
@@ -30,7 +30,7 @@ pub async fn lead<F: Future<Output = ()>>(
             }
             tokio::select! {
                 () = leadership.lost() => info!("lost the leader lease"),
-                () = async { lead(leadership.clone()).await; std::future::pending().await } => {}
+                () = async { work(leadership.clone()).await; std::future::pending().await } => {}
             }
         };
         tokio::select! {
@@ -57,7 +57,7 @@ type Start = dyn Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync;
 pub struct LeaderTask(Arc<Start>);
 
 impl LeaderTask {
-    /// Creates a task. `start` returns its future when this instance becomes the leader.
+    /// `start` is called when this instance becomes the leader, and returns the work.
     pub fn new(
         start: impl Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {

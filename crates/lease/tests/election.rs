@@ -40,7 +40,7 @@ const POLL: Duration = Duration::from_millis(4400);
 /// Shorter than any period of the election.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// The maximum age of the last renewal while the leader renews.
+/// The maximum age of the last renewal of a healthy leader.
 const SLACK: Duration = Duration::from_millis(2050);
 
 /// The network of one instance.
@@ -175,6 +175,7 @@ fn leases(testbed: &Testbed) -> Api<Lease> {
     Api::namespaced(testbed.client(), "kube-system")
 }
 
+/// The holder, the duration in seconds, and the number of transitions.
 async fn lease(testbed: &Testbed) -> (String, i32, i32) {
     let lease = leases(testbed).get("hpa-controller").await.expect("the lease");
     let spec = lease.spec.expect("a spec");
@@ -260,7 +261,7 @@ async fn released_lease_is_acquired_by_a_poll_without_watch() {
     let second = Instance::standby(&testbed, "b").await;
     // The standby can neither watch nor poll until the lease is released.
     second.network.send_replace(Network::Fails);
-    testbed.drop_watches();
+    testbed.end_watches();
     sleep(MOMENT).await;
     first.candidate.release().await;
     second.network.send_replace(Network::Works);
@@ -467,7 +468,7 @@ async fn write_as(instance: &Instance) -> kube::Result<ConfigMap> {
 
 /// A suspension looks like a jump of the wall clock, because the monotonic clock stops.
 #[tokio::test(start_paused = true)]
-async fn suspended_leader_writes_nothing_and_exits() {
+async fn suspended_leader_writes_nothing_and_loses_its_leadership() {
     let testbed = Testbed::default();
     let first = Instance::leader(&testbed, "a").await;
     sleep(RETRY * 5).await;

@@ -8,13 +8,14 @@ use hpa_calc::{
     selector::Selector,
 };
 
-/// Limit for concurrent reads of an autoscaler's metrics.
+/// Limit for concurrent reads of one autoscaler's metrics.
 const MAX_CONCURRENT_READS: usize = 8;
 
 /// Answers the metric queries of autoscalers.
 ///
-/// Errors match the reference controller: [`ReadError::Fetch`] if the request failed, and
-/// [`ReadError::Empty`] if the response has no items.
+/// Errors match the reference controller: [`ReadError::Fetch`] if the request failed, or if an
+/// object doesn't have exactly one value, and [`ReadError::Empty`] if other responses have no
+/// items.
 #[async_trait]
 pub trait MetricsClient: Send + Sync {
     /// Answers a query of a [`Plan`](hpa_calc::plan::Plan).

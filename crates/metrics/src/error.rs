@@ -15,10 +15,9 @@ use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire
 /// copy.
 ///
 /// The texts appear in conditions of autoscalers. An aggregated API server answers with the status
-/// of prometheus-adapter, which is "the reference" in the variants from
-/// [`MetricError::UnknownMetric`] on.
+/// that prometheus-adapter has for the variant.
 ///
-/// `request` names a request to a metrics API as the reference's client does, for example
+/// The field `request` names a request to a metrics API as the reference's client does, for example
 /// `get pods.metrics.k8s.io`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -52,7 +51,7 @@ pub enum MetricError {
         /// The request.
         request: Box<str>,
     },
-    /// All responses that are being read are together larger than the limit.
+    /// Together, the responses that are being read are larger than the limit.
     #[error("the responses that are being read exceed {limit} bytes in total ({request})")]
     OverBudget {
         /// The limit in bytes, after decompression.
@@ -104,31 +103,31 @@ pub enum MetricError {
     /// [`Values`](crate::Values).
     #[error("the metric source returned values of the wrong kind")]
     UnexpectedValues,
-    /// There is no such metric. The reference answers 404, "the server could not find the metric M
-    /// for pods".
+    /// There is no such metric. prometheus-adapter answers 404, "the server could not find the
+    /// metric M for pods".
     #[error("no such metric: {0}")]
     UnknownMetric(#[source] NotFound),
-    /// The metric exists, but the named object has no value. The reference answers 404, "the
+    /// The metric exists, but the named object has no value. prometheus-adapter answers 404, "the
     /// server could not find the metric M for pods NAME".
     #[error("no value for the object: {0}")]
     NoValueForObject(#[source] NotFound),
     /// The pod or node doesn't exist, or the pod isn't running.
     #[error("{0} not found")]
     NoSuchObject(ObjectKey),
-    /// The objects of a selector can't be listed. The reference answers 500, "Internal error
+    /// The objects of a selector can't be listed. prometheus-adapter answers 500, "Internal error
     /// occurred: unable to list matching resources".
     #[error("unable to list matching resources")]
     List(#[source] ListError),
-    /// The query of a metric can't be built. The reference answers 500, "Internal error occurred:
-    /// unable to fetch metrics".
+    /// The query of a metric can't be built. prometheus-adapter answers 500, "Internal error
+    /// occurred: unable to fetch metrics".
     #[error("unable to generate a query for the metric")]
     NoQuery(#[source] Arc<dyn Error + Send + Sync>),
-    /// The query failed, or its result has a type that a custom metric can't have. The reference
-    /// answers 500, "Internal error occurred: unable to fetch metrics".
+    /// The query failed, or its result has a type that a custom metric can't have.
+    /// prometheus-adapter answers 500, "Internal error occurred: unable to fetch metrics".
     #[error("unable to fetch metrics")]
     Fetch(#[source] Arc<dyn Error + Send + Sync>),
-    /// The result can't be converted. The reference answers 500 with the text of the source and
-    /// without a reason.
+    /// The result can't be converted. prometheus-adapter answers 500 with the text of the source
+    /// and without a reason.
     #[error("unable to convert the result")]
     Convert(#[source] Arc<dyn Error + Send + Sync>),
 }
@@ -170,7 +169,7 @@ pub enum NotFound {
         /// The label with the object's name.
         label: String,
     },
-    /// The label of the objects' names can't be found any more.
+    /// The label with the objects' names is no longer known, so the results have no objects.
     #[error("the results of the query {query} can't be assigned to objects: {message}")]
     NoLabel {
         /// The query.
@@ -196,17 +195,17 @@ pub enum NotFound {
 
 impl MetricError {
     /// Wraps the error of a failed query.
-    pub fn fetch(error: impl Error + Send + Sync + 'static) -> Self {
+    pub fn from_fetch_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Fetch(Arc::new(error))
     }
 
     /// Wraps the error of building a query.
-    pub fn no_query(error: impl Error + Send + Sync + 'static) -> Self {
+    pub fn from_query_build_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self::NoQuery(Arc::new(error))
     }
 
     /// Wraps the error of converting a result.
-    pub fn convert(error: impl Error + Send + Sync + 'static) -> Self {
+    pub fn from_conversion_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Convert(Arc::new(error))
     }
 
@@ -221,8 +220,8 @@ impl MetricError {
         ReadError::Fetch { api, message: describe(&self) }
     }
 
-    /// Whether the request failed because of the content of the response. A request for fewer items
-    /// may then succeed.
+    /// Whether the request failed because of the size or the content of the response. A request for
+    /// fewer items may then succeed.
     pub fn is_caused_by_content(&self) -> bool {
         matches!(self, Self::TooLarge { .. } | Self::OverBudget { .. } | Self::Decode { .. })
     }
@@ -247,7 +246,7 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Joins an error and its causes. A cause is left out if the text before it already contains it, as
+/// Joins an error and its causes with `: `. A cause is left out if the text so far contains it, as
 /// in errors of the kube crate.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = message(error);
@@ -263,8 +262,8 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The last cause of a connection that failed, in plain words. `ca_setting` names the setting with
-/// the CA of the server; it can be empty.
+/// The innermost cause of a failed connection, in plain words. `ca_setting` names the setting with
+/// the CA of the server. If it is empty, the text has no hint.
 pub fn connection_cause(error: &(dyn Error + 'static), ca_setting: &str) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -274,27 +273,28 @@ pub fn connection_cause(error: &(dyn Error + 'static), ca_setting: &str) -> Stri
     if cause.contains("InvalidContentType") {
         return "the server doesn't speak TLS: use http://".to_owned();
     }
-    // The signature is bad if a trusted CA has the name of the unknown one.
+    // If a trusted CA has the same name as the unknown one, the signature doesn't match its key.
     if ["UnknownIssuer", "BadSignature"].iter().any(|problem| cause.contains(problem)) {
-        let hint = if ca_setting.is_empty() { "" } else { ": name its CA with " };
-        return format!("the certificate of the server is of an unknown CA{hint}{ca_setting}");
+        let hint = if ca_setting.is_empty() { "" } else { ": set its CA with " };
+        return format!(
+            "the certificate of the server was issued by an unknown CA{hint}{ca_setting}"
+        );
     }
-    // The number adds nothing to the text.
+    // The text before the error number says the same.
     match cause.split_once(" (os error ") {
         Some((text, _)) => text.to_owned(),
         None => cause,
     }
 }
 
-/// The message of an error without its cause. kube adds the debug form of the `Status` to an error
-/// of the API server,
-/// and a prefix to every error of a connection.
+/// The message of an error without its cause. Leaves out what kube adds: the debug form of the
+/// `Status` in an error of the API server, and a prefix in an error of a connection.
 fn message(error: &(dyn Error + 'static)) -> String {
     if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
         return message(&**shared);
     }
     if let Some(error) = error.downcast_ref::<watcher::Error>() {
-        // Its text includes that of its cause.
+        // The text of a watcher error includes that of its cause.
         return match error {
             watcher::Error::InitialListFailed(_) => "unable to list the objects".to_owned(),
             watcher::Error::WatchStartFailed(_) => "unable to start the watch".to_owned(),
@@ -392,8 +392,8 @@ mod tests {
         let cause = |text: &str, flag| connection_cause(&std::io::Error::other(text), flag);
         assert_eq!(cause(tls, flag), "the server doesn't speak TLS: use http://");
         let unknown = "invalid peer certificate: UnknownIssuer";
-        let expected = "the certificate of the server is of an unknown CA";
-        assert_eq!(cause(unknown, flag), format!("{expected}: name its CA with --ca-file"));
+        let expected = "the certificate of the server was issued by an unknown CA";
+        assert_eq!(cause(unknown, flag), format!("{expected}: set its CA with --ca-file"));
         assert_eq!(cause(unknown, ""), expected);
         assert_eq!(cause("Connection refused (os error 111)", flag), "Connection refused");
         assert_eq!(cause("certificate expired", flag), "certificate expired");

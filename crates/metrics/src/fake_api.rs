@@ -127,7 +127,6 @@ impl ResourceNames for Names {
     }
 }
 
-/// Maps the kinds of [`Names`].
 pub(crate) fn kinds() -> KindMapper {
     KindMapper::new(Arc::new(Names), Duration::from_secs(10))
 }
@@ -161,7 +160,7 @@ impl Source {
 #[async_trait]
 impl MetricSource for Source {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
-        self.requests.lock().push(name(query));
+        self.requests.lock().push(summary(query));
         tokio::time::sleep(self.delay).await;
         Ok(match query {
             Query::PodUsage { namespace, pods: Objects::Selected(pods), .. } => {
@@ -190,7 +189,7 @@ impl MetricSource for Source {
 }
 
 /// The parts of a query that tests compare.
-fn name(query: &Query) -> String {
+fn summary(query: &Query) -> String {
     let objects = |objects: &Objects| match objects {
         Objects::Named(name) => name.clone(),
         Objects::Selected(selector) => selector.to_string(),

@@ -1,4 +1,4 @@
-//! The objects of an API server.
+//! Lists and caches objects of an API server.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,18 +29,20 @@ use crate::{
 /// The number of objects in one response of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// The objects of an API server. Pods and nodes come from caches that [`KubeObjects::watch`] keeps
-/// up to date; other objects are listed for each request.
+/// The objects of an API server. For resource metrics, pods and nodes come from caches that
+/// [`KubeObjects::watch`] keeps up to date. For custom metrics, names of pods come from the cache
+/// if it has synced, and names of other objects are listed for each query.
 pub struct KubeObjects {
     client: Client,
-    /// The only namespace of cached pods.
+    /// The namespace of the cached pods. `None` for all namespaces.
     namespace: Option<String>,
     pods: ObjectCache,
     nodes: ObjectCache,
+    /// Whether pods are listed for each custom metric, although they are cached.
     lists_pods: bool,
 }
 
-/// The fields of an object that are cached.
+/// The fields of a pod or a node that are decoded.
 #[derive(Clone, Debug, Deserialize)]
 struct SlimObject {
     metadata: ObjectMeta,
@@ -71,7 +73,8 @@ struct SlimCondition {
 }
 
 impl SlimStatus {
-    /// The time since which the object is ready.
+    /// The time since which the object is ready, or the Unix epoch if the condition has no valid
+    /// time. `None` if the object isn't ready.
     fn ready_since(&self) -> Option<Timestamp> {
         let mut conditions = self.conditions.iter().flatten();
         let ready = conditions
@@ -114,11 +117,11 @@ impl kube::Resource for SlimObject {
 #[derive(Debug, Default)]
 struct ObjectCache {
     /// `None` before the first list is complete.
-    objects: RwLock<Option<Objects>>,
-    state: SyncState,
+    objects: RwLock<Option<ObjectsByNamespace>>,
+    sync_state: SyncState,
 }
 
-type Objects = HashMap<String, BTreeMap<String, CachedObject>>;
+type ObjectsByNamespace = HashMap<String, BTreeMap<String, CachedObject>>;
 
 #[derive(Clone, Debug)]
 struct CachedObject {
@@ -141,14 +144,14 @@ impl KubeObjects {
         }
     }
 
-    /// Lists pods for each custom metric, as the reference does. Pods for resource metrics come
-    /// from the cache.
+    /// Lists pods for each custom metric, as prometheus-adapter does. Pods for resource metrics
+    /// come from the cache.
     #[must_use]
     pub fn with_pod_lists(self) -> Self {
         Self { lists_pods: true, ..self }
     }
 
-    /// Caches the pods of one namespace only.
+    /// Caches only the pods of `namespace`. `None` stands for all namespaces.
     #[must_use]
     pub fn with_namespace(self, namespace: Option<String>) -> Self {
         Self { namespace, ..self }
@@ -156,10 +159,10 @@ impl KubeObjects {
 
     /// Waits until the first list of pods has succeeded or failed. [`Self::watch_pods`] must run.
     pub async fn wait_for_pod_list(&self) {
-        self.pods.state.first_outcome().await;
+        self.pods.sync_state.wait_for_first_outcome().await;
     }
 
-    /// Whether the caches have synced.
+    /// Whether both caches have synced.
     pub fn has_synced(&self) -> bool {
         self.pods.objects.read().is_some() && self.nodes.objects.read().is_some()
     }
@@ -171,7 +174,7 @@ impl KubeObjects {
         self.pods.watch(api(client, self.namespace.as_deref(), &kind), "pods").await;
     }
 
-    /// The selected pods, with their addresses.
+    /// The selected pods of a namespace, with their addresses.
     pub fn pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ListError> {
         self.pods.select_pods(namespace, selector).ok_or(ListError::NotSynced("pods"))
     }
@@ -187,7 +190,7 @@ impl KubeObjects {
         tokio::join!(self.watch_pods(), self.watch_nodes());
     }
 
-    async fn list(
+    async fn list_names(
         &self,
         resource: &ApiResource,
         namespace: &str,
@@ -254,7 +257,7 @@ impl ObjectLister for KubeObjects {
                 return Ok(pods.into_iter().map(|pod| pod.key.name).collect());
             }
         }
-        self.list(resource, namespace, selector).await
+        self.list_names(resource, namespace, selector).await
     }
 
     async fn running_pods(
@@ -286,12 +289,12 @@ impl ObjectCache {
     async fn watch(&self, api: Api<SlimObject>, resource: &'static str) {
         let events = watcher(api, watcher::Config::default()).default_backoff();
         let mut events = std::pin::pin!(events);
-        let mut listed = Objects::default();
+        let mut listed = ObjectsByNamespace::default();
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.apply(event, &mut listed),
                 Err(error) => {
-                    self.state.set_failed(&error);
+                    self.sync_state.set_failed(&error);
                     tracing::warn!(
                         resource,
                         error = describe(&error),
@@ -302,13 +305,13 @@ impl ObjectCache {
         }
     }
 
-    fn apply(&self, event: watcher::Event<SlimObject>, listed: &mut Objects) {
+    fn apply(&self, event: watcher::Event<SlimObject>, listed: &mut ObjectsByNamespace) {
         match event {
             watcher::Event::Init => listed.clear(),
             watcher::Event::InitApply(object) => insert(listed, object),
             watcher::Event::InitDone => {
                 *self.objects.write() = Some(std::mem::take(listed));
-                self.state.set_synced();
+                self.sync_state.set_synced();
             }
             watcher::Event::Apply(object) => {
                 if let Some(objects) = &mut *self.objects.write() {
@@ -365,7 +368,6 @@ impl ObjectCache {
         Some(selected.map(pod).collect())
     }
 
-    /// The object, if there is one.
     fn get(&self, key: &ObjectKey, kind: &'static str) -> Result<Option<CachedObject>, ListError> {
         let guard = self.objects.read();
         let objects = guard.as_ref().ok_or(ListError::NotSynced(kind))?;
@@ -373,7 +375,7 @@ impl ObjectCache {
     }
 }
 
-fn insert(objects: &mut Objects, object: SlimObject) {
+fn insert(objects: &mut ObjectsByNamespace, object: SlimObject) {
     let ObjectMeta { name, namespace, labels, deletion_timestamp, .. } = object.metadata;
     let key =
         ObjectKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() };
@@ -408,7 +410,7 @@ mod tests {
 
     #[test]
     fn cache_has_the_objects_of_the_last_list_and_later_changes() {
-        let (cache, mut listed) = (ObjectCache::default(), Objects::default());
+        let (cache, mut listed) = (ObjectCache::default(), ObjectsByNamespace::default());
         let mut apply = |event| cache.apply(event, &mut listed);
         apply(watcher::Event::Init);
         apply(watcher::Event::InitApply(pod("shop", "web-1", "web", "Running")));

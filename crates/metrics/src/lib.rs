@@ -2,8 +2,8 @@
 //!
 //! There is one trait, [`MetricSource`], with one query, one set of values and one error. The
 //! metrics APIs implement it here; rules for Prometheus, collectors and schedules implement it in
-//! crates of their own. Decorators also implement it. A controller reads through all of them, an
-//! aggregated API server through the sources alone.
+//! crates of their own. Decorators such as [`Coalescing`] also implement the trait. A controller
+//! reads through all decorators below, an aggregated API server only through [`Routed`].
 //!
 //! ```text
 //! controller (reconcile)                       aggregated API server
@@ -40,18 +40,20 @@
 //!   for routing and discovery.
 //! - [`query`] has [`Query`], and builds it from a metric of an autoscaler. It maps kinds to
 //!   resources ([`KindMapper`]), so sources get resources only.
-//! - [`values`] has [`Values`]. Its items are the types of [`wire`], which decodes them from the
-//!   metrics APIs. All numbers are in milli-units, the precision of the APIs.
+//! - [`values`] has [`Values`], the answer to a query. Its items are types of [`wire`], the module
+//!   that decodes responses of the metrics APIs. Quantities are in milli-units, the precision of
+//!   the APIs.
 //! - [`MetricError`] is the reason of a failed query. [`describe`] formats it for conditions and
 //!   logs.
 //! - [`objects`] is the interface to the objects of the cluster that sources select from, and
-//!   [`kube_objects`] implements it. [`mapper`] reads the [`resource`]s of the API.
+//!   [`kube_objects`] implements it. [`mapper`] loads the [`resource`]s from the API server's
+//!   discovery.
 //!
 //! Query and reading types of autoscalers come from [`hpa_calc::readings`]: a controller passes the
 //! queries of a [`Plan`](hpa_calc::plan::Plan) to [`MetricsClient::read`], and the readings to
 //! [`decide`](hpa_calc::decide).
 //!
-//! Nothing is retried, because the controller reads the metrics again in the next sync period.
+//! No query is retried, because the controller reads the metrics again in the next sync period.
 //! Paths, parameters, error texts and the reduction of items match the reference controller
 //! (`podautoscaler/metrics` in kube-controller-manager, and the clients in `k8s.io/metrics`).
 //!

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
 
-/// Loads the resources of the API.
+/// Loads the resources of an API server.
 #[async_trait]
 pub trait ResourceMapper: Send + Sync {
     /// The resources, in the order of discovery.
@@ -28,12 +28,12 @@ impl From<kube::Error> for MapperError {
     }
 }
 
-/// Reads the discovery of an API server: two requests, or one for each version of a group if the
-/// server is older than Kubernetes 1.27.
+/// Reads the discovery of an API server. This takes two requests. If the server is older than
+/// Kubernetes 1.27, it takes three, and one for each version of each group.
 #[derive(Clone)]
 pub struct DiscoveryMapper(pub kube::Client);
 
-/// Resources that don't change.
+/// A mapper that returns the same resources on each call.
 #[derive(Clone, Debug, Default)]
 pub struct FixedMapper(pub ApiResources);
 
@@ -66,13 +66,14 @@ impl DiscoveryMapper {
         }
         for group in self.0.list_api_groups().await?.groups {
             let preferred = group.preferred_version.as_ref().map(|version| &version.version);
-            let mut versions: Vec<_> = group.versions.iter().map(|one| &one.version).collect();
+            let mut versions: Vec<_> =
+                group.versions.iter().map(|version| &version.version).collect();
             versions.sort_by_key(|version| Some(*version) != preferred);
             for version in versions {
                 let api_version = format!("{}/{version}", group.name);
                 match self.0.list_api_group_resources(&api_version).await {
                     Ok(list) => add_list(&mut resources, &group.name, version, list),
-                    // For example, an aggregated API server is down.
+                    // An aggregated API server that is down must not hide the other resources.
                     Err(error) => tracing::debug!(
                         api_version,
                         error = describe(&error),
@@ -87,11 +88,11 @@ impl DiscoveryMapper {
 
 fn add_list(resources: &mut Vec<ApiResource>, group: &str, version: &str, list: APIResourceList) {
     for resource in list.resources {
-        // A name with a slash is a subresource.
         let is_known = resources.iter().any(|known: &ApiResource| {
             known.group_resource.group == group && known.group_resource.resource == resource.name
         });
-        if is_known || resource.name.contains('/') {
+        let is_subresource = resource.name.contains('/');
+        if is_known || is_subresource {
             continue;
         }
         let singular = resource.singular_name;

@@ -20,7 +20,8 @@ pub trait ObjectLister: Send + Sync {
         selector: &Selector,
     ) -> Result<Vec<String>, ListError>;
 
-    /// The running pods in a namespace, or in all if it is empty, sorted by namespace and name.
+    /// The selected running pods, sorted by namespace and name. An empty namespace stands for all
+    /// namespaces.
     async fn running_pods(
         &self,
         namespace: &str,
@@ -30,7 +31,7 @@ pub trait ObjectLister: Send + Sync {
     /// A running pod. `None` if there is none with this name.
     async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError>;
 
-    /// The nodes, sorted by name.
+    /// The selected nodes, sorted by name.
     async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError>;
 
     /// A node. `None` if there is none with this name.
@@ -43,7 +44,7 @@ pub trait ObjectLister: Send + Sync {
         pods: &Objects,
         fields: &[FieldRequirement],
     ) -> Result<Vec<ObjectMetadata>, MetricError> {
-        let found = match pods {
+        let pods = match pods {
             Objects::Named(name) => {
                 let key = ObjectKey::new(namespace, name);
                 let pod = self.running_pod(&key).await.map_err(MetricError::List)?;
@@ -53,7 +54,7 @@ pub trait ObjectLister: Send + Sync {
                 self.running_pods(namespace, selector).await.map_err(MetricError::List)?
             }
         };
-        Ok(with_fields(found, fields))
+        Ok(retain_matching(pods, fields))
     }
 
     /// The nodes of a [`Query::NodeUsage`](crate::Query::NodeUsage).
@@ -62,18 +63,18 @@ pub trait ObjectLister: Send + Sync {
         nodes: &Objects,
         fields: &[FieldRequirement],
     ) -> Result<Vec<ObjectMetadata>, MetricError> {
-        let found = match nodes {
+        let nodes = match nodes {
             Objects::Named(name) => {
                 let node = self.node(name).await.map_err(MetricError::List)?;
                 vec![node.ok_or_else(|| MetricError::NoSuchObject(ObjectKey::new("", name)))?]
             }
             Objects::Selected(selector) => self.nodes(selector).await.map_err(MetricError::List)?,
         };
-        Ok(with_fields(found, fields))
+        Ok(retain_matching(nodes, fields))
     }
 }
 
-fn with_fields(
+fn retain_matching(
     mut objects: Vec<ObjectMetadata>,
     fields: &[FieldRequirement],
 ) -> Vec<ObjectMetadata> {
@@ -81,25 +82,25 @@ fn with_fields(
     objects
 }
 
-/// The metadata of an object in the resource metrics API.
+/// The metadata that metrics.k8s.io has of a pod or a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMetadata {
     /// The object.
     pub key: ObjectKey,
-    /// Its labels.
+    /// The labels of the object.
     pub labels: BTreeMap<String, String>,
 }
 
 /// A pod as collectors read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// Its name.
+    /// The name of the pod.
     pub name: String,
     /// `status.podIP`, IPv4 or IPv6. Empty before the pod has an address.
     pub ip: String,
-    /// The time since which the condition `Ready` is `True`. `None` if it isn't.
+    /// The time since which the condition `Ready` is `True`. `None` for a pod that is not ready.
     pub ready_since: Option<Timestamp>,
-    /// Whether it has a deletion timestamp.
+    /// Whether the pod has a deletion timestamp.
     pub is_terminating: bool,
 }
 
@@ -121,7 +122,7 @@ pub enum ListError {
     /// The cache of the objects has not synced yet.
     #[error("the cache of {0} has not synced yet")]
     NotSynced(&'static str),
-    /// Objects of this resource are not cached, and may not be listed.
+    /// The lister has no cache of this resource, and sends no requests for it.
     #[error("{0} can't be selected: they are not cached")]
     NotCached(String),
 }

@@ -25,7 +25,7 @@ pub enum Query {
         namespace: String,
         /// The pods.
         pods: Objects,
-        /// Field requirements that the selected pods must also meet.
+        /// Field requirements that the pods must also meet.
         fields: Box<[FieldRequirement]>,
     },
     /// metrics.k8s.io: the usage of nodes. The answer is
@@ -33,7 +33,7 @@ pub enum Query {
     NodeUsage {
         /// The nodes.
         nodes: Objects,
-        /// Field requirements that the selected nodes must also meet.
+        /// Field requirements that the nodes must also meet.
         fields: Box<[FieldRequirement]>,
     },
     /// custom.metrics.k8s.io: a metric of objects. The answer is
@@ -87,13 +87,13 @@ pub enum Objects {
 pub struct FieldRequirement {
     /// The field.
     pub field: MetadataField,
-    /// Whether the field must have the value. Otherwise, it must not.
-    pub is_equal: bool,
+    /// `true` for `=`: the field must have the value. `false` for `!=`.
+    pub must_equal: bool,
     /// The value.
     pub value: String,
 }
 
-/// A field that objects with metrics are selected by.
+/// A field that a [`FieldRequirement`] can test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetadataField {
     /// `metadata.name`
@@ -103,13 +103,13 @@ pub enum MetadataField {
 }
 
 impl FieldRequirement {
-    /// Whether an object is selected.
+    /// Whether an object meets the requirement.
     pub fn matches(&self, object: &ObjectKey) -> bool {
         let actual = match self.field {
             MetadataField::Name => &object.name,
             MetadataField::Namespace => &object.namespace,
         };
-        (*actual == self.value) == self.is_equal
+        (*actual == self.value) == self.must_equal
     }
 }
 
@@ -119,7 +119,7 @@ impl fmt::Display for FieldRequirement {
             MetadataField::Name => "metadata.name",
             MetadataField::Namespace => "metadata.namespace",
         };
-        let operator = if self.is_equal { "=" } else { "!=" };
+        let operator = if self.must_equal { "=" } else { "!=" };
         write!(f, "{field}{operator}{}", self.value)
     }
 }
@@ -146,7 +146,7 @@ impl Query {
                 namespace,
                 objects: Objects::Selected(pods.clone()),
                 metric: metric.clone(),
-                metric_selector: as_received(metric_selector),
+                metric_selector: nothing_as_everything(metric_selector),
             }),
             MetricQuery::Object { object, metric, metric_selector } => {
                 let (resource, namespace, name) = kinds.locate(namespace, object).await?;
@@ -155,13 +155,13 @@ impl Query {
                     namespace,
                     objects: Objects::Named(name),
                     metric: metric.clone(),
-                    metric_selector: as_received(metric_selector),
+                    metric_selector: nothing_as_everything(metric_selector),
                 })
             }
             MetricQuery::External { metric, metric_selector } => Self::External(ExternalQuery {
                 namespace,
                 metric: metric.clone(),
-                metric_selector: as_received(metric_selector),
+                metric_selector: nothing_as_everything(metric_selector),
             }),
         })
     }
@@ -226,18 +226,18 @@ impl CustomQuery {
     }
 }
 
-/// The selector of a metric as a metrics API receives it. For a metric without a selector, the
-/// reference has one that matches nothing, but sends it as the empty text, which matches
-/// everything.
-fn as_received(selector: &Selector) -> Selector {
+/// Converts the selector of a metric to the one that a metrics API applies. For a metric without a
+/// selector, the reference has one that matches nothing. It is sent as an empty string, which a
+/// metrics API reads as a selector of everything.
+fn nothing_as_everything(selector: &Selector) -> Selector {
     if selector.is_nothing() { Selector::everything() } else { selector.clone() }
 }
 
 /// Maps kinds to resources, as the discovery of the API server does.
 #[async_trait]
 pub trait ResourceNames: Send + Sync + 'static {
-    /// Returns the resource of a kind. It may be namespaced or not, because custom metrics of all
-    /// objects except Namespaces are requested in the namespace of the autoscaler.
+    /// Returns the resource of a kind. Whether the resource is namespaced doesn't matter: custom
+    /// metrics of all objects except Namespaces are requested in the namespace of the autoscaler.
     ///
     /// Conditions contain the text of the error, for example `no matches for kind "K" in group
     /// "G"`.
@@ -269,7 +269,7 @@ impl KindMapper {
         object: &CrossVersionObjectReference,
     ) -> Result<(GroupResource, String, String), MetricError> {
         let (group, kind) = (group_of_version(&object.api_version), &*object.kind);
-        // The reference ignores the name of a Namespace, and reads the autoscaler's own.
+        // The reference ignores the name of a Namespace, and uses the autoscaler's namespace.
         if group.is_empty() && kind == "Namespace" {
             return Ok((GroupResource::namespaces(), String::new(), namespace));
         }
@@ -287,8 +287,8 @@ impl KindMapper {
     }
 }
 
-/// Returns the group of `group/version`. Everything else, malformed text included, is the core
-/// group, as in the reference.
+/// Returns the group of an `apiVersion`. Text that isn't `group/version`, such as `v1` or `a/b/c`,
+/// stands for the core group, as in the reference.
 fn group_of_version(api_version: &str) -> &str {
     match api_version.split_once('/') {
         Some((group, version)) if !version.contains('/') => group,
@@ -306,7 +306,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// An object in a namespace, or without one if it is empty.
+    /// The key of an object. `namespace` is empty for an object without one.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
     }

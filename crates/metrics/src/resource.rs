@@ -32,8 +32,8 @@ impl GroupResource {
         Self::new("", "pods")
     }
 
-    /// Whether metrics of this resource are read per namespace. The reference treats all resources
-    /// except namespaces, nodes and persistent volumes as namespaced, regardless of the API.
+    /// Whether metrics of this resource are read per namespace. As in prometheus-adapter, these are
+    /// all resources except namespaces, nodes and persistent volumes, whatever discovery says.
     pub fn has_namespaced_metrics(&self) -> bool {
         let is_root_scoped = self.group.is_empty()
             && matches!(&*self.resource, "namespaces" | "nodes" | "persistentvolumes");
@@ -62,35 +62,35 @@ pub struct ApiResource {
     pub singular: String,
 }
 
-/// An error while a resource is resolved. The messages are those of apimachinery's `RESTMapper`.
+/// The error of [`ApiResources::resolve`]. The messages are those of apimachinery's `RESTMapper`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {
     /// The name of the resource is empty.
     #[error("a resource must be present, got: {group}/, Resource=")]
     Empty {
-        /// The group that was given.
+        /// The requested group.
         group: String,
     },
     /// The API has no such resource.
     #[error("no matches for {group}/, Resource={resource}")]
     Unknown {
-        /// The group that was given.
+        /// The requested group.
         group: String,
-        /// The name that was given.
+        /// The requested name.
         resource: String,
     },
 }
 
 impl ResourceError {
-    /// The group that was given.
+    /// The requested group.
     pub fn group(&self) -> &str {
         match self {
             Self::Empty { group } | Self::Unknown { group, .. } => group,
         }
     }
 
-    /// The name that was given.
+    /// The requested name, which is empty for [`Self::Empty`].
     pub fn resource(&self) -> &str {
         match self {
             Self::Empty { .. } => "",
@@ -108,8 +108,8 @@ pub struct ApiResources {
 }
 
 impl ApiResources {
-    /// Resources in the order of their priority, which is that of discovery: if a name without a
-    /// group has several meanings, the first one counts.
+    /// Resources in the order of discovery. If several groups have a resource of the same name, a
+    /// lookup without a group returns the first one.
     pub fn new(resources: impl IntoIterator<Item = ApiResource>) -> Self {
         let mut all = Self::default();
         for resource in resources {
@@ -127,8 +127,8 @@ impl ApiResources {
         all
     }
 
-    /// The resource with a plural or singular name, which is case-insensitive. An empty group means
-    /// any group. If no group equals `group`, the first one that starts with it counts.
+    /// Looks up a resource by its plural or singular name, in any case. An empty group means any
+    /// group. If no group equals `group`, the first group that starts with `group` counts.
     pub fn resolve(&self, group: &str, name: &str) -> Result<&ApiResource, ResourceError> {
         if name.is_empty() {
             return Err(ResourceError::Empty { group: group.to_owned() });
@@ -158,8 +158,8 @@ impl ApiResources {
     /// The resource with exactly this group and plural name.
     pub fn get(&self, resource: &GroupResource) -> Option<&ApiResource> {
         let positions = self.by_name.get(&resource.resource)?;
-        let found = positions.iter().filter_map(|position| self.resources.get(*position));
-        found.into_iter().find(|known| known.group_resource == *resource)
+        let mut named = positions.iter().filter_map(|position| self.resources.get(*position));
+        named.find(|known| known.group_resource == *resource)
     }
 }
 

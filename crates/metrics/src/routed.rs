@@ -9,12 +9,12 @@ use crate::{
     source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
 };
 
-/// Sources in order: the first one that has a metric answers, even with an error. If none has it,
-/// the last source with metrics of the API answers with its reason.
+/// Sources in order: the first one that has a metric answers, even with an error. If none has the
+/// metric, the last source that has metrics of the API answers: its error says why.
 pub struct Routed(Vec<Arc<dyn MetricSource>>);
 
 impl Routed {
-    /// Sources in the order in which they are asked.
+    /// Combines sources. The first one takes precedence.
     pub fn new(sources: Vec<Arc<dyn MetricSource>>) -> Self {
         Self(sources)
     }
@@ -77,7 +77,8 @@ impl MetricSource for Routed {
 }
 
 /// Reads a metric from the first source if its catalog has the metric, and otherwise from the next
-/// source. An error of the first source is the answer.
+/// source. An error of the first source is the answer. A metric that the first source may yet
+/// discover is not read from the next one: the query fails with status 503.
 pub struct Fallback<S> {
     source: Arc<dyn MetricSource>,
     next: S,
@@ -89,7 +90,7 @@ impl<S: MetricSource> Fallback<S> {
         Self { source, next }
     }
 
-    /// Returns an error until the source has discovered its metrics. It may have the queried one.
+    /// Returns an error until the first source has discovered its metrics.
     fn check_discovered(&self) -> Result<(), MetricError> {
         let Err(problems) = self.source.catalog().readiness() else {
             return Ok(());
@@ -114,6 +115,7 @@ impl<S: MetricSource> MetricSource for Fallback<S> {
         if !catalog.groups().has(query.api()) {
             return self.next.read(query).await;
         }
+        // A catalog has usage even before discovery.
         let is_usage = matches!(query, Query::PodUsage { .. } | Query::NodeUsage { .. });
         let has_metric = catalog.has(query);
         if is_usage || !has_metric {
@@ -192,7 +194,7 @@ mod tests {
         assert!(!routed.groups().custom && routed.groups().external);
     }
 
-    /// Counts its queries.
+    /// Counts its queries, and fails.
     #[derive(Default)]
     struct Next(Arc<Mutex<usize>>);
 
@@ -255,13 +257,13 @@ mod tests {
         }
     }
 
-    /// The answer to a metric of an autoscaler, and how often the next source was asked.
-    async fn fetch(
+    /// The answer to a metric of an autoscaler, and the number of queries to the next source.
+    async fn read_with_fallback(
         source: FixedSource,
         metric: MetricQuery,
     ) -> (Result<Values, MetricError>, usize) {
         let next = Next::default();
-        let asked = next.0.clone();
+        let next_queries = next.0.clone();
         let kinds = KindMapper::new(Arc::new(Names), std::time::Duration::from_secs(1));
         let pods = Selector::parse("app=web").unwrap();
         let query = Query::for_metric("shop", &pods, &metric, &kinds).await;
@@ -269,8 +271,8 @@ mod tests {
             Ok(query) => Fallback::new(Arc::new(source), next).read(&query).await,
             Err(error) => Err(error),
         };
-        let asked = *asked.lock();
-        (result, asked)
+        let next_queries = *next_queries.lock();
+        (result, next_queries)
     }
 
     fn pods(metric: &str) -> MetricQuery {
@@ -297,46 +299,46 @@ mod tests {
 
     #[tokio::test]
     async fn values_of_selected_pods_come_from_the_first_source() {
-        let (values, asked) = fetch(rules(), pods("rps")).await;
+        let (values, next_queries) = read_with_fallback(rules(), pods("rps")).await;
         let items = values.unwrap().into_custom().unwrap().items;
         assert_eq!((items.len(), &*items[0].object), (1, "web-0"));
         assert_eq!(items[0].value, MilliValue::from_milli(1500));
-        assert_eq!(asked, 0);
+        assert_eq!(next_queries, 0);
     }
 
     #[tokio::test]
     async fn unknown_metrics_come_from_the_next_source() {
-        assert_eq!(fetch(rules(), pods("other")).await.1, 1);
+        assert_eq!(read_with_fallback(rules(), pods("other")).await.1, 1);
         let without_resource_rules =
             FixedSource { groups: ApiGroups { resource: false, ..rules().groups }, ..rules() };
-        assert_eq!(fetch(without_resource_rules, cpu()).await.1, 1);
+        assert_eq!(read_with_fallback(without_resource_rules, cpu()).await.1, 1);
     }
 
     #[tokio::test]
     async fn error_of_the_first_source_is_the_answer() {
         let broken = FixedSource {
-            error: Some(MetricError::fetch(std::io::Error::other("boom"))),
+            error: Some(MetricError::from_fetch_error(std::io::Error::other("boom"))),
             ..rules()
         };
-        let (result, asked) = fetch(broken, pods("rps")).await;
+        let (result, next_queries) = read_with_fallback(broken, pods("rps")).await;
         assert_eq!(crate::describe(&result.unwrap_err()), "unable to fetch metrics: boom");
-        assert_eq!(asked, 0);
+        assert_eq!(next_queries, 0);
     }
 
     #[tokio::test]
     async fn undiscovered_source_answers_503_for_metrics_it_may_have() {
         let unready = || FixedSource { problems: vec!["no rules".to_owned()], ..rules() };
         for query in [cpu(), pods("other")] {
-            let (result, asked) = fetch(unready(), query).await;
+            let (result, next_queries) = read_with_fallback(unready(), query).await;
             let error = result.unwrap_err();
             assert!(matches!(error, MetricError::Status { code: 503, .. }), "{error}");
             let text = "the metrics of rules and collectors are not discovered yet: no rules";
-            assert_eq!((error.to_string().as_str(), asked), (text, 0));
+            assert_eq!((error.to_string().as_str(), next_queries), (text, 0));
         }
-        assert!(fetch(unready(), pods("rps")).await.0.is_ok());
+        assert!(read_with_fallback(unready(), pods("rps")).await.0.is_ok());
         let no_custom = ApiGroups { custom: false, ..rules().groups };
         let unready = FixedSource { groups: no_custom, custom: Vec::new(), ..unready() };
-        assert_eq!(fetch(unready, pods("rps")).await.1, 1);
+        assert_eq!(read_with_fallback(unready, pods("rps")).await.1, 1);
     }
 
     #[tokio::test]
@@ -346,19 +348,19 @@ mod tests {
             // The name of a Namespace is ignored.
             (object("v1", "Namespace", "elsewhere"), 11),
         ] {
-            let (values, _) = fetch(rules(), object).await;
+            let (values, _) = read_with_fallback(rules(), object).await;
             let items = values.unwrap().into_custom().unwrap().items;
             assert_eq!(items[0].value, MilliValue::from_units(expected));
         }
         // `Selector::nothing` is the selector of a metric without one.
         for metric_selector in [Selector::everything(), Selector::nothing()] {
             let query = MetricQuery::External { metric: "queue".to_owned(), metric_selector };
-            let (values, _) = fetch(rules(), query).await;
+            let (values, _) = read_with_fallback(rules(), query).await;
             let items = values.unwrap().into_external().unwrap().items;
             let labels: Vec<_> = items[0].labels.as_ref().unwrap().pairs().collect();
             assert_eq!(labels, [("q", "mail")]);
         }
-        let (values, _) = fetch(rules(), cpu()).await;
+        let (values, _) = read_with_fallback(rules(), cpu()).await;
         let items = values.unwrap().into_pods().unwrap().items;
         assert_eq!((items.len(), &*items[0].metadata.name), (1, "web-0"));
     }

@@ -14,7 +14,7 @@ use crate::{
 /// or a decorator of another source.
 #[async_trait]
 pub trait MetricSource: Send + Sync + 'static {
-    /// The metrics that the source has. By default, it accepts every query.
+    /// The metrics that the source has. The default is a catalog that accepts every query.
     fn catalog(&self) -> &dyn Catalog {
         &AnyMetric
     }
@@ -46,11 +46,11 @@ impl MetricSource for Arc<dyn MetricSource> {
 
 /// The metrics that a source has. None of the methods does I/O.
 pub trait Catalog: Send + Sync {
-    /// The APIs that the source has metrics for, before and after the discovery.
+    /// The APIs that the source has metrics for. Discovery doesn't change them.
     fn groups(&self) -> ApiGroups;
 
-    /// Whether the metrics are discovered. Until then, a metric that is not found may exist. The
-    /// error has the problems that prevent the discovery, for example one per rule.
+    /// Fails until the metrics are discovered: a metric that is not found may exist until then. The
+    /// error has the problems that prevent discovery, for example one for each failed rule.
     fn readiness(&self) -> Result<(), Vec<String>>;
 
     /// Whether the source answers a query, possibly with an error.
@@ -119,7 +119,7 @@ pub struct ListedCustomMetric {
     pub resource: GroupResource,
     /// The name of the metric.
     pub metric: String,
-    /// Whether the metric is read in a namespace.
+    /// Whether queries for the metric must name a namespace.
     pub is_namespaced: bool,
 }
 
@@ -128,6 +128,7 @@ pub struct ListedCustomMetric {
 pub struct ListedExternalMetric {
     /// The name of the metric.
     pub metric: String,
-    /// Whether the values depend on the namespace. The reference lists all as namespaced.
+    /// Whether the values depend on the namespace. prometheus-adapter lists all external metrics as
+    /// namespaced.
     pub is_namespaced: bool,
 }

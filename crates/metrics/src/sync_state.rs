@@ -39,13 +39,13 @@ impl SyncState {
         matches!(*self.0.borrow(), Some(Ok(())))
     }
 
-    /// The error of the last attempt at the first list.
+    /// The error of the last attempt at the first list. `None` once that list is complete.
     pub fn failure(&self) -> Option<String> {
         self.0.borrow().clone().and_then(Result::err)
     }
 
     /// Waits until a list has succeeded or failed, unless one has already.
-    pub async fn first_outcome(&self) {
+    pub async fn wait_for_first_outcome(&self) {
         // This fails only if the sender is dropped, and `self` owns it.
         _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
@@ -62,11 +62,12 @@ mod tests {
         let state = SyncState::default();
         assert_eq!((state.is_synced(), state.failure()), (false, None));
         let refused = io::Error::other("refused");
-        let ((), ()) = tokio::join!(state.first_outcome(), async { state.set_failed(&refused) });
+        let ((), ()) =
+            tokio::join!(state.wait_for_first_outcome(), async { state.set_failed(&refused) });
         assert_eq!((state.is_synced(), state.failure()), (false, Some("refused".to_owned())));
         state.set_synced();
         state.set_failed(&refused);
-        state.first_outcome().await;
+        state.wait_for_first_outcome().await;
         assert_eq!((state.is_synced(), state.failure()), (true, None));
     }
 }

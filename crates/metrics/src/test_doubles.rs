@@ -15,7 +15,7 @@ use crate::{
     wire::{ExternalMetricValue, MetricValue, NodeMetrics, PodMetrics},
 };
 
-/// A lister of fixed objects, in their order.
+/// A lister of fixed objects. Names are in the order of the objects, pods and nodes are sorted.
 #[derive(Debug, Default)]
 pub struct FixedObjects {
     /// The objects by resource. All pods are running.
@@ -32,8 +32,8 @@ impl FixedObjects {
         selector: &Selector,
     ) -> Vec<ObjectMetadata> {
         self.lists.lock().push((resource.clone(), namespace.to_owned(), selector.to_string()));
-        let selected = self.objects.iter().filter(|(of_resource, object)| {
-            of_resource == resource
+        let selected = self.objects.iter().filter(|(object_resource, object)| {
+            object_resource == resource
                 && (namespace.is_empty() || object.key.namespace == namespace)
                 && selector.matches(&object.labels)
         });
@@ -93,12 +93,12 @@ pub struct FixedSource {
     pub pods: Vec<PodMetrics>,
     /// The usage of nodes.
     pub nodes: Vec<NodeMetrics>,
-    /// The objects that are selected from.
+    /// The objects that queries select from.
     pub objects: FixedObjects,
-    /// The problems that prevent discovery. If empty, the metrics are discovered.
+    /// The problems that prevent discovery. If there are none, the metrics are discovered.
     pub problems: Vec<String>,
-    /// If set, the answer to all queries for custom and external metrics, and a failure in each
-    /// list of usage.
+    /// If set, queries for custom and external metrics fail with this error, and each list of usage
+    /// has it among its failures.
     pub error: Option<MetricError>,
 }
 
@@ -143,14 +143,14 @@ impl FixedSource {
             Objects::Named(queried) => queried == name,
             Objects::Selected(_) => selected.iter().any(|selected| selected.key.name == name),
         };
-        let mut of_metric = self.custom.iter().filter(|(kind, name, in_namespace, _)| {
+        let mut metric_values = self.custom.iter().filter(|(kind, name, in_namespace, _)| {
             kind.resource == *resource && name == metric && in_namespace == namespace
         });
-        let Some(first) = of_metric.next() else {
+        let Some(first) = metric_values.next() else {
             let (resource, metric) = (resource.clone(), metric.clone());
             return Err(MetricError::UnknownMetric(NotFound::Custom { resource, metric }));
         };
-        let values = std::iter::once(first).chain(of_metric).map(|(.., value)| value);
+        let values = std::iter::once(first).chain(metric_values).map(|(.., value)| value);
         let items: Vec<_> = values.filter(|value| is_queried(&value.object)).cloned().collect();
         if items.is_empty() && matches!(objects, Objects::Named(_)) {
             let reason = NotFound::NoResult { query: String::new() };
@@ -227,7 +227,7 @@ impl MetricSource for FixedSource {
     }
 
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
-        let fail = || self.error.clone().map_or(Ok(()), Err);
+        let configured_error = || self.error.clone().map_or(Ok(()), Err);
         let failures = self.error.iter().cloned().collect();
         match query {
             Query::PodUsage { namespace, pods, fields } => {
@@ -246,9 +246,11 @@ impl MetricSource for FixedSource {
                 let items: Vec<_> = nodes.iter().filter_map(usage).collect();
                 Ok(Values::NodeMetrics(UsageList { items, failures }))
             }
-            Query::Custom(query) => fail().and_then(|()| self.custom(query)).map(Values::Custom),
+            Query::Custom(query) => {
+                configured_error().and_then(|()| self.custom(query)).map(Values::Custom)
+            }
             Query::External(query) => {
-                fail().and_then(|()| self.external(query)).map(Values::External)
+                configured_error().and_then(|()| self.external(query)).map(Values::External)
             }
         }
     }

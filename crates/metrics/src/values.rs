@@ -8,7 +8,7 @@ use crate::{
 
 /// The answer to a [`Query`](crate::Query).
 ///
-/// All numbers are in milli-units, which is the precision of the metrics APIs.
+/// All quantities are in milli-units, which is the precision of the metrics APIs.
 #[derive(Clone, Debug)]
 pub enum Values {
     /// Answers [`Query::PodUsage`](crate::Query::PodUsage).
@@ -57,9 +57,10 @@ impl<T> UsageList<T> {
 pub struct CustomValues {
     /// The kind of the objects. It is empty if the values are from a metrics API.
     pub object_kind: ObjectKind,
-    /// The values, in the order of the objects' list.
+    /// The values, in the order of the list of objects.
     pub items: Vec<MetricValue>,
-    /// Objects whose sample is not a value. A query for a named object fails instead.
+    /// Objects that are not in `items` because their sample is not a value, such as NaN. A query
+    /// for a named object fails instead.
     pub omitted: Vec<Omitted>,
     /// The origin of the values.
     pub origin: Origin,
@@ -70,7 +71,7 @@ pub struct CustomValues {
 pub struct ExternalValues {
     /// The values, in the order of the result.
     pub items: Vec<ExternalMetricValue>,
-    /// Series whose sample is not a value.
+    /// Series that are not in `items` because their sample is not a value.
     pub omitted: Vec<Omitted>,
     /// The origin of the values.
     pub origin: Origin,
@@ -100,12 +101,12 @@ pub struct ObjectKind {
     pub kind: String,
 }
 
-/// A sample that is not a value.
+/// A sample that can't be the value of a metric, such as NaN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Omitted {
     /// The object, or the labels of the series, for messages.
     pub subject: String,
-    /// The reason why it is not a value.
+    /// The reason why the sample is not a value.
     pub reason: NoValue,
 }
 
@@ -116,7 +117,7 @@ pub enum NoValue {
     /// For example, the result of 0 / 0.
     #[error("the sample is not a number (NaN)")]
     NotANumber,
-    /// The result of a division by zero.
+    /// For example, the result of 1 / 0.
     #[error("the sample is infinite")]
     Infinite,
     /// The sample in milli-units doesn't fit in 64 bits.

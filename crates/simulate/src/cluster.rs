@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-/// The maximum number of steps in which a warm start creates the pods. A `StatefulSet` creates one
-/// pod per step.
+/// The maximum number of reconciles in which a warm start creates the pods. An ordered
+/// `StatefulSet` needs one for each pod.
 const MAX_WARM_START_STEPS: usize = 200;
 
 /// The workload of a scenario with its pods.
@@ -36,22 +36,24 @@ pub(crate) struct Cluster {
     pub(crate) replicas: u32,
     /// `status.replicas`.
     pub(crate) status_replicas: u32,
-    kind: Kind,
+    kind: WorkloadKind,
+    /// `spec.minReadySeconds`.
     min_ready: f64,
     /// The load per pod that the workload is sized for.
     target_load: f64,
     /// The pod templates, oldest first. The last one is current.
     revisions: Vec<Revision>,
+    /// The number of rollouts that have started.
     rollouts: u32,
-    /// In order of time.
+    /// The incidents that have not happened yet, in order of time.
     incidents: Vec<Incident>,
     /// Whether the next second needs a reconcile even if no pod changes.
     needs_reconcile: bool,
     template: PodTemplate,
     other_pods: Vec<RunningPods>,
     containers: Vec<Container>,
-    /// The pods as the autoscaler's controller sees them, by number.
-    views: BTreeMap<u64, Arc<Pod>>,
+    /// The pods as the API returns them, by number.
+    api_pods: BTreeMap<u64, Arc<Pod>>,
 }
 
 /// The workload at one time. Rates are in units per second.
@@ -74,14 +76,14 @@ pub(crate) struct ClusterState<'a> {
     pub(crate) queues: &'a [Queue],
 }
 
-/// The kind of the workload, by the controller that it needs.
-enum Kind {
+/// The kind of the workload, by the controller that manages its pods.
+enum WorkloadKind {
     Deployment {
         strategy: Value,
     },
     StatefulSet(StatefulSetSpec),
-    /// A `ReplicaSet`, a `ReplicationController` or a custom resource.
-    Set,
+    /// A `ReplicaSet`, a `ReplicationController` or a custom resource: without rollouts.
+    ReplicaSet,
 }
 
 /// A pod template and its desired replicas.
@@ -104,7 +106,7 @@ impl Cluster {
             id: WorkloadId::for_spec(spec),
             replicas: spec.replicas,
             status_replicas: 0,
-            kind: kind(spec),
+            kind: workload_kind(spec),
             min_ready: field("minReadySeconds").and_then(Value::as_f64).unwrap_or_default(),
             target_load: profile.target(),
             revisions: vec![Revision { uid: format!("{}-0", spec.name), replicas: 0 }],
@@ -114,7 +116,7 @@ impl Cluster {
             template: PodTemplate::new(&spec.name, profile),
             other_pods: Vec::new(),
             containers: containers(profile),
-            views: BTreeMap::new(),
+            api_pods: BTreeMap::new(),
         };
         cluster.reconcile();
         if scenario.warm {
@@ -123,6 +125,7 @@ impl Cluster {
         cluster
     }
 
+    /// Creates all pods of a warm start, with their age and their metrics.
     fn warm_up(&mut self) {
         for _ in 0..MAX_WARM_START_STEPS {
             let before = self.model.pods().count();
@@ -155,7 +158,7 @@ impl Cluster {
         }
     }
 
-    /// Scales the workload. Pods change with the next second.
+    /// Scales the workload. Its pods change in the next second.
     pub(crate) fn scale(&mut self, replicas: u32) {
         self.replicas = replicas;
         self.needs_reconcile = true;
@@ -164,14 +167,14 @@ impl Cluster {
     #[must_use]
     pub(crate) fn with_other_pods(mut self, other_pods: &[OtherPods]) -> Self {
         let pods = other_pods.iter().enumerate();
-        let pods = pods.map(|(index, one)| one.pods(index, &self.template, self.start));
+        let pods = pods.map(|(index, one)| one.create_pods(index, &self.template, self.start));
         self.other_pods = pods.collect();
         self
     }
 
-    /// The pods of the workload as the controller sees them.
+    /// The pods of the workload as the API returns them.
     pub(crate) fn pods(&self) -> Vec<Arc<Pod>> {
-        self.views.values().cloned().collect()
+        self.api_pods.values().cloned().collect()
     }
 
     /// The pods of other owners that run at `second`. The target's selector matches them.
@@ -180,7 +183,7 @@ impl Cluster {
     }
 
     /// The current state, without the delay and the noise of metrics.
-    pub(crate) fn observe(&self) -> ClusterState<'_> {
+    pub(crate) fn state(&self) -> ClusterState<'_> {
         let queues = &self.model.queues;
         let Some(workload) = self.workload() else {
             return ClusterState { queues, ..ClusterState::default() };
@@ -227,32 +230,32 @@ impl Cluster {
         self.rollouts += 1;
         let uid = format!("{}-{}", self.id.name, self.rollouts);
         let replicas = match self.kind {
-            Kind::Deployment { .. } => 0,
-            // Old and new pods have the same owner.
-            Kind::StatefulSet(_) => {
+            WorkloadKind::Deployment { .. } => 0,
+            // Old and new pods have the same owner, so there is no new revision.
+            WorkloadKind::StatefulSet(_) => {
                 self.needs_reconcile = true;
                 return;
             }
             // Existing pods keep their template.
-            Kind::Set => return,
+            WorkloadKind::ReplicaSet => return,
         };
         self.revisions.push(Revision { uid, replicas });
         self.needs_reconcile = true;
     }
 
     fn reconcile(&mut self) {
-        let before = self.state();
+        let before = self.controller_inputs();
         match &self.kind {
-            Kind::Deployment { strategy } => {
+            WorkloadKind::Deployment { strategy } => {
                 let strategy = strategy.clone();
                 self.reconcile_deployment(&strategy);
             }
-            Kind::StatefulSet(spec) => {
+            WorkloadKind::StatefulSet(spec) => {
                 let mut spec = *spec;
                 spec.replicas = self.replicas;
                 self.reconcile_stateful_set(spec);
             }
-            Kind::Set => {
+            WorkloadKind::ReplicaSet => {
                 let desired = self.replicas;
                 self.revisions.iter_mut().for_each(|revision| revision.replicas = desired);
                 self.reconcile_revisions();
@@ -266,12 +269,13 @@ impl Cluster {
         let is_available = |pod: &&ModelPod| pod.lifecycle.is_available(now, min_ready);
         let is_waiting = active().filter(is_available).count() < ready;
         self.status_replicas = number::count(active().count());
-        self.needs_reconcile = is_waiting || self.state() != before;
-        self.update_views();
+        self.needs_reconcile = is_waiting || self.controller_inputs() != before;
+        self.update_api_pods();
     }
 
-    /// The state on which the next step of the controllers depends.
-    fn state(&self) -> (u32, Vec<u32>, usize) {
+    /// The values on which the next reconcile depends. If a reconcile changes them, another one
+    /// follows.
+    fn controller_inputs(&self) -> (u32, Vec<u32>, usize) {
         let replicas = self.revisions.iter().map(|revision| revision.replicas).collect();
         (self.status_replicas, replicas, self.model.pods().filter(|pod| pod.is_dirty).count())
     }
@@ -283,7 +287,7 @@ impl Cluster {
             .revisions
             .iter()
             .map(|Revision { uid, replicas }| {
-                RevisionState::of_owner(workload, uid, *replicas, now, min_ready)
+                RevisionState::for_owner(workload, uid, *replicas, now, min_ready)
             })
             .collect();
         let Some((new, old)) = states.split_last() else { return };
@@ -340,25 +344,25 @@ impl Cluster {
         self.model.add_pod(&self.id, pod);
     }
 
-    fn update_views(&mut self) {
-        let (template, start, views) = (&self.template, self.start, &mut self.views);
+    fn update_api_pods(&mut self) {
+        let (template, start, api_pods) = (&self.template, self.start, &mut self.api_pods);
         let Some(workload) = self.model.workloads.get_mut(&self.id) else { return };
-        views.retain(|number, _| workload.pods.get(*number).is_some());
+        api_pods.retain(|number, _| workload.pods.get(*number).is_some());
         for pod in workload.pods.values_mut().filter(|pod| pod.is_dirty) {
             pod.is_dirty = false;
-            views.insert(pod.number(), Arc::new(template.view(pod, start)));
+            api_pods.insert(pod.number(), Arc::new(template.api_pod(pod, start)));
         }
     }
 }
 
-fn kind(spec: &WorkloadSpec) -> Kind {
+fn workload_kind(spec: &WorkloadSpec) -> WorkloadKind {
     let fields = Value::Object(spec.spec.clone().unwrap_or_default());
     match spec.kind.as_str() {
-        "Deployment" => {
-            Kind::Deployment { strategy: fields.get("strategy").cloned().unwrap_or_default() }
-        }
-        "StatefulSet" => Kind::StatefulSet(StatefulSetSpec::new(spec.replicas, &fields)),
-        _ => Kind::Set,
+        "Deployment" => WorkloadKind::Deployment {
+            strategy: fields.get("strategy").cloned().unwrap_or_default(),
+        },
+        "StatefulSet" => WorkloadKind::StatefulSet(StatefulSetSpec::new(spec.replicas, &fields)),
+        _ => WorkloadKind::ReplicaSet,
     }
 }
 

@@ -1,15 +1,15 @@
-//! Forecasts of an autoscaler that has the setting `forecast`.
+//! Forecasts for an autoscaler that has the setting `forecast`.
 //!
 //! The forecasts learn from the load of the workload, in the four weeks before the start and during
-//! the run. Metrics are assumed to be proportional to the load. The check whether forecasts help
-//! runs at the start and then daily, as in the controller.
+//! the run. Metrics are assumed to be proportional to the load. The gate, which checks whether
+//! forecasts help, runs for each metric at its first reading and then daily.
 
 use std::collections::VecDeque;
 
 use hpa_calc::{HorizontalPodAutoscaler, MetricForecast, Plan, Readings, Settings, replicas::Load};
 use hpa_forecast::{
     ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Reason, Settings as GateSettings,
-    Trace, Workload, gate,
+    Trace, Workload, decide,
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -26,24 +26,25 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// The forecasts of all metrics.
 pub(crate) struct Forecasts {
-    /// The load of the workload, in order of time.
+    /// The load of the workload in the past four weeks, in order of time.
     loads: VecDeque<(Timestamp, f64)>,
     timing: Timing,
     /// `None` before the first reading of the metric.
-    metrics: Vec<Option<Metric>>,
+    metrics: Vec<Option<MetricState>>,
 }
 
-struct Metric {
+/// The history of a metric, and the last decision of the gate.
+struct MetricState {
     /// The metric per unit of load.
     per_load: f64,
     history: History,
     decision: GateDecision,
-    /// When the decision was made, in seconds since the start.
-    checked_at: f64,
+    /// The time of the decision, in seconds since the start.
+    decided_at: f64,
 }
 
-/// The inputs of the forecasts of a reconcile.
-pub(crate) struct Reconcile<'a> {
+/// The inputs that forecasts need in a reconcile.
+pub(crate) struct ReconcileInputs<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
     pub(crate) settings: &'a Settings,
     pub(crate) plan: &'a Plan<'a>,
@@ -55,35 +56,36 @@ pub(crate) struct Reconcile<'a> {
 }
 
 impl Forecasts {
-    /// `None` if forecasts are off.
+    /// Returns `None` if forecasts are off.
     pub(crate) fn new(variant: &Variant, settings: &Settings, start: Timestamp) -> Option<Self> {
         if !settings.forecasts.is_on() {
             return None;
         }
         Some(Self {
-            loads: past(variant, start).collect(),
-            timing: Timing::of(variant),
+            loads: past_loads(variant, start).collect(),
+            timing: Timing::for_variant(variant),
             metrics: Vec::new(),
         })
     }
 
-    /// Adds the load to the history, and forecasts to the readings.
-    pub(crate) fn observe(&mut self, readings: &mut Readings, reconcile: &Reconcile<'_>) {
-        let Reconcile { plan, load, now, .. } = *reconcile;
-        self.add(load, now);
-        for (index, read) in plan.loads(readings, usize::MAX, now).into_iter().enumerate() {
+    /// Records the load, and adds forecasts to the readings.
+    pub(crate) fn add_to(&mut self, readings: &mut Readings, inputs: &ReconcileInputs<'_>) {
+        let ReconcileInputs { plan, load, now, .. } = *inputs;
+        self.record_load(load, now);
+        let metric_loads = plan.loads(readings, usize::MAX, now);
+        for (index, metric_load) in metric_loads.into_iter().enumerate() {
             if self.metrics.len() <= index {
                 self.metrics.push(None);
             }
-            let Some(read) = read else { continue };
-            if let Some(forecast) = self.forecast(index, read, reconcile) {
+            let Some(metric_load) = metric_load else { continue };
+            if let Some(forecast) = self.forecast(index, metric_load, inputs) {
                 readings.insert_forecast(index, forecast);
             }
         }
     }
 
-    /// Adds the load to the history, at most once a minute.
-    fn add(&mut self, load: f64, now: Timestamp) {
+    /// Adds the load to the histories, at most once a minute.
+    fn record_load(&mut self, load: f64, now: Timestamp) {
         let is_due = self
             .loads
             .back()
@@ -103,23 +105,23 @@ impl Forecasts {
     fn forecast(
         &mut self,
         index: usize,
-        read: Load,
-        reconcile: &Reconcile<'_>,
+        metric_load: Load,
+        inputs: &ReconcileInputs<'_>,
     ) -> Option<MetricForecast> {
-        let Reconcile { hpa, settings, load, second, now, .. } = *reconcile;
-        let settings = self.timing.gate_settings(hpa, settings, read.per_replica);
+        let ReconcileInputs { hpa, settings, load, second, now, .. } = *inputs;
+        let settings = self.timing.gate_settings(hpa, settings, metric_load.per_replica);
         let slot = self.metrics.get_mut(index)?;
-        let is_due = |metric: &Metric| second - metric.checked_at >= SECONDS_PER_DAY;
+        let is_due = |metric: &MetricState| second - metric.decided_at >= SECONDS_PER_DAY;
         if slot.as_ref().is_none_or(is_due) {
             let per_load = match slot {
                 Some(metric) => metric.per_load,
-                None if load > 0.0 && read.total > 0.0 => read.total / load,
+                None if load > 0.0 && metric_load.total > 0.0 => metric_load.total / load,
                 // Without a ratio to the load, the metric's past can't be computed.
                 None => return None,
             };
-            *slot = Some(Metric::new(&self.loads, per_load, &settings, second));
+            *slot = Some(MetricState::new(&self.loads, per_load, &settings, second));
         }
-        slot.as_ref()?.forecast(read.total, &settings, now)
+        slot.as_ref()?.forecast(metric_load.total, &settings, now)
     }
 }
 
@@ -131,10 +133,13 @@ struct Timing {
 }
 
 impl Timing {
-    fn of(variant: &Variant) -> Self {
+    fn for_variant(variant: &Variant) -> Self {
         let profile = variant.profile();
         let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
-        Self { startup: span(startup), period: span(variant.controller.sync_period.get()) }
+        Self {
+            startup: to_duration(startup),
+            period: to_duration(variant.controller.sync_period.get()),
+        }
     }
 
     /// The settings of the gate for a metric with `target` as the target value per pod.
@@ -145,7 +150,7 @@ impl Timing {
         target: f64,
     ) -> GateSettings {
         let Self { startup, period } = self;
-        let workload = Workload { startup, ..Workload::of(hpa, settings, target) };
+        let workload = Workload { startup, ..Workload::for_hpa(hpa, settings, target) };
         let horizon = startup.saturating_add(workload.delay).saturating_add(period);
         let forecasts = &settings.forecasts;
         GateSettings {
@@ -156,7 +161,7 @@ impl Timing {
     }
 }
 
-impl Metric {
+impl MetricState {
     fn new(
         loads: &VecDeque<(Timestamp, f64)>,
         per_load: f64,
@@ -169,11 +174,11 @@ impl Metric {
             history.add(*at, load * per_load);
         }
         let decision = if settings.workload.target > 0.0 {
-            gate(&trace, settings)
+            decide(&trace, settings)
         } else {
             GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None }
         };
-        Self { per_load, history, decision, checked_at: second }
+        Self { per_load, history, decision, decided_at: second }
     }
 
     fn forecast(
@@ -197,14 +202,17 @@ impl Metric {
 /// Whether forecasts of the workload's load would have helped in the weeks before the start.
 pub(crate) fn would_help(variant: &Variant) -> bool {
     let target = variant.profile().target();
-    let settings =
-        Timing::of(variant).gate_settings(&variant.autoscaler, &variant.settings(), target);
-    let trace = Trace::new(past(variant, Timestamp::UNIX_EPOCH));
-    target > 0.0 && gate(&trace, &settings).reason.is_active()
+    let settings = Timing::for_variant(variant).gate_settings(
+        &variant.autoscaler,
+        &variant.settings(),
+        target,
+    );
+    let trace = Trace::new(past_loads(variant, Timestamp::UNIX_EPOCH));
+    target > 0.0 && decide(&trace, &settings).reason.is_active()
 }
 
-/// The load in each minute before the start.
-fn past(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Timestamp, f64)> {
+/// The load in each minute of the four weeks before the start.
+fn past_loads(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Timestamp, f64)> {
     (0..PAST_MINUTES).map(move |minute| {
         let second = f64::from(minute) * SECONDS_PER_MINUTE - PAST_SECONDS;
         let queues = variant.cluster.queues.iter();
@@ -213,7 +221,7 @@ fn past(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Timestamp,
     })
 }
 
-fn span(seconds: f64) -> SignedDuration {
+fn to_duration(seconds: f64) -> SignedDuration {
     SignedDuration::try_from_secs_f64(Seconds::new(seconds).get()).unwrap_or(SignedDuration::MAX)
 }
 
@@ -222,12 +230,12 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::*;
-    use crate::{Run, RunOptions, Study, run::ControllerSettings};
+    use crate::{Run, RunOptions, ScenarioFile, run::ControllerSettings};
 
-    fn morning() -> Study {
+    fn morning_scenario() -> ScenarioFile {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
         let text = fs::read_to_string(examples.join("morning.yaml")).unwrap();
-        Study::parse(&text, &|_: &str| Err("there are no files".to_owned())).unwrap()
+        ScenarioFile::parse(&text, &|_: &str| Err("there are no files".to_owned())).unwrap()
     }
 
     fn run(mut variant: Variant, change: impl FnOnce(&mut Variant)) -> Run {
@@ -236,9 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn forecast_scales_before_the_load_of_every_morning() {
-        let study = morning();
-        let [base, forecast, ..] = &*study.variants else { panic!() };
+    fn forecast_scales_earlier_and_halves_the_overload() {
+        let scenario_file = morning_scenario();
+        let [base, forecast, ..] = &*scenario_file.variants else { panic!() };
         let (reactive, forecast) = (run(base.clone(), |_| {}), run(forecast.clone(), |_| {}));
         let overload = |run: &Run| run.outcome.overload.seconds;
         assert!(overload(&forecast) * 2.0 < overload(&reactive), "{:?}", forecast.outcome);
@@ -248,8 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn forecasts_are_recommended_only_if_they_would_have_helped() {
-        let mut base = morning().variants.swap_remove(0);
+    fn would_help_is_false_for_a_constant_or_tolerated_load() {
+        let mut base = morning_scenario().variants.swap_remove(0);
         assert!(would_help(&base));
         let tolerant = ControllerSettings { tolerance: 3.0, ..base.controller.clone() };
         assert!(!would_help(&Variant { controller: tolerant, ..base.clone() }), "never scaled");
@@ -258,21 +266,22 @@ mod tests {
     }
 
     #[test]
-    fn past_load_includes_arrivals_of_queues() {
+    fn would_help_counts_arrivals_of_queues_as_load() {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
         let text = fs::read_to_string(examples.join("morning.yaml")).unwrap();
         let (base, load) = text.split_once("  load:\n").unwrap();
         let (load, rest) = load.split_once("metrics:\n  resource").unwrap();
         let queue = "queues:\n- name: orders\n  metric: orders\n  arrivals:\n";
         let text = format!("{base}{queue}{load}metrics:\n  resource{rest}");
-        let study = Study::parse(&text, &|_: &str| Err("there are no files".to_owned())).unwrap();
-        assert!(would_help(&study.variants[0]));
+        let scenario_file =
+            ScenarioFile::parse(&text, &|_: &str| Err("there are no files".to_owned())).unwrap();
+        assert!(would_help(&scenario_file.variants[0]));
     }
 
     #[test]
     fn constant_past_load_is_not_forecast() {
-        let study = morning();
-        let [base, forecast, ..] = &*study.variants else { panic!() };
+        let scenario_file = morning_scenario();
+        let [base, forecast, ..] = &*scenario_file.variants else { panic!() };
         let constant = |variant: &mut Variant| {
             variant.workload.past = Some(crate::workload::load::Load::Constant(300.0));
         };
@@ -281,8 +290,8 @@ mod tests {
 
     #[test]
     fn forecast_in_observe_mode_does_not_change_the_run() {
-        let study = morning();
-        let [base, forecast, ..] = &*study.variants else { panic!() };
+        let scenario_file = morning_scenario();
+        let [base, forecast, ..] = &*scenario_file.variants else { panic!() };
         let observe = |variant: &mut Variant| {
             let annotations = &mut variant.autoscaler.metadata.annotations;
             let name = "autoscaling.hpa-rs.dev/forecast".to_owned();

@@ -5,7 +5,9 @@
 //! same run.
 //!
 //! - [`workload`]: the model: load, pods, queues, metrics, and the file format of scenarios
-//! - `cluster`, `readings`: the workload controllers of Kubernetes, and the metrics APIs
+//! - `cluster`, `pod_template`, `readings`: the workload controllers of Kubernetes, the pods as the
+//!   API returns them, and the metrics APIs
+//! - `other_pods`: pods that the target's selector matches, but that belong to other owners
 //! - `file`: scenarios with an autoscaler and variants
 //! - `forecast`: forecasts, for autoscalers that have them on
 //! - `run`, `measure`: a run second by second, and its result
@@ -27,11 +29,11 @@
 //!   load: {steps: [{at: 0, value: 100}, {at: 5m, value: 500}]}
 //! ";
 //! let no_files = |_: &str| Err("there are no files".to_owned());
-//! let study = hpa_simulate::Study::parse(scenario, &no_files)?;
-//! let run = study.variants[0].run();
+//! let scenario_file = hpa_simulate::ScenarioFile::parse(scenario, &no_files)?;
+//! let run = scenario_file.variants[0].run();
 //! assert_eq!(run.steps.first().map(|step| step.from), Some(2));
 //! assert!(run.outcome.replicas.max >= 5);
-//! # Ok::<(), hpa_simulate::StudyError>(())
+//! # Ok::<(), hpa_simulate::ScenarioFileError>(())
 //! ```
 
 mod cluster;
@@ -47,8 +49,10 @@ mod run;
 pub mod workload;
 
 pub use self::{
-    file::{BASE, Cost, Objective, Position, Study, StudyError, Variant, json_schema},
+    file::{
+        BASE, Cost, Objective, Position, ScenarioFile, ScenarioFileError, Variant, json_schema,
+    },
     measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
     other_pods::OtherPods,
-    run::{ControllerSettings, Point, Problem, Run, RunOptions, Step, map_parallel},
+    run::{ControllerSettings, Problem, Run, RunOptions, Scaling, TimelinePoint, map_parallel},
 };

@@ -1,4 +1,4 @@
-//! Measures a run second by second.
+//! The measurements of a run, which are taken each second, and their result.
 
 use std::collections::VecDeque;
 
@@ -19,35 +19,40 @@ const PERCENTILE: f64 = 0.99;
 /// Differences of rates below this are rounding errors.
 const EPSILON: f64 = 1e-9;
 
-/// The measurements so far.
-pub(crate) struct Measure {
+/// The measurements of a run so far.
+pub(crate) struct Measurements {
     objective: Objective,
     cost: Cost,
     duration: f64,
     pod_seconds: f64,
-    /// Load of requests and of queues.
+    /// The load of requests, and the work that arrived in queues.
     load: f64,
+    /// The part of `load` beyond the capacity, or that waited too long in a queue.
     overloaded: f64,
     overload_seconds: f64,
+    /// The latency as a multiple of that on an idle pod, weighted by the load.
     slowdown: WeightedHistogram,
-    queues: Vec<QueueMeasure>,
+    queues: Vec<QueueMeasurements>,
+    /// The largest backlog of all queues together.
     max_backlog: f64,
     replicas: Replicas,
     replica_seconds: f64,
     rescales: Rescales,
-    /// The time, and whether it was a scale-up.
+    /// The time of the last rescale, and whether it was a scale-up.
     last_rescale: Option<(f64, bool)>,
+    /// The start of the current shortage, if there is one.
     shortage_since: Option<f64>,
+    /// The durations of the shortages that have ended.
     shortages: Vec<f64>,
 }
 
-/// The measurements of a queue.
-struct QueueMeasure {
+struct QueueMeasurements {
     /// Arrival time and amount of the waiting work, oldest first.
     waiting: VecDeque<(f64, f64)>,
+    /// The totals of the queue at the last second.
     arrived: f64,
     drained: f64,
-    /// The waits of the drained work.
+    /// The waits of the drained work, in seconds, weighted by the amount.
     waits: WeightedHistogram,
 }
 
@@ -93,12 +98,12 @@ impl WeightedHistogram {
     }
 }
 
-impl Measure {
+impl Measurements {
     pub(crate) fn new(objective: Objective, cost: Cost, start: &ClusterState<'_>) -> Self {
         let queues = start.queues.iter().map(|queue| {
             let Backlog { waiting, arrived, drained } = queue.backlog;
             let waiting = if waiting > 0.0 { vec![(0.0, waiting)] } else { vec![] };
-            QueueMeasure {
+            QueueMeasurements {
                 waiting: waiting.into(),
                 arrived,
                 drained,
@@ -126,7 +131,8 @@ impl Measure {
         }
     }
 
-    /// Adds the second that ends at `now`.
+    /// Adds the second that ends at `now`. `capacity` is that of the ready pods, in units per
+    /// second.
     pub(crate) fn add_second(&mut self, now: f64, state: &ClusterState<'_>, capacity: f64) {
         self.duration = now;
         self.pod_seconds += f64::from(state.pods);
@@ -159,8 +165,8 @@ impl Measure {
         }
     }
 
-    /// Adds the second of all queues. Returns whether drained work, or the oldest waiting work, is
-    /// late.
+    /// Adds the arrived and drained work of the last second. Returns whether drained work or the
+    /// oldest waiting work has waited longer than the objective permits.
     fn add_queues(&mut self, now: f64, state: &ClusterState<'_>) -> bool {
         let limit = self.objective.max_wait.get();
         let mut is_late = false;
@@ -251,7 +257,7 @@ impl Measure {
         }
     }
 
-    /// The waits in the queue with the longest waits.
+    /// The waits in the queue whose 99th percentile is the largest.
     fn queue_wait(&self) -> Option<QueueWait> {
         let waits = self.queues.iter().map(|queue| &queue.waits);
         let waits = waits.max_by(|one, other| {
@@ -290,9 +296,9 @@ pub struct Outcome {
 pub struct Overload {
     /// Seconds with load beyond the capacity or with late work in queues.
     pub seconds: f64,
-    /// The seconds as a share of the duration.
+    /// `seconds` divided by the duration of the run.
     pub share_of_time: f64,
-    /// The affected share of the load.
+    /// The overloaded load divided by all load.
     pub share_of_load: f64,
 }
 
@@ -329,7 +335,7 @@ pub struct Replicas {
     /// The mean over time.
     pub mean: f64,
     pub max: u32,
-    /// The replicas that the largest load needs.
+    /// The number of pods that the largest load needs, at the target load of the profile.
     pub needed_max: u32,
 }
 
@@ -339,7 +345,7 @@ pub struct Replicas {
 pub struct Rescales {
     pub up: u32,
     pub down: u32,
-    /// Scalings against the direction of the previous one within ten minutes.
+    /// Scalings in the opposite direction of the previous scaling, within ten minutes.
     pub reversals: u32,
 }
 
@@ -349,7 +355,7 @@ impl Rescales {
     }
 }
 
-/// Shortages: the times in which fewer pods are ready than the load needs.
+/// Shortages: the periods in which fewer pods are ready than the load needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {

@@ -40,13 +40,13 @@ fn full_utilization() -> u32 {
 }
 
 impl OtherPods {
-    /// The invalid field and the reason.
+    /// The first invalid field, with the error. `None` if all are valid.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         (self.pods > MAX_PODS).then(|| ("pods", format!("must be at most {MAX_PODS}")))
     }
 
-    /// The pods of the entry with this index.
-    pub(crate) fn pods(
+    /// Creates the pods. `index` is that of this entry in the scenario.
+    pub(crate) fn create_pods(
         &self,
         index: usize,
         template: &PodTemplate,
@@ -69,9 +69,9 @@ impl OtherPods {
     }
 }
 
-/// The pods of an entry.
+/// The pods of one entry, and the time in which they run.
 pub(crate) struct RunningPods {
-    /// The seconds in which the pods run.
+    /// Seconds since the start of the run.
     pub(crate) seconds: Range<f64>,
     utilization: u32,
     resources: Arc<PodResources>,
@@ -98,7 +98,7 @@ impl RunningPods {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Study, StudyError};
+    use crate::{ScenarioFile, ScenarioFileError};
 
     const SCENARIO: &str = "
         duration: 30m
@@ -120,14 +120,14 @@ mod tests {
             autoscaler: {metadata: {annotations: {autoscaling.hpa-rs.dev/pods: owned}}}
     ";
 
-    fn study(text: &str) -> Result<Study, StudyError> {
-        Study::parse(text, &|_| Err("there are no files".to_owned()))
+    fn scenario_file(text: &str) -> Result<ScenarioFile, ScenarioFileError> {
+        ScenarioFile::parse(text, &|_| Err("there are no files".to_owned()))
     }
 
     #[test]
-    fn pods_of_other_owners_count_while_they_run_unless_excluded() {
-        let study = study(SCENARIO).unwrap();
-        let [all, owned] = [0, 1].map(|variant| study.variants[variant].run());
+    fn other_pods_count_while_they_run_unless_only_owned_pods_count() {
+        let scenario_file = scenario_file(SCENARIO).unwrap();
+        let [all, owned] = [0, 1].map(|variant| scenario_file.variants[variant].run());
         let first = all.steps.first().expect("the Job's pods scale it up");
         assert!((600.0..660.0).contains(&first.second) && first.to > 2, "{first:?}");
         assert_eq!(all.steps.last().map(|step| step.to), Some(2), "{:?}", all.steps);
@@ -138,15 +138,16 @@ mod tests {
     #[test]
     fn usage_is_a_percentage_of_the_requests_of_all_containers() {
         let at_once = SCENARIO.replace("at: 10m, for: 5m", "at: 0, for: 1h, utilization: 45");
-        let study = study(&at_once).unwrap();
+        let scenario_file = scenario_file(&at_once).unwrap();
         // 2 pods use 60m of 200m and 4 pods use 90m: 40 % of 6 pods, with a target of 60 %.
-        let first = study.variants[0].run().steps.first().map(|step| step.to);
+        let first = scenario_file.variants[0].run().steps.first().map(|step| step.to);
         assert_eq!(first, Some(4));
     }
 
     #[test]
     fn too_many_pods_are_refused() {
-        let error = study(&SCENARIO.replace("pods: 4", "pods: 10001")).unwrap_err().to_string();
+        let error =
+            scenario_file(&SCENARIO.replace("pods: 4", "pods: 10001")).unwrap_err().to_string();
         assert!(error.contains("otherPods[0].pods"), "{error}");
     }
 }

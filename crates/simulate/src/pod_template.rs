@@ -16,13 +16,13 @@ use crate::workload::{
 
 /// The properties that all pods of a workload share.
 pub(crate) struct PodTemplate {
-    /// A pod without a name and status.
+    /// A pod without a name and a status.
     pub(crate) pod: Pod,
 }
 
 impl PodTemplate {
     pub(crate) fn new(workload: &str, profile: &PodProfile) -> Self {
-        // The containers are generated, so they decode.
+        // Decoding can't fail: the containers are generated.
         let spec = serde_json::from_value(json!({ "containers": profile.containers("") }));
         let spec: PodSpec = spec.unwrap_or_default();
         let labels = [("app".to_owned(), workload.to_owned())];
@@ -30,7 +30,7 @@ impl PodTemplate {
     }
 
     /// The pod as the API returns it, with times in whole seconds.
-    pub(crate) fn view(&self, pod: &model::Pod, start: Timestamp) -> Pod {
+    pub(crate) fn api_pod(&self, pod: &model::Pod, start: Timestamp) -> Pod {
         let lifecycle = &pod.lifecycle;
         let at = |second: f64| whole_second(timestamp_at(start, second));
         let has_run = lifecycle.running_since.is_some() || lifecycle.restarts > 0;

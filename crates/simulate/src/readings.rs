@@ -1,4 +1,4 @@
-//! The responses of the modelled metrics APIs to the queries of a decision.
+//! The modelled metrics APIs, which answer the queries of a decision.
 
 use hpa_calc::{
     MetricQuery, MilliValue, PodSample, PodSamples, ReadError, Reading, Sample as ApiSample,
@@ -31,6 +31,7 @@ pub(crate) struct MetricsApis<'a> {
     cluster: &'a Cluster,
     namespace: &'a str,
     start: Timestamp,
+    /// Seconds since the start.
     now: f64,
 }
 
@@ -41,25 +42,26 @@ impl<'a> MetricsApis<'a> {
         start: Timestamp,
         second: f64,
     ) -> Self {
+        // The state of the model is valid until its next step.
         let now = second.min((cluster.model.now + STEP).next_down());
         Self { cluster, namespace, start, now }
     }
 
     pub(crate) fn read(&self, query: &MetricQuery) -> Result<Reading, ReadError> {
-        if self.model().metrics.is_down(source(query), self.now) {
+        if self.model().metrics.is_down(metrics_source(query), self.now) {
             let message = "the server is currently unable to handle the request";
             return Err(ReadError::fetch(query.api(), message));
         }
         let values = match query {
             MetricQuery::Resource { resource, container } => {
-                return self.resource(query, resource, container.as_deref());
+                return self.read_resource(query, resource, container.as_deref());
             }
             MetricQuery::Pods { metric, metric_selector } => {
                 let metric_selector = as_requested(metric_selector);
                 let is_queried = |one: &&PodMetricSpec| {
                     one.name == *metric && metric_selector.matches(&one.labels)
                 };
-                return self.pods_metric(query, is_queried);
+                return self.read_pods_metric(query, is_queried);
             }
             MetricQuery::Object { object, metric, metric_selector } => {
                 let metric_selector = as_requested(metric_selector);
@@ -121,7 +123,7 @@ impl<'a> MetricsApis<'a> {
         }
     }
 
-    fn resource(
+    fn read_resource(
         &self,
         query: &MetricQuery,
         resource: &ResourceName,
@@ -148,7 +150,7 @@ impl<'a> MetricsApis<'a> {
         if has_samples { Ok(Reading::Pods(samples)) } else { Err(ReadError::Empty(query.api())) }
     }
 
-    fn pods_metric(
+    fn read_pods_metric(
         &self,
         query: &MetricQuery,
         is_queried: impl Fn(&&PodMetricSpec) -> bool,
@@ -168,7 +170,7 @@ impl<'a> MetricsApis<'a> {
         if samples.is_empty() { Err(not_found(query)) } else { Ok(Reading::Pods(samples)) }
     }
 
-    /// Whether a metric describes the queried object.
+    /// Whether the object of a metric is the queried one.
     fn is_described(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
         let group = |version: &str| {
             version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned())
@@ -208,7 +210,7 @@ fn usage(
     values.reduce(|sum, value| Some(sum?.saturating_add(value?))).flatten()
 }
 
-fn source(query: &MetricQuery) -> MetricsSource {
+fn metrics_source(query: &MetricQuery) -> MetricsSource {
     match query {
         MetricQuery::Resource { .. } => MetricsSource::Resource,
         MetricQuery::Pods { .. } => MetricsSource::Pods,
@@ -217,8 +219,8 @@ fn source(query: &MetricQuery) -> MetricsSource {
     }
 }
 
-/// The selector as the metrics API reads it from the URL. A metric without a selector has one that
-/// matches nothing. Its text in the URL is empty, so for the API it matches everything.
+/// The selector as the metrics API reads it from the URL. If a metric has no selector, that of the
+/// query matches nothing, but its text in the URL is empty. For the API, it matches everything.
 fn as_requested(selector: &Selector) -> Selector {
     Selector::parse(&selector.to_string()).unwrap_or_else(|_| selector.clone())
 }

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cluster::Cluster,
     file::Variant,
-    forecast::{Forecasts, Reconcile},
-    measure::{Measure, Outcome},
+    forecast::{Forecasts, ReconcileInputs},
+    measure::{Measurements, Outcome},
     readings::MetricsApis,
     workload::{
         random,
@@ -39,17 +39,17 @@ const START: Timestamp = Timestamp::constant(1_767_571_200, 0);
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     pub outcome: Outcome,
-    pub steps: Vec<Step>,
+    pub steps: Vec<Scaling>,
     pub problems: Vec<Problem>,
     /// One point per reconcile. Empty unless [`RunOptions::records_timeline`] is set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub timeline: Vec<Point>,
+    pub timeline: Vec<TimelinePoint>,
 }
 
 /// A scaling.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Step {
+pub struct Scaling {
     /// Seconds since the start.
     pub second: f64,
     pub from: u32,
@@ -72,7 +72,7 @@ pub struct Problem {
 /// The cluster and the decision at one reconcile. Rates are in units per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Point {
+pub struct TimelinePoint {
     /// Seconds since the start.
     pub second: f64,
     /// Load and arrivals in queues.
@@ -90,6 +90,7 @@ pub struct Point {
     pub recommended: Option<u32>,
 }
 
+/// A run in progress.
 struct Simulator<'a> {
     variant: &'a Variant,
     settings: Settings,
@@ -97,11 +98,12 @@ struct Simulator<'a> {
     hpa: HorizontalPodAutoscaler,
     history: History,
     forecasts: Option<Forecasts>,
-    measure: Measure,
+    measurements: Measurements,
     run: Run,
     options: RunOptions<'a>,
 }
 
+/// Options of a run, which don't change its outcome.
 #[derive(Clone, Copy, Default)]
 pub struct RunOptions<'a> {
     /// Whether to record every reconcile.
@@ -111,19 +113,19 @@ pub struct RunOptions<'a> {
 }
 
 impl Variant {
-    /// Runs the variant to its end.
+    /// Runs the variant to its end, without a timeline.
     pub fn run(&self) -> Run {
         self.run_with(RunOptions::default())
     }
 
-    /// The settings of the decisions. An operator's limits for settings don't apply: variants are
-    /// compared as given.
+    /// The settings for decisions. The autoscaler may override any of them: a scenario has no
+    /// policy that forbids settings.
     pub(crate) fn settings(&self) -> Settings {
         let settings = self.controller.engine();
         settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default()).settings
     }
 
-    /// Runs the variant to its end.
+    /// Runs the variant to its end with `options`.
     pub fn run_with(&self, options: RunOptions<'_>) -> Run {
         Simulator::new(self, options).run()
     }
@@ -133,8 +135,8 @@ impl<'a> Simulator<'a> {
     fn new(variant: &'a Variant, options: RunOptions<'a>) -> Self {
         let cluster = Cluster::new(&variant.cluster, &variant.workload, START)
             .with_other_pods(&variant.other_pods);
-        let measure =
-            Measure::new(variant.objective.clone(), variant.cost.clone(), &cluster.observe());
+        let measurements =
+            Measurements::new(variant.objective.clone(), variant.cost.clone(), &cluster.state());
         let hpa = variant.autoscaler.clone();
         let settings = variant.settings();
         Self {
@@ -144,7 +146,7 @@ impl<'a> Simulator<'a> {
             cluster,
             hpa,
             history: History::default(),
-            measure,
+            measurements,
             run: Run {
                 outcome: Outcome::default(),
                 steps: Vec::new(),
@@ -170,8 +172,8 @@ impl<'a> Simulator<'a> {
                 reconcile_at = self.next_reconcile(reconcile_at, due);
             }
             self.cluster.tick(second);
-            let state = self.cluster.observe();
-            self.measure.add_second(second, &state, f64::from(state.ready) * pod_capacity);
+            let state = self.cluster.state();
+            self.measurements.add_second(second, &state, f64::from(state.ready) * pod_capacity);
             if second % SECONDS_PER_HOUR == 0.0
                 && let Some(on_hour) = self.options.on_hour
             {
@@ -179,18 +181,18 @@ impl<'a> Simulator<'a> {
             }
             second += 1.0;
         }
-        self.run.outcome = self.measure.finish();
+        self.run.outcome = self.measurements.finish();
         self.run
     }
 
-    /// The period of the autoscaler, else that of the controller.
+    /// The sync period that the autoscaler sets, or else that of the controller.
     fn sync_period(&self) -> f64 {
         let autoscaler_period = self.settings.sync_period.map(|period| period.as_secs_f64());
         autoscaler_period.unwrap_or(self.variant.controller.sync_period.get())
     }
 
-    /// The second of the next reconcile: when a schedule changes the bounds, but not later than
-    /// `due`.
+    /// The second of the next reconcile: the next change of scheduled bounds, or `due` if that is
+    /// earlier. A reconcile for a change of bounds doesn't shift the periodic ones.
     fn next_reconcile(&self, second: f64, due: f64) -> f64 {
         let now = timestamp_at(START, second);
         let change = self.settings.next_bounds_change(&self.hpa.spec, now);
@@ -219,10 +221,11 @@ impl<'a> Simulator<'a> {
         let mut readings: Readings =
             plan.queries().map(|(index, query)| (index, apis.read(query))).collect();
         if let Some(forecasts) = &mut self.forecasts {
-            let state = cluster.observe();
+            let state = cluster.state();
             let (hpa, settings, plan) = (&self.hpa, &self.settings, &plan);
             let load = state.offered + state.arriving;
-            forecasts.observe(&mut readings, &Reconcile { hpa, settings, plan, load, second, now });
+            let inputs = ReconcileInputs { hpa, settings, plan, load, second, now };
+            forecasts.add_to(&mut readings, &inputs);
         }
         let history = std::mem::take(&mut self.history);
         let decision = plan.decide(readings, history, now);
@@ -230,14 +233,14 @@ impl<'a> Simulator<'a> {
         let explanation = conclusion.explanation;
         if let Some(to) = conclusion.scaled_to {
             let to = u32::try_from(to).unwrap_or_default();
-            self.run.steps.push(Step {
+            self.run.steps.push(Scaling {
                 second,
                 from,
                 to,
                 reason: explanation.reason(),
                 sentence: explanation.sentence(&self.hpa),
             });
-            self.measure.add_rescale(second, from, to);
+            self.measurements.add_rescale(second, from, to);
             self.cluster.scale(to);
         }
         self.add_problem(second, &explanation);
@@ -261,8 +264,8 @@ impl<'a> Simulator<'a> {
     }
 
     fn add_point(&mut self, second: f64, explanation: &Explanation) {
-        let state = self.cluster.observe();
-        self.run.timeline.push(Point {
+        let state = self.cluster.state();
+        self.run.timeline.push(TimelinePoint {
             second,
             load: state.offered + state.arriving,
             served: state.served + state.drained,
@@ -312,7 +315,7 @@ impl Default for ControllerSettings {
 }
 
 impl ControllerSettings {
-    /// The settings of the decisions.
+    /// The settings for decisions that these settings determine. The others have their defaults.
     pub fn engine(&self) -> Settings {
         let span = |seconds: Seconds| {
             SignedDuration::try_from_secs_f64(seconds.get()).unwrap_or(SignedDuration::MAX)
@@ -363,7 +366,7 @@ pub fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Study;
+    use crate::ScenarioFile;
 
     #[test]
     fn rollout_of_a_stateful_set_starts_without_another_change() {
@@ -371,8 +374,8 @@ mod tests {
                     scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}\n    \
                     minReplicas: 3\n    maxReplicas: 3\nworkload:\n  kind: StatefulSet\n  load: \
                     {constant: 100}\nincidents:\n- {kind: rollout, at: 10m}\n";
-        let study = Study::parse(text, &|_: &str| Err(String::new())).unwrap();
-        let run = study.variants[0]
+        let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let run = scenario_file.variants[0]
             .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
         let ready = |from: f64, to: f64| {
             let points = run.timeline.iter().filter(|point| (from..to).contains(&point.second));

@@ -12,10 +12,10 @@ const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const V1: &str = "autoscaling/v1";
 const V2: &str = "autoscaling/v2";
 
-/// Pairs of a path in v2 and the field in v1.
+/// Pairs of the path of a value in v2 and of its field in v1.
 type Fields = &'static [(&'static [&'static str], &'static str)];
 
-/// The fields of each metric source in a spec.
+/// The fields of each metric source in a spec. [`Section::field`] derives those in a status.
 const SOURCES: &[(&str, Fields)] = &[
     ("resource", RESOURCE_TARGET),
     ("containerResource", RESOURCE_TARGET),
@@ -55,41 +55,43 @@ const RESOURCE_TARGET: Fields = &[
     (&["target", "averageValue"], "targetAverageValue"),
 ];
 
-/// The part of an autoscaler that a metric belongs to.
+/// The section of an autoscaler that a metric is in.
 #[derive(Clone, Copy)]
-enum Part {
-    /// The spec, with targets.
-    Target,
-    /// The status, with current values.
-    Current,
+enum Section {
+    /// `spec.metrics`
+    Spec,
+    /// `status.currentMetrics`
+    Status,
 }
 
-impl Part {
-    const fn name(self) -> &'static str {
+impl Section {
+    /// The field of a metric source that has its values.
+    const fn values_field(self) -> &'static str {
         match self {
-            Self::Target => "target",
-            Self::Current => "current",
+            Self::Spec => "target",
+            Self::Status => "current",
         }
     }
 
-    /// A field in v2 and v1. The status has `current` instead of `target`.
+    /// Converts a path in v2 and a field in v1 from those in a spec to those in this section.
     fn field(self, path: &[&'static str], name: &'static str) -> (Vec<&'static str>, String) {
         match path {
             ["target", field] => {
-                (vec![self.name(), field], name.replacen("target", self.name(), 1))
+                let values = self.values_field();
+                (vec![values, field], name.replacen("target", values, 1))
             }
             path => (path.to_vec(), name.to_owned()),
         }
     }
 
     /// The field of v1 that is present even without a value.
-    fn required(self, source: &str) -> Option<&'static str> {
+    fn required_field(self, source: &str) -> Option<&'static str> {
         match (self, source) {
-            (Self::Target, "object") => Some("targetValue"),
-            (Self::Target, "pods") => Some("targetAverageValue"),
-            (Self::Target, _) => None,
-            (Self::Current, "object" | "external") => Some("currentValue"),
-            (Self::Current, _) => Some("currentAverageValue"),
+            (Self::Spec, "object") => Some("targetValue"),
+            (Self::Spec, "pods") => Some("targetAverageValue"),
+            (Self::Spec, _) => None,
+            (Self::Status, "object" | "external") => Some("currentValue"),
+            (Self::Status, _) => Some("currentAverageValue"),
         }
     }
 }
@@ -130,10 +132,10 @@ pub(crate) fn to_v1(object: &Value) -> Value {
     }
     let conditions: Vec<Value> = json::array_at(object, "/status/conditions").cloned().collect();
     for (annotation, values) in [
-        (METRICS, others.into_iter().map(|metric| metric_to_v1(metric, Part::Target)).collect()),
+        (METRICS, others.into_iter().map(|metric| metric_to_v1(metric, Section::Spec)).collect()),
         (
             CURRENT_METRICS,
-            statuses.iter().map(|metric| metric_to_v1(metric, Part::Current)).collect(),
+            statuses.iter().map(|metric| metric_to_v1(metric, Section::Status)).collect(),
         ),
         (CONDITIONS, conditions),
     ] {
@@ -142,7 +144,7 @@ pub(crate) fn to_v1(object: &Value) -> Value {
         }
     }
     if let Some(behavior) = object.pointer("/spec/behavior").filter(|value| !value.is_null()) {
-        annotate(&mut v1, BEHAVIOR, &rename(behavior, &|name| capitalize(name, true)));
+        annotate(&mut v1, BEHAVIOR, &rename_fields(behavior, &capitalize));
     }
     v1
 }
@@ -150,7 +152,7 @@ pub(crate) fn to_v1(object: &Value) -> Value {
 /// Converts an autoscaler from `autoscaling/v1` to `autoscaling/v2`.
 pub(crate) fn from_v1(mut object: Value) -> Value {
     json::set(&mut object, &["apiVersion"], V2);
-    let mut metrics = take_list(&mut object, METRICS, Part::Target).unwrap_or_default();
+    let mut metrics = take_metrics(&mut object, METRICS, Section::Spec).unwrap_or_default();
     let percent = json::remove(&mut object, &["spec", "targetCPUUtilizationPercentage"]);
     if let Some(percent) = percent.filter(|percent| !percent.is_null()) {
         let target = json!({ "type": "Utilization", "averageUtilization": percent });
@@ -161,14 +163,10 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
         json::set(&mut object, &["spec", "metrics"], metrics);
     }
     if let Some(behavior) = take_annotation(&mut object, BEHAVIOR) {
-        json::set(
-            &mut object,
-            &["spec", "behavior"],
-            rename(&behavior, &|name| capitalize(name, false)),
-        );
+        json::set(&mut object, &["spec", "behavior"], rename_fields(&behavior, &uncapitalize));
     }
     json::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
-    let current = take_list(&mut object, CURRENT_METRICS, Part::Current);
+    let current = take_metrics(&mut object, CURRENT_METRICS, Section::Status);
     let conditions = take_annotation(&mut object, CONDITIONS);
     if let Some(current) = current {
         json::set(&mut object, &["status", "currentMetrics"], current);
@@ -179,19 +177,19 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
     object
 }
 
-fn metric_to_v1(metric: &Value, part: Part) -> Value {
+fn metric_to_v1(metric: &Value, section: Section) -> Value {
     let mut v1 = json!({ "type": metric.get("type") });
     for (source, fields) in SOURCES {
         let Some(from) = metric.get(source) else { continue };
         let mut to = json!({});
         for (path, name) in *fields {
-            let (path, name) = part.field(path, name);
+            let (path, name) = section.field(path, name);
             let value = path.iter().try_fold(from, |place, field| place.get(field));
             if let Some(value) = value.filter(|value| !value.is_null()) {
                 json::set(&mut to, &[&name], value.clone());
             }
         }
-        if let Some(required) = part.required(source) {
+        if let Some(required) = section.required_field(source) {
             json::set_default(&mut to, &[required], "0");
         }
         json::set(&mut v1, &[source], to);
@@ -199,13 +197,13 @@ fn metric_to_v1(metric: &Value, part: Part) -> Value {
     v1
 }
 
-fn metric_from_v1(metric: &Value, part: Part) -> Value {
+fn metric_from_v1(metric: &Value, section: Section) -> Value {
     let mut v2 = json!({ "type": metric.get("type") });
     for (source, fields) in SOURCES {
         let Some(from) = metric.get(source) else { continue };
         let mut to = json!({});
         for (path, name) in *fields {
-            let (path, name) = part.field(path, name);
+            let (path, name) = section.field(path, name);
             if let Some(value) = from.get(&name) {
                 json::set(&mut to, &path, value.clone());
             }
@@ -216,7 +214,7 @@ fn metric_from_v1(metric: &Value, part: Part) -> Value {
     v2
 }
 
-/// Derives the type of a target, which v1 doesn't have.
+/// Sets the type of a target, which v1 doesn't have, by the values that the target has.
 fn set_target_type(source: &mut Value) {
     let Some(target) = source.get_mut("target") else { return };
     let is_zero = target.get("value").is_some_and(|value| value == "0");
@@ -237,7 +235,7 @@ fn annotate(object: &mut Value, name: &str, value: &Value) {
     json::set(object, &["metadata", "annotations", name], value.to_string());
 }
 
-/// Removes and parses an annotation. Removes empty `annotations`, and ignores invalid JSON.
+/// Removes and parses an annotation. Returns `None` if it is absent or not JSON.
 fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
     let text = json::remove(object, &["metadata", "annotations", name])?;
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
@@ -247,29 +245,38 @@ fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
     serde_json::from_str(text.as_str()?).ok()
 }
 
-fn take_list(object: &mut Value, name: &str, part: Part) -> Option<Vec<Value>> {
+fn take_metrics(object: &mut Value, name: &str, section: Section) -> Option<Vec<Value>> {
     let list = take_annotation(object, name)?;
-    Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, part)).collect())
+    Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, section)).collect())
 }
 
 /// Renames all fields, and omits null fields.
-fn rename(value: &Value, change: &impl Fn(&str) -> String) -> Value {
+fn rename_fields(value: &Value, change: &impl Fn(&str) -> String) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            fields.map(|(name, value)| (change(name), rename(value, change))).collect()
+            fields.map(|(name, value)| (change(name), rename_fields(value, change))).collect()
         }
-        Value::Array(elements) => elements.iter().map(|value| rename(value, change)).collect(),
+        Value::Array(elements) => {
+            elements.iter().map(|value| rename_fields(value, change)).collect()
+        }
         other => other.clone(),
     }
 }
 
-/// Changes the case of the first letter: the annotations have the field names of Go structs.
-fn capitalize(name: &str, upper: bool) -> String {
+/// The name of a field in the Go struct. The annotation of the behavior has these names.
+fn capitalize(name: &str) -> String {
+    change_first_letter(name, char::to_ascii_uppercase)
+}
+
+fn uncapitalize(name: &str) -> String {
+    change_first_letter(name, char::to_ascii_lowercase)
+}
+
+fn change_first_letter(name: &str, change: fn(&char) -> char) -> String {
     let mut letters = name.chars();
     let Some(first) = letters.next() else { return String::new() };
-    let first = if upper { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() };
-    format!("{first}{}", letters.as_str())
+    format!("{}{}", change(&first), letters.as_str())
 }
 
 #[cfg(test)]

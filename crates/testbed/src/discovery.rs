@@ -12,10 +12,15 @@ use crate::{
     response,
     response::plain_text,
     schema::openapi::{DocumentedKind, schemas},
-    server::{Server, State},
+    server::Server,
+    state::State,
 };
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED_TYPE: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Group and version of each metrics API that is served.
+type MetricsApis = [(String, String)];
 
 /// Handles a request without a resource. Returns `None` if the path doesn't exist.
 pub(crate) fn handle(
@@ -30,22 +35,22 @@ pub(crate) fn handle(
         return Some(Ok(plain_text("ok")));
     }
     let state = server.state.lock();
-    let metrics_served = server.config.metrics_apis();
+    let metrics_apis = server.config.metrics_apis();
     let body = match path.as_slice() {
-        ["version"] => version(&server.config.git_version),
+        ["version"] => version_info(&server.config.git_version),
         ["api"] if wants_aggregated(request) => {
             return Some(Ok(aggregated_response(&aggregated_core(&state))));
         }
         ["apis"] if wants_aggregated(request) => {
-            return Some(Ok(aggregated_response(&aggregated_groups(&state, &metrics_served))));
+            return Some(Ok(aggregated_response(&aggregated_groups(&state, &metrics_apis))));
         }
         ["api"] => core_versions(),
-        ["apis"] => group_list(&state, &metrics_served),
-        ["apis", group] => group_versions(&state, &metrics_served, group)?,
-        ["api", version] => resource_list(&state, &metrics_served, "", version)?,
+        ["apis"] => group_list(&state, &metrics_apis),
+        ["apis", group] => group_versions(&state, &metrics_apis, group)?,
+        ["api", version] => resource_list(&state, &metrics_apis, "", version)?,
         ["apis", group, version] => {
-            let mut list = resource_list(&state, &metrics_served, group, version)?;
-            add_metrics(server, group, &mut list);
+            let mut list = resource_list(&state, &metrics_apis, group, version)?;
+            add_listed_metrics(server, group, &mut list);
             list
         }
         ["openapi", "v3"] => openapi_index(&state),
@@ -70,11 +75,11 @@ fn wants_aggregated(request: &ApiRequest) -> bool {
 
 fn aggregated_response(body: &Value) -> Response<Body> {
     let mut response = response::json(StatusCode::OK, body);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED_TYPE));
     response
 }
 
-fn version(git_version: &str) -> Value {
+fn version_info(git_version: &str) -> Value {
     let mut numbers = git_version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     json!({
@@ -95,18 +100,15 @@ const VERBS: &[&str] =
 
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// All groups except the core group with their versions, including the metrics APIs.
-fn all_groups<'a>(
-    state: &'a State,
-    served: &'a [(String, String)],
-) -> Vec<(&'a str, Vec<&'a str>)> {
+/// The groups with their versions, including the metrics APIs and without the core group.
+fn all_groups<'a>(state: &'a State, metrics_apis: &'a MetricsApis) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = state
         .registry
         .groups()
         .into_iter()
         .map(|group| (group, state.registry.versions(group)))
         .collect();
-    for (group, version) in served {
+    for (group, version) in metrics_apis {
         match groups.iter_mut().find(|(name, _)| name == group) {
             Some((_, versions)) => versions.push(version),
             None => groups.push((group, vec![version])),
@@ -116,31 +118,36 @@ fn all_groups<'a>(
 }
 
 fn aggregated_core(state: &State) -> Value {
-    list(vec![group(state, &[], "", &state.registry.versions(""))])
+    aggregated_list(vec![aggregated_group(state, &[], "", &state.registry.versions(""))])
 }
 
-fn aggregated_groups(state: &State, served: &[(String, String)]) -> Value {
-    let groups = all_groups(state, served);
-    list(groups.iter().map(|(name, versions)| group(state, served, name, versions)).collect())
+fn aggregated_groups(state: &State, metrics_apis: &MetricsApis) -> Value {
+    let groups = all_groups(state, metrics_apis);
+    let groups =
+        groups.iter().map(|(name, versions)| aggregated_group(state, metrics_apis, name, versions));
+    aggregated_list(groups.collect())
 }
 
-fn list(groups: Vec<Value>) -> Value {
+fn aggregated_list(groups: Vec<Value>) -> Value {
     json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
         "items": groups,
     })
 }
 
-fn group(state: &State, served: &[(String, String)], name: &str, versions: &[&str]) -> Value {
+fn aggregated_group(
+    state: &State,
+    metrics_apis: &MetricsApis,
+    name: &str,
+    versions: &[&str],
+) -> Value {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            let is_metrics =
-                served.iter().any(|(group, served)| group == name && served == version);
-            let resources = if is_metrics {
-                metric_resources(name, version)
+            let resources = if is_metrics_api(metrics_apis, name, version) {
+                aggregated_metrics_resources(name, version)
             } else {
-                resources(state, name, version)
+                aggregated_resources(state, name, version)
             };
             json!({ "version": version, "resources": resources, "freshness": "Current" })
         })
@@ -148,35 +155,41 @@ fn group(state: &State, served: &[(String, String)], name: &str, versions: &[&st
     json!({ "metadata": { "name": name }, "versions": versions })
 }
 
-fn resources(state: &State, group: &str, version: &str) -> Vec<Value> {
-    let of_group = state.registry.iter().filter(|resource| resource.group == group);
-    of_group.filter_map(|resource| Some(entry(resource, resource.version(version)?))).collect()
+fn is_metrics_api(metrics_apis: &MetricsApis, group: &str, version: &str) -> bool {
+    metrics_apis.iter().any(|(api_group, api_version)| api_group == group && api_version == version)
 }
 
-fn entry(resource: &Resource, version: &Version) -> Value {
+fn aggregated_resources(state: &State, group: &str, version: &str) -> Vec<Value> {
+    let in_group = state.registry.iter().filter(|resource| resource.group == group);
+    in_group
+        .filter_map(|resource| Some(aggregated_resource(resource, resource.version(version)?)))
+        .collect()
+}
+
+fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     // As in kube-apiserver, the kinds of built-in resources have no group and version.
-    let own_kind = if resource.is_custom {
-        kind(&resource.group, &version.name, &resource.kind)
+    let response_kind = if resource.is_custom {
+        group_version_kind(&resource.group, &version.name, &resource.kind)
     } else {
-        kind("", "", &resource.kind)
+        group_version_kind("", "", &resource.kind)
     };
     let mut entry = json!({
         "resource": resource.plural,
-        "responseKind": own_kind,
+        "responseKind": response_kind,
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
         "verbs": verbs(resource),
     });
     let mut subresources = Vec::new();
     if version.scale.is_some() {
-        let kind = kind("autoscaling", "v1", "Scale");
+        let kind = group_version_kind("autoscaling", "v1", "Scale");
         subresources.push(
             json!({ "subresource": "scale", "responseKind": kind, "verbs": SUBRESOURCE_VERBS }),
         );
     }
     if version.has_status {
         subresources.push(json!({
-            "subresource": "status", "responseKind": own_kind, "verbs": SUBRESOURCE_VERBS,
+            "subresource": "status", "responseKind": response_kind, "verbs": SUBRESOURCE_VERBS,
         }));
     }
     for (field, list) in [
@@ -191,12 +204,12 @@ fn entry(resource: &Resource, version: &Version) -> Value {
     entry
 }
 
-fn metric_resources(group: &str, version: &str) -> Vec<Value> {
+fn aggregated_metrics_resources(group: &str, version: &str) -> Vec<Value> {
     let entry = |resource: &Value| {
         let is_namespaced = resource.get("namespaced").and_then(Value::as_bool) == Some(true);
         json!({
             "resource": json::str_at(resource, "/name"),
-            "responseKind": kind(group, version, json::str_at(resource, "/kind")),
+            "responseKind": group_version_kind(group, version, json::str_at(resource, "/kind")),
             "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
             "singularResource": json::str_at(resource, "/singularName"),
             "verbs": resource.get("verbs"),
@@ -205,26 +218,24 @@ fn metric_resources(group: &str, version: &str) -> Vec<Value> {
     metrics_provider::resources(group).iter().map(entry).collect()
 }
 
-fn kind(group: &str, version: &str, kind: &str) -> Value {
+fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
     json!({ "group": group, "version": version, "kind": kind })
 }
-
-type Served = [(String, String)];
 
 fn core_versions() -> Value {
     json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
 }
 
-fn group_list(state: &State, served: &Served) -> Value {
-    let groups: Vec<Value> = all_groups(state, served)
+fn group_list(state: &State, metrics_apis: &MetricsApis) -> Value {
+    let groups: Vec<Value> = all_groups(state, metrics_apis)
         .iter()
         .map(|(name, versions)| api_group(name, versions))
         .collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-fn group_versions(state: &State, served: &Served, name: &str) -> Option<Value> {
-    let groups = all_groups(state, served);
+fn group_versions(state: &State, metrics_apis: &MetricsApis, name: &str) -> Option<Value> {
+    let groups = all_groups(state, metrics_apis);
     let (_, versions) = groups.iter().find(|(group, _)| *group == name)?;
     let mut group = api_group(name, versions);
     json::set(&mut group, &["kind"], "APIGroup");
@@ -240,19 +251,23 @@ fn api_group(name: &str, versions: &[&str]) -> Value {
     json!({ "name": name, "versions": versions, "preferredVersion": versions.first() })
 }
 
-fn resource_list(state: &State, served: &Served, group: &str, version: &str) -> Option<Value> {
-    let is_metrics =
-        served.iter().any(|(api_group, served)| api_group == group && served == version);
-    let resources: Vec<Value> = if is_metrics {
+fn resource_list(
+    state: &State,
+    metrics_apis: &MetricsApis,
+    group: &str,
+    version: &str,
+) -> Option<Value> {
+    let is_metrics_api = is_metrics_api(metrics_apis, group, version);
+    let resources: Vec<Value> = if is_metrics_api {
         metrics_provider::resources(group)
     } else {
-        let served = state.registry.iter().filter(|resource| resource.group == group);
-        served
+        let in_group = state.registry.iter().filter(|resource| resource.group == group);
+        in_group
             .filter_map(|resource| Some((resource, resource.version(version)?)))
-            .flat_map(|(resource, version)| entries(resource, version))
+            .flat_map(|(resource, version)| api_resources(resource, version))
             .collect()
     };
-    let exists = is_metrics || !resources.is_empty();
+    let exists = is_metrics_api || !resources.is_empty();
     exists.then(|| {
         let group_version = api_version(group, version);
         json!({
@@ -262,8 +277,8 @@ fn resource_list(state: &State, served: &Served, group: &str, version: &str) -> 
     })
 }
 
-/// Adds the metrics that the provider lists.
-fn add_metrics(server: &Server, group: &str, list: &mut Value) {
+/// Adds the custom or external metrics that the provider lists.
+fn add_listed_metrics(server: &Server, group: &str, list: &mut Value) {
     let provider =
         server.config.metrics.as_ref().filter(|_| metrics_provider::is_metrics_group(group));
     let listed = provider.map(|provider| provider.listed(group)).unwrap_or_default();
@@ -277,7 +292,8 @@ fn add_metrics(server: &Server, group: &str, list: &mut Value) {
     }
 }
 
-fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
+/// The `APIResource` entries of a resource and of its subresources.
+fn api_resources(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut main = json!({
         "name": resource.plural, "singularName": resource.singular, "kind": resource.kind,
         "namespaced": resource.namespaced, "verbs": verbs(resource),
@@ -305,12 +321,12 @@ fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
     entries
 }
 
-/// The list of OpenAPI documents.
+/// The index of OpenAPI documents, one for each group and version.
 fn openapi_index(state: &State) -> Value {
     let mut paths = Map::new();
     for resource in state.registry.iter() {
         for version in &resource.versions {
-            let path = path(&resource.group, &version.name);
+            let path = group_version_path(&resource.group, &version.name);
             paths.insert(
                 path.clone(),
                 json!({ "serverRelativeURL": format!("/openapi/v3/{path}") }),
@@ -320,7 +336,7 @@ fn openapi_index(state: &State) -> Value {
     json!({ "paths": paths })
 }
 
-fn path(group: &str, version: &str) -> String {
+fn group_version_path(group: &str, version: &str) -> String {
     let prefix = if group.is_empty() { "api" } else { "apis" };
     format!("{prefix}/{}", api_version(group, version))
 }
@@ -332,7 +348,8 @@ fn openapi_document(state: &State, group: &str, version: &str) -> Value {
     for resource in state.registry.iter().filter(|resource| resource.group == group) {
         let Some(served) = resource.version(version) else { continue };
         let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-        let path = format!("/{}{scope}/{}/{{name}}", path(group, version), resource.plural);
+        let prefix = group_version_path(group, version);
+        let path = format!("/{prefix}{scope}/{}/{{name}}", resource.plural);
         json::set(&mut paths, &[&path, "patch"], patch_operation(resource, version));
         let crd_schema = served.schema.as_ref();
         kinds.push(DocumentedKind { group, version, kind: &resource.kind, crd_schema });

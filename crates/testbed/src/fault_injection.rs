@@ -21,13 +21,13 @@ use crate::{
 const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n\
     <body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
 
-/// The decision of a fault before the request is handled.
-enum Outcome {
-    Continue,
-    /// Handles the request, while later stalled requests wait.
+/// The way in which a request is handled after a fault was applied to it.
+enum Handling {
+    Normal,
+    /// Handle the request, and let later stalled requests wait until then.
     Stalled(StallTicket),
-    /// Sends this response instead of handling the request.
-    Respond(Response<Body>),
+    /// Send this response instead of handling the request.
+    Replaced(Response<Body>),
 }
 
 /// Handles a request affected by faults.
@@ -39,61 +39,62 @@ pub(crate) async fn handle(
     let mut availability = server.lifecycle.subscribe();
     let mut tickets = Vec::new();
     for fault in &faults {
-        let outcome = tokio::select! {
+        let handling = tokio::select! {
             biased;
             _ = availability.changed() => return Err(Disconnected),
-            outcome = before_handling(fault, &mut request) => outcome?,
+            handling = apply_before_handling(fault, &mut request) => handling?,
         };
-        match outcome {
-            Outcome::Continue => {}
-            Outcome::Stalled(ticket) => tickets.push(ticket),
-            Outcome::Respond(response) => return Ok(response),
+        match handling {
+            Handling::Normal => {}
+            Handling::Stalled(ticket) => tickets.push(ticket),
+            Handling::Replaced(response) => return Ok(response),
         }
     }
     let mut response =
         router::route(server, &request).unwrap_or_else(|error| response::error(&error));
     drop(tickets);
     for fault in faults {
-        response = after_handling(server, &request, fault, response).await?;
+        response = apply_after_handling(server, &request, fault, response).await?;
     }
     Ok(response)
 }
 
-async fn before_handling(
+async fn apply_before_handling(
     fault: &ActiveFault,
     request: &mut ApiRequest,
-) -> Result<Outcome, Disconnected> {
+) -> Result<Handling, Disconnected> {
     match &fault.effect {
         Effect::Slow { by } => tokio::time::sleep(*by).await,
         Effect::Stall => {
             let ticket = fault.window.wait_in_line().await;
             let too_many = Effect::TooManyRequests { retry_after_seconds: Some(1) };
-            return Ok(ticket.map_or_else(|| reject(&too_many, request), Outcome::Stalled));
+            return Ok(ticket.map_or_else(|| reject(&too_many, request), Handling::Stalled));
         }
         Effect::Disconnect { applied: false } => return Err(Disconnected),
-        Effect::Html { code } => return Ok(Outcome::Respond(html(*code))),
+        Effect::Html { code } => return Ok(Handling::Replaced(html_response(*code))),
         Effect::Stale { revisions } => {
             request.revisions_back = request.revisions_back.saturating_add(*revisions);
         }
         effect => return Ok(reject(effect, request)),
     }
-    Ok(Outcome::Continue)
+    Ok(Handling::Normal)
 }
 
-fn reject(effect: &Effect, request: &ApiRequest) -> Outcome {
+/// Replaces the response by the error of the effect, if it has one.
+fn reject(effect: &Effect, request: &ApiRequest) -> Handling {
     effect
         .to_error(&request.info)
-        .map_or(Outcome::Continue, |error| Outcome::Respond(response::error(&error)))
+        .map_or(Handling::Normal, |error| Handling::Replaced(response::error(&error)))
 }
 
-fn html(code: u16) -> Response<Body> {
+fn html_response(code: u16) -> Response<Body> {
     let mut response = Response::new(Body::from(HTML));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
     response
 }
 
-async fn after_handling(
+async fn apply_after_handling(
     server: &Server,
     request: &ApiRequest,
     fault: ActiveFault,
@@ -106,7 +107,7 @@ async fn after_handling(
         Effect::LostResponse => return Ok(response::error(&ApiError::timeout())),
         // The faults below corrupt successful responses only.
         _ if !parts.status.is_success() => body,
-        effect if effect.affects_watch_events() => break_off_watch(server, body, fault),
+        effect if effect.affects_watch_events() => interrupt_watch(server, body, fault),
         Effect::Malformed { .. } if is_watch => corrupt_watch(body, fault.effect),
         Effect::Malformed { object, pointer, value } => {
             rewrite_json(body, |body| corrupt_body(body, object, pointer, value)).await
@@ -130,7 +131,7 @@ async fn rewrite_json(body: Body, change: impl FnOnce(&mut Value)) -> Body {
     Body::from(value.to_string())
 }
 
-/// Reads a body that the server itself created, so reading can't fail.
+/// Reads a body. The server created it, so reading can't fail.
 async fn read_to_end(body: Body) -> Bytes {
     body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default()
 }
@@ -139,9 +140,10 @@ async fn read_to_end(body: Body) -> Bytes {
 struct FaultyWatch {
     events: BodyDataStream,
     fault: ActiveFault,
-    dropped: watch::Receiver<u64>,
-    has_started: bool,
-    /// Events to pass before the fault takes effect.
+    /// Changes when the server ends all watches.
+    watches_ended: watch::Receiver<u64>,
+    fault_has_started: bool,
+    /// Number of events to send before the fault takes effect.
     remaining: usize,
     has_ended: bool,
 }
@@ -151,20 +153,20 @@ enum Step {
     End,
 }
 
-/// Applies a fault to a watch, which may be running when the fault starts.
-fn break_off_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
+/// Applies a fault to the body of a watch. The fault may start while the watch is running.
+fn interrupt_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
     let remaining = match fault.effect {
         Effect::DropWatch { after }
         | Effect::TruncatedEvent { after }
         | Effect::SilentWatch { after } => after,
         _ => usize::MAX,
     };
-    let dropped = server.watches_dropped.subscribe();
+    let watches_ended = server.watches_ended.subscribe();
     let watch = FaultyWatch {
         events: body.into_data_stream(),
         fault,
-        dropped,
-        has_started: false,
+        watches_ended,
+        fault_has_started: false,
         remaining,
         has_ended: false,
     };
@@ -181,16 +183,16 @@ impl FaultyWatch {
         if self.has_ended {
             return Step::End;
         }
-        if !self.has_started {
+        if !self.fault_has_started {
             let window = self.fault.window.clone();
             tokio::select! {
                 biased;
-                () = window.wait_for_start() => self.has_started = true,
-                event = self.event() => return event,
+                () = window.wait_for_start() => self.fault_has_started = true,
+                event = self.next_event() => return event,
             }
         }
         if self.fault.window.is_over() {
-            return self.event().await;
+            return self.next_event().await;
         }
         match self.fault.effect {
             Effect::DropWatch { .. } if self.remaining == 0 => Step::End,
@@ -198,12 +200,12 @@ impl FaultyWatch {
             Effect::TruncatedEvent { .. } if self.remaining == 0 => self.truncated_event().await,
             _ => {
                 self.remaining = self.remaining.saturating_sub(1);
-                self.event().await
+                self.next_event().await
             }
         }
     }
 
-    async fn event(&mut self) -> Step {
+    async fn next_event(&mut self) -> Step {
         match self.events.next().await {
             Some(Ok(event)) => Step::Send(event),
             _ => Step::End,
@@ -211,7 +213,7 @@ impl FaultyWatch {
     }
 
     async fn truncated_event(&mut self) -> Step {
-        let event = self.event().await;
+        let event = self.next_event().await;
         let (Step::Send(event), false) = (&event, self.fault.window.is_over()) else {
             return event;
         };
@@ -219,18 +221,18 @@ impl FaultyWatch {
         Step::Send(event.slice(..event.len() / 2))
     }
 
-    /// Sends nothing until the fault ends or the server stops.
+    /// Sends nothing, and ends the watch when the fault ends or the server ends all watches.
     async fn stay_silent(&mut self) -> Step {
         self.events = Body::empty().into_data_stream();
         tokio::select! {
             () = self.fault.window.wait_for_end() => {}
-            _ = self.dropped.changed() => {}
+            _ = self.watches_ended.changed() => {}
         }
         Step::End
     }
 }
 
-/// Corrupts the objects of all events.
+/// Corrupts the object of each event, if it has the name in the effect.
 fn corrupt_watch(body: Body, effect: Effect) -> Body {
     Body::from_stream(
         body.into_data_stream().map(move |event| event.map(|event| corrupt_event(event, &effect))),
@@ -246,9 +248,9 @@ fn corrupt_event(event: Bytes, effect: &Effect) -> Bytes {
     line.into()
 }
 
-/// Corrupts the objects in a body: a single object, the items of a list, or the object of a watch
-/// event.
-pub(crate) fn corrupt_body(body: &mut Value, object: &str, pointer: &str, value: &Value) {
+/// Corrupts the objects with a name in a body: a single object, the items of a list, or the object
+/// of a watch event. If the name is empty, corrupts all of them.
+fn corrupt_body(body: &mut Value, object: &str, pointer: &str, value: &Value) {
     if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
         for item in items {
             corrupt_object(item, object, pointer, value);

@@ -64,7 +64,7 @@ fn get<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(value, |place, field| place.get(field))
 }
 
-/// Copies the field at `path`. Removes the field from `to` if `from` doesn't have it.
+/// Copies the field at `path`. If `from` doesn't have the field, removes it from `to`.
 pub(crate) fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     match get(from, path) {
         Some(value) => set(to, path, value.clone()),

@@ -1,5 +1,5 @@
 //! An in-memory Kubernetes API server for tests and demonstrations of a HorizontalPodAutoscaler
-//! controller. It supports all requests of such a controller.
+//! controller. It serves the resources and metrics APIs that such a controller uses.
 //!
 //! Clients call it without a socket ([`Testbed::client`]) or over HTTP ([`Testbed::serve`]). Tests
 //! access the stored objects directly ([`Testbed::apply`], [`Testbed::get`]):
@@ -19,9 +19,9 @@
 //! ```
 //!
 //! Resource versions, conflicts, generations, watches, patches, subresources, discovery, tables
-//! and errors behave as in kube-apiserver. There is no authentication, no garbage collection, no
-//! admission except validation and defaults of some kinds, and no controller: a Deployment gets
-//! pods only from a [`workload::Simulation`].
+//! and errors behave as in kube-apiserver. There is no authentication and no garbage collection.
+//! Admission is limited to validation and defaults of some kinds. No controllers run: a Deployment
+//! gets pods only from a [`workload::Simulation`].
 //!
 //! Metrics come from a [`MetricsProvider`], faults from [`Faults`] or another [`Interceptor`]. The
 //! server can restart with an older or empty state ([`Testbed::restart`]), and its clock can be
@@ -30,7 +30,7 @@
 //! # Path of a request
 //!
 //! ```text
-//! service          HTTP or tower; gets the faults of a request from the interceptor
+//! service          HTTP or tower; asks the interceptor for the faults of a request
 //!   fault_injection    delays, replaces or corrupts the response
 //!     router           by path
 //!       discovery          groups, versions, resources, OpenAPI, health
@@ -45,9 +45,10 @@
 //!         output               full objects, metadata, tables
 //! ```
 //!
-//! Modules import only modules below them.
+//! Each module in this list imports only modules below it.
 
 mod autoscaler_v1;
+mod config;
 #[cfg(feature = "decoder-tests")]
 pub mod decoder_tests;
 mod discovery;
@@ -70,6 +71,7 @@ mod schema;
 mod selection;
 mod server;
 mod service;
+mod state;
 mod store;
 mod table;
 mod target;
@@ -77,6 +79,7 @@ mod testbed;
 pub mod workload;
 
 pub use self::{
+    config::Config,
     error::{ApiError, Disconnected},
     faults::{
         Action, ActiveFault, Effect, Fault, FaultId, Faults, Gate, Interceptor, InvalidFault,
@@ -87,7 +90,7 @@ pub use self::{
         PodMetrics, PodMetricsQuery,
     },
     request::RequestInfo,
-    server::{Config, Restart, Snapshot},
+    server::{Restart, Snapshot},
     service::{ServerHandle, Service},
     store::{ChangeListener, GroupResource, ObjectChange},
     testbed::Testbed,

@@ -30,14 +30,14 @@ pub(crate) fn handle(server: &Server, request: &ApiRequest) -> Result<Response<B
         return Err(ApiError::method_not_allowed());
     }
     let body = match info.group.as_str() {
-        RESOURCE => pods(server, request, &**provider)?,
-        CUSTOM => custom(server, request, &**provider)?,
-        _ => external(server, request, &**provider)?,
+        RESOURCE => serve_pods(server, request, &**provider)?,
+        CUSTOM => serve_custom(server, request, &**provider)?,
+        _ => serve_external(server, request, &**provider)?,
     };
     Ok(response::json(StatusCode::OK, &body))
 }
 
-fn pods(
+fn serve_pods(
     server: &Server,
     request: &ApiRequest,
     provider: &dyn MetricsProvider,
@@ -50,9 +50,9 @@ fn pods(
     let mut pods = selected_pods(server, &info.namespace, &selector);
     pods.retain(|(_, name)| info.name.is_empty() || info.name == *name);
     let query = PodMetricsQuery { namespace: info.namespace.clone(), selector, pods };
-    let found = provider.pods(&query)?;
+    let metrics = provider.pods(&query)?;
     let api_version = api_version(&info.group, &info.version);
-    let mut items = found.iter().map(|pod| pod_metrics(server, pod, &api_version));
+    let mut items = metrics.iter().map(|pod| pod_metrics(server, pod, &api_version));
     if info.name.is_empty() {
         let items: Vec<Value> = items.collect();
         return Ok(list("PodMetricsList", &api_version, &items));
@@ -74,18 +74,19 @@ fn pod_metrics(server: &Server, pod: &PodMetrics, api_version: &str) -> Value {
         json!({ "name": pod.name, "namespace": pod.namespace, "creationTimestamp": server.now() });
     json!({
         "kind": "PodMetrics", "apiVersion": api_version, "metadata": metadata,
-        "timestamp": or_now(server, &pod.timestamp), "window": pod.window, "containers": containers,
+        "timestamp": timestamp_or_now(server, &pod.timestamp), "window": pod.window,
+        "containers": containers,
     })
 }
 
-fn custom(
+fn serve_custom(
     server: &Server,
     request: &ApiRequest,
     provider: &dyn MetricsProvider,
 ) -> Result<Value, ApiError> {
     let info = &request.info;
-    let is_of_namespace = info.resource == "metrics" && info.subresource.is_empty();
-    let (resource, name, metric) = if is_of_namespace {
+    let describes_namespace = info.resource == "metrics" && info.subresource.is_empty();
+    let (resource, name, metric) = if describes_namespace {
         ("namespaces", info.namespace.as_str(), info.name.as_str())
     } else {
         (info.resource.as_str(), info.name.as_str(), info.subresource.as_str())
@@ -109,7 +110,7 @@ fn custom(
         pods,
     };
     let items = provider.custom(&query)?.into_iter().map(|mut value| {
-        value.timestamp = or_now(server, &value.timestamp);
+        value.timestamp = timestamp_or_now(server, &value.timestamp);
         let mut item = serde_json::to_value(&value).unwrap_or_default();
         json::set(&mut item, &["metric"], json!({ "name": metric }));
         item
@@ -118,7 +119,7 @@ fn custom(
     Ok(list("MetricValueList", &api_version(&info.group, &info.version), &items))
 }
 
-fn external(
+fn serve_external(
     server: &Server,
     request: &ApiRequest,
     provider: &dyn MetricsProvider,
@@ -130,7 +131,7 @@ fn external(
         selector: parse_label_selector(request.parameter("labelSelector"))?,
     };
     let items = provider.external(&query)?.into_iter().map(|mut value| {
-        value.timestamp = or_now(server, &value.timestamp);
+        value.timestamp = timestamp_or_now(server, &value.timestamp);
         serde_json::to_value(&value).unwrap_or_default()
     });
     let items: Vec<Value> = items.collect();
@@ -141,16 +142,17 @@ fn list(kind: &str, api_version: &str, items: &[Value]) -> Value {
     json!({ "kind": kind, "apiVersion": api_version, "metadata": {}, "items": items })
 }
 
-fn or_now(server: &Server, time: &str) -> String {
+fn timestamp_or_now(server: &Server, time: &str) -> String {
     if time.is_empty() { server.now() } else { time.to_owned() }
 }
 
+/// Namespace and name of the stored pods that match.
 fn selected_pods(server: &Server, namespace: &str, selector: &Selector) -> Vec<(String, String)> {
     let mut state = server.state.lock();
     let pods = state.store.collection(&(String::new(), "pods".to_owned())).objects().iter();
-    let of_namespace =
+    let in_namespace =
         pods.filter(|((pod_namespace, _), _)| namespace.is_empty() || pod_namespace == namespace);
-    of_namespace
+    in_namespace
         .filter(|(_, pod)| matches_labels(selector, pod))
         .map(|(id, _)| id.clone())
         .collect()

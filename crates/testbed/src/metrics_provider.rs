@@ -14,7 +14,8 @@ pub(crate) const EXTERNAL: &str = "external.metrics.k8s.io";
 
 /// Provides the data of the metrics APIs, in place of metrics-server and metrics adapters.
 pub trait MetricsProvider: Send + Sync {
-    /// Groups and versions to serve. By default all versions that the controller can use.
+    /// Groups and versions to serve. By default, the newest version of each API that the controller
+    /// supports, and `metrics.k8s.io/v1beta1`.
     fn served(&self) -> Vec<(String, String)> {
         let all =
             [(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];
@@ -22,7 +23,7 @@ pub trait MetricsProvider: Send + Sync {
     }
 
     /// The metrics of a group in discovery: `RESOURCE/METRIC` for custom metrics. Most adapters
-    /// list all, KEDA none.
+    /// list all metrics, KEDA lists none.
     fn listed(&self, group: &str) -> Vec<String> {
         let _ = group;
         Vec::new()
@@ -107,7 +108,7 @@ pub struct ExternalMetricQuery {
     pub selector: Selector,
 }
 
-/// The value of one series of an external metric.
+/// The value of one time series of an external metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetric {
@@ -123,7 +124,7 @@ pub(crate) fn is_metrics_group(group: &str) -> bool {
     [RESOURCE, CUSTOM, EXTERNAL].contains(&group)
 }
 
-/// The resources of a metrics API in discovery, without custom and external metrics.
+/// The fixed resources of a metrics API in discovery: `pods` in `metrics.k8s.io`, otherwise none.
 pub(crate) fn resources(group: &str) -> Vec<Value> {
     if group != RESOURCE {
         return Vec::new();

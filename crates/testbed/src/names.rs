@@ -11,7 +11,7 @@ pub(crate) fn generate_name(prefix: &str) -> String {
     format!("{prefix}{}", random_suffix(&mut Rng::new(), SUFFIX_LENGTH))
 }
 
-/// `time` in RFC 3339, truncated to seconds as in `metav1.Time`.
+/// Formats a time in RFC 3339, truncated to seconds as in `metav1.Time`.
 pub(crate) fn timestamp(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }

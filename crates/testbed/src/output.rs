@@ -14,8 +14,8 @@ use crate::{
     target::Target,
 };
 
-/// The accepted media types that match JSON.
-const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
+/// The media types in an `Accept` header that allow JSON.
+const JSON_TYPES: [&str; 3] = ["application/json", "application/*", "*/*"];
 
 /// The representation that a request accepts.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl OutputFormat {
         }
     }
 
-    pub(crate) fn object<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+    pub(crate) fn render_object<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
         let rendered = match &self.format {
             Format::Object => return self.target.in_requested_version(object),
             Format::PartialMetadata => partial_metadata(&self.target.in_requested_version(object)),
@@ -78,16 +78,18 @@ impl OutputFormat {
         Cow::Owned(rendered)
     }
 
-    /// A bookmark event's object, which has only a resource version.
-    pub(crate) fn bookmark(&self, bookmark: Value) -> Value {
+    /// Renders the object of a `BOOKMARK` event.
+    pub(crate) fn render_bookmark(&self, bookmark: Value) -> Value {
         match &self.format {
             Format::Object => bookmark,
             Format::PartialMetadata => partial_metadata(&bookmark),
-            Format::Table(table) => table.empty(bookmark.get("metadata").unwrap_or(&Value::Null)),
+            Format::Table(table) => {
+                table.print_empty(bookmark.get("metadata").unwrap_or(&Value::Null))
+            }
         }
     }
 
-    pub(crate) fn list(&self, objects: &[Object], metadata: &Value) -> Value {
+    pub(crate) fn render_list(&self, objects: &[Object], metadata: &Value) -> Value {
         let versioned = objects.iter().map(|object| self.target.in_requested_version(object));
         match &self.format {
             Format::Object => {
@@ -113,14 +115,14 @@ impl OutputFormat {
 /// Whether the `Accept` header allows JSON.
 fn is_acceptable(accept: &str) -> bool {
     let mut types = accept.split(',').map(|one| one.split(';').next().unwrap_or_default().trim());
-    accept.trim().is_empty() || types.any(|one| JSON.contains(&one))
+    accept.trim().is_empty() || types.any(|one| JSON_TYPES.contains(&one))
 }
 
 /// The `as` parameter of the first supported media type.
 fn negotiate_format(accept: &str) -> &str {
     for media_type in accept.split(',') {
         let mut parts = media_type.split(';').map(str::trim);
-        if !parts.next().is_some_and(|media_type| JSON.contains(&media_type)) {
+        if !parts.next().is_some_and(|media_type| JSON_TYPES.contains(&media_type)) {
             continue;
         }
         let parameters: Vec<&str> = parts.collect();

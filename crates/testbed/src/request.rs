@@ -30,8 +30,8 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// Parses a path. `watch` is whether the query requests a watch.
-    pub fn new(method: &Method, path: &str, watch: bool) -> Self {
+    /// Parses a method and a path. `is_watch` is whether the query has `watch=true`.
+    pub fn new(method: &Method, path: &str, is_watch: bool) -> Self {
         let mut info = Self { path: path.to_owned(), ..Self::default() };
         let segments: Vec<String> =
             path.split('/').filter(|part| !part.is_empty()).map(decode).collect();
@@ -51,12 +51,12 @@ impl RequestInfo {
                 return info;
             }
         };
-        info.read_resource(rest);
-        verb(method, !info.name.is_empty(), watch).clone_into(&mut info.verb);
+        info.parse_resource(rest);
+        verb(method, !info.name.is_empty(), is_watch).clone_into(&mut info.verb);
         info
     }
 
-    fn read_resource(&mut self, segments: &[&str]) {
+    fn parse_resource(&mut self, segments: &[&str]) {
         let segments = match segments {
             ["namespaces", _, "status" | "finalize"] => segments,
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
@@ -72,15 +72,15 @@ impl RequestInfo {
     }
 }
 
-fn verb(method: &Method, has_name: bool, watch: bool) -> &'static str {
+fn verb(method: &Method, has_name: bool, is_watch: bool) -> &'static str {
     match (method.as_str(), has_name) {
         ("POST", _) => "create",
         ("PUT", _) => "update",
         ("PATCH", _) => "patch",
         ("DELETE", true) => "delete",
         ("DELETE", false) => "deletecollection",
-        (_, true) if !watch => "get",
-        (_, _) if watch => "watch",
+        (_, true) if !is_watch => "get",
+        (_, _) if is_watch => "watch",
         _ => "list",
     }
 }
@@ -99,7 +99,8 @@ pub(crate) struct ApiRequest {
     pub(crate) content_type: String,
     user_agent: String,
     pub(crate) body: Bytes,
-    /// How many resource versions behind a fault makes reads.
+    /// The age of the state that a GET or list returns, in resource versions. Set by
+    /// `Effect::Stale`, otherwise 0.
     pub(crate) revisions_back: u64,
 }
 
@@ -111,10 +112,10 @@ impl ApiRequest {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
-        let watch =
+        let is_watch =
             query.iter().any(|(name, value)| name == "watch" && (value == "true" || value == "1"));
         let user_agent = header(header::USER_AGENT);
-        let mut info = RequestInfo::new(&method, uri.path(), watch);
+        let mut info = RequestInfo::new(&method, uri.path(), is_watch);
         user_agent.split('/').next().unwrap_or_default().clone_into(&mut info.client);
         Self {
             info,
@@ -137,7 +138,7 @@ impl ApiRequest {
         matches!(self.parameter(name), "true" | "1")
     }
 
-    /// A numeric query parameter. If it is absent or not a number: `None`.
+    /// A numeric query parameter, or `None` if it is absent or not a number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.parameter(name).parse().ok()
     }
@@ -150,7 +151,7 @@ impl ApiRequest {
     pub(crate) fn field_manager(&self) -> &str {
         match self.parameter("fieldManager") {
             "" => self.user_agent.split('/').next().unwrap_or_default(),
-            given => given,
+            name => name,
         }
     }
 
@@ -159,8 +160,8 @@ impl ApiRequest {
         self.content_type.split(';').next().unwrap_or_default().trim()
     }
 
-    /// Rejects a body whose media type is not JSON.
-    pub(crate) fn check_json(&self) -> Result<(), ApiError> {
+    /// Rejects a body with another media type than JSON. The media type may be absent.
+    pub(crate) fn require_json(&self) -> Result<(), ApiError> {
         match self.media_type() {
             "" | "application/json" => Ok(()),
             _ => Err(ApiError::unsupported_media_type(
@@ -170,7 +171,7 @@ impl ApiRequest {
     }
 
     /// The body as JSON, regardless of its media type.
-    pub(crate) fn any_json(&self) -> Result<Value, ApiError> {
+    pub(crate) fn parse_json_body(&self) -> Result<Value, ApiError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
     }

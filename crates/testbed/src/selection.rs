@@ -17,7 +17,8 @@ pub(crate) struct Selection {
 struct FieldRequirement {
     pointer: String,
     value: String,
-    equal: bool,
+    /// Whether the field must have this value, or must not have it.
+    must_equal: bool,
 }
 
 impl Selection {
@@ -35,7 +36,7 @@ impl Selection {
             && self
                 .fields
                 .iter()
-                .all(|term| (json::str_at(object, &term.pointer) == term.value) == term.equal)
+                .all(|term| (json::str_at(object, &term.pointer) == term.value) == term.must_equal)
     }
 }
 
@@ -62,7 +63,7 @@ fn parse_field_selector(
 }
 
 fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement, ApiError> {
-    let (name, value, equal) = if let Some((name, value)) = term.split_once("!=") {
+    let (name, value, must_equal) = if let Some((name, value)) = term.split_once("!=") {
         (name, value, false)
     } else if let Some((name, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
         (name, value, true)
@@ -76,18 +77,20 @@ fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement,
     Ok(FieldRequirement {
         pointer: format!("/{}", name.replace('.', "/")),
         value: value.to_owned(),
-        equal,
+        must_equal,
     })
 }
 
+/// The error message for a field that can't be selected. It depends on whether kube-apiserver
+/// selects by other fields than name and namespace of the resource.
 fn not_selectable(field: &str, resource: &Resource) -> String {
     let with_field_labels =
         ["pods", "namespaces", "events", "replicasets", "replicationcontrollers"];
     if resource.is_custom || with_field_labels.contains(&resource.plural.as_str()) {
         return format!("field label not supported: {field}");
     }
-    let known = "only \"metadata.name\", \"metadata.namespace\"";
-    format!("\"{field}\" is not a known field selector: {known}")
+    let selectable = "only \"metadata.name\", \"metadata.namespace\"";
+    format!("\"{field}\" is not a known field selector: {selectable}")
 }
 
 fn is_selectable(field: &str, resource: &Resource) -> bool {

@@ -1,26 +1,19 @@
-//! The configuration, state and availability of the server.
+//! The server: its availability, and restarts with another state.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    ops::{Deref, DerefMut},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    faults::Interceptor,
-    metrics_provider::MetricsProvider,
+    config::Config,
     names,
     objects::create,
     registry::Registry,
     request::ApiRequest,
-    store::{ChangeListener, Object, ObjectId, ResourceKey, Store},
+    state::{ClientState, State},
+    store::{Object, ObjectId, ResourceKey, Store},
     target::Target,
 };
 
@@ -28,18 +21,18 @@ pub(crate) struct Server {
     pub(crate) config: Config,
     pub(crate) state: Mutex<State>,
     /// A new value ends all running watches.
-    pub(crate) watches_dropped: watch::Sender<u64>,
+    pub(crate) watches_ended: watch::Sender<u64>,
     pub(crate) lifecycle: Lifecycle,
 }
 
 impl Server {
-    /// A server with the default namespaces only.
+    /// A server with the namespaces `default` and `kube-system`, and no other objects.
     pub(crate) fn new(config: Config) -> Self {
         let registry = Registry::new(config.hpa_generation);
         let store = Store::new(config.watch_cache_size, config.listener.clone());
         let state = Mutex::new(State { registry, store });
-        let watches_dropped = watch::Sender::new(0);
-        let server = Self { config, state, watches_dropped, lifecycle: Lifecycle::new() };
+        let watches_ended = watch::Sender::new(0);
+        let server = Self { config, state, watches_ended, lifecycle: Lifecycle::new() };
         server.create_namespaces();
         server
     }
@@ -64,7 +57,7 @@ impl Server {
         let _ = create(&mut state, &self.config, &target, body, false);
     }
 
-    /// The locked state. Changes are attributed to the client of the request.
+    /// Locks the state. Changes are attributed to the client of the request.
     pub(crate) fn state_for(&self, request: &ApiRequest) -> ClientState<'_> {
         ClientState::new(self.state.lock(), &request.info.client)
     }
@@ -86,15 +79,15 @@ impl Server {
     /// Rejects new requests, and aborts running requests and watches.
     pub(crate) fn stop(&self) {
         self.lifecycle.availability.send_replace(Availability::Down);
-        self.drop_watches();
+        self.end_watches();
     }
 
     /// Ends all running watches.
-    pub(crate) fn drop_watches(&self) {
-        self.watches_dropped.send_modify(|count| *count += 1);
+    pub(crate) fn end_watches(&self) {
+        self.watches_ended.send_modify(|count| *count += 1);
     }
 
-    /// Accepts requests again with this state, after a delay.
+    /// Stops the server if it is up, replaces the state, and accepts requests again after a delay.
     pub(crate) fn start(&self, state: Restart, after: Duration) {
         self.stop();
         match state {
@@ -119,114 +112,13 @@ impl Server {
             }
         }
         // A watch may have started between the stop and the change of the state.
-        self.drop_watches();
+        self.end_watches();
         let up = if after.is_zero() {
             Availability::Up
         } else {
             Availability::UpFrom(Instant::now() + after)
         };
         self.lifecycle.availability.send_replace(up);
-    }
-}
-
-/// The stored objects and the served resources.
-pub(crate) struct State {
-    pub(crate) registry: Registry,
-    pub(crate) store: Store,
-}
-
-/// The locked state while the request of a client is handled.
-pub(crate) struct ClientState<'a> {
-    state: MutexGuard<'a, State>,
-}
-
-impl<'a> ClientState<'a> {
-    pub(crate) fn new(mut state: MutexGuard<'a, State>, client: &str) -> Self {
-        state.store.set_client(Some(client));
-        Self { state }
-    }
-}
-
-impl Deref for ClientState<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for ClientState<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-impl Drop for ClientState<'_> {
-    fn drop(&mut self) {
-        self.state.store.set_client(None);
-    }
-}
-
-const WATCH_CACHE_SIZE: usize = 10_000;
-const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
-
-/// Configuration of a testbed.
-#[derive(Clone)]
-pub struct Config {
-    /// The number of changes of each resource in the watch cache. A watch from an older resource
-    /// version gets 410 `Expired`.
-    pub watch_cache_size: usize,
-    /// Interval of `BOOKMARK` events, for watches that allow them.
-    pub bookmark_interval: Duration,
-    /// Whether spec changes increment `metadata.generation` of autoscalers, as they do since
-    /// Kubernetes 1.37.
-    pub hpa_generation: bool,
-    /// Feature gate `HPAScaleToZero`: `minReplicas` may be 0.
-    pub scale_to_zero: bool,
-    /// Serves the three metrics APIs. If unset, they don't exist.
-    pub metrics: Option<Arc<dyn MetricsProvider>>,
-    /// Called for every request before it is handled, to inject faults.
-    pub interceptor: Option<Arc<dyn Interceptor>>,
-    /// Called for every change of an object.
-    pub listener: Option<Arc<dyn ChangeListener>>,
-    /// The server's wall clock.
-    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// `gitVersion` in the response of `/version`.
-    pub git_version: String,
-}
-
-impl Config {
-    /// Groups and versions of the metrics APIs that are served.
-    pub(crate) fn metrics_apis(&self) -> Vec<(String, String)> {
-        self.metrics.as_ref().map(|provider| provider.served()).unwrap_or_default()
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            watch_cache_size: WATCH_CACHE_SIZE,
-            bookmark_interval: BOOKMARK_INTERVAL,
-            hpa_generation: true,
-            scale_to_zero: true,
-            metrics: None,
-            interceptor: None,
-            listener: None,
-            clock: Arc::new(Timestamp::now),
-            git_version: "v1.37.0".to_owned(),
-        }
-    }
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("watch_cache_size", &self.watch_cache_size)
-            .field("bookmark_interval", &self.bookmark_interval)
-            .field("hpa_generation", &self.hpa_generation)
-            .field("scale_to_zero", &self.scale_to_zero)
-            .field("git_version", &self.git_version)
-            .finish_non_exhaustive()
     }
 }
 
@@ -245,13 +137,13 @@ pub enum Restart {
     /// The state before the stop. Watches can resume from the last resource version only: like a
     /// new kube-apiserver, the server starts with an empty watch cache.
     Same,
-    /// An earlier state, as after `etcdutl snapshot restore --bump-revision --mark-compacted`, the
-    /// right way with running clients: resource versions continue above the highest one ever used,
-    /// and all earlier ones are compacted. Every watch gets 410 and its client relists.
+    /// An earlier state, as after `etcdutl snapshot restore --bump-revision --mark-compacted`:
+    /// resource versions continue above the highest one ever used, and all earlier ones are
+    /// compacted. A watch from one of these gets 410, so its client relists.
     Older(Snapshot),
     /// An earlier state, as after `etcdutl snapshot restore` without `--bump-revision`: resource
-    /// versions since the snapshot are reused for other objects. A watch at one of them gets no
-    /// events or bookmarks until higher resource versions are in use.
+    /// versions since the snapshot are reused for other objects. A watch from one of these gets no
+    /// events or bookmarks until the server reaches that resource version again.
     Rewound(Snapshot),
     /// An empty state, with the default namespaces only. Resource versions continue as for
     /// [`Restart::Older`].
@@ -266,7 +158,7 @@ pub(crate) enum Availability {
     Down,
 }
 
-/// Tracks whether the server is up.
+/// Stores whether the server is up, and notifies running requests of changes.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     pub(crate) availability: watch::Sender<Availability>,
@@ -285,7 +177,7 @@ impl Lifecycle {
         }
     }
 
-    /// Notifies about the next stop.
+    /// Notifies of each stop and start.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Availability> {
         self.availability.subscribe()
     }

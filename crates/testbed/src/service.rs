@@ -104,11 +104,12 @@ where
             router::route(&server, &api_request).unwrap_or_else(|error| response::error(&error))
         );
     }
-    // Boxed, because its large state isn't needed for requests without faults.
+    // Boxed: otherwise requests without faults would also need memory for this large future.
     Box::pin(fault_injection::handle(&server, api_request, faults)).await
 }
 
-/// Handles an HTTP request. A body that fails at once closes the connection without a response.
+/// Handles an HTTP request. To close the connection without a response, returns a body that fails
+/// at once.
 pub(crate) async fn handle_http(server: Arc<Server>, request: Request<Body>) -> Response<Body> {
     handle(server, None, request).await.unwrap_or_else(|disconnected| {
         let body = futures::stream::once(async move { Err::<Bytes, _>(disconnected) });

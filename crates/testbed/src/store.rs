@@ -29,8 +29,10 @@ pub(crate) struct Change {
     pub(crate) new: Option<Object>,
 }
 
-/// Called for every change of an object. The server is locked during the call: the listener must
-/// neither block nor call the server.
+/// Called for every change of an object. If the server restarts with another state, the listener is
+/// called for each object of that state as if it was created, and not for removed objects.
+///
+/// The server is locked during the call: the listener must neither block nor call the server.
 pub trait ChangeListener: Send + Sync {
     fn on_change(&self, change: &ObjectChange<'_>);
 }
@@ -66,11 +68,13 @@ pub(crate) struct CompactedError {
 #[derive(Debug)]
 pub(crate) struct Collection {
     objects: BTreeMap<ObjectId, Object>,
+    /// The watch cache, oldest change first.
     log: VecDeque<Change>,
     /// Changes up to this resource version are no longer in `log`.
     compacted: u64,
+    /// The resource version of the last change.
     latest: watch::Sender<u64>,
-    /// The last paginated list, shared by its pages.
+    /// The last paginated list. Its pages share the objects.
     paged: Option<ListSnapshot>,
 }
 
@@ -97,7 +101,7 @@ impl Collection {
         &self,
         revision: u64,
     ) -> Result<BTreeMap<ObjectId, Object>, CompactedError> {
-        self.check(revision)?;
+        self.ensure_available(revision)?;
         let mut objects = self.objects.clone();
         for change in self.log.iter().rev().take_while(|change| change.revision > revision) {
             match &change.old {
@@ -112,9 +116,9 @@ impl Collection {
         Ok(ListSnapshot { revision, objects: Arc::new(self.objects_at(revision)?) })
     }
 
-    /// Like [`Self::list_at`], and cached for the next pages.
+    /// Like [`Self::list_at`], and caches the list for the following pages.
     pub(crate) fn page_at(&mut self, revision: u64) -> Result<ListSnapshot, CompactedError> {
-        self.check(revision)?;
+        self.ensure_available(revision)?;
         if let Some(paged) = self.paged.as_ref().filter(|paged| paged.revision == revision) {
             return Ok(paged.clone());
         }
@@ -130,17 +134,17 @@ impl Collection {
 
     /// The changes after a resource version.
     pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, CompactedError> {
-        self.check(revision)?;
+        self.ensure_available(revision)?;
         let from = self.log.partition_point(|change| change.revision <= revision);
         Ok(self.log.range(from..).cloned().collect())
     }
 
-    /// Notifies about new changes with their resource version.
+    /// Sends the resource version of each new change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
 
-    fn check(&self, revision: u64) -> Result<(), CompactedError> {
+    fn ensure_available(&self, revision: u64) -> Result<(), CompactedError> {
         if revision < self.compacted {
             return Err(CompactedError { requested: revision, oldest: self.compacted });
         }
@@ -161,7 +165,7 @@ impl Collection {
 /// The objects of all resources.
 pub(crate) struct Store {
     listener: Option<Arc<dyn ChangeListener>>,
-    /// The client whose request is being handled.
+    /// The client whose request is handled. `None` outside of requests.
     client: Option<String>,
     revision: u64,
     watch_cache_size: usize,
@@ -265,12 +269,12 @@ impl Store {
         self.collections.iter().map(entries).collect()
     }
 
-    /// Replaces all objects at the next resource version. All watches end.
+    /// Replaces all objects at the next resource version, and compacts all earlier ones.
     pub(crate) fn restore(&mut self, objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>) {
         self.replace(objects, self.revision + 1);
     }
 
-    /// Replaces all objects and continues with this resource version, which may be an earlier one.
+    /// Replaces all objects, and continues from this resource version, which may be an earlier one.
     pub(crate) fn replace(
         &mut self,
         objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>,

@@ -1,4 +1,4 @@
-//! The target of a request.
+//! The resource and object that a request refers to.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     store::ObjectId,
 };
 
-/// A resource in one version, with the namespace and name of an object, if any.
+/// The resource, version, namespace and name in a request. For a collection, the name is empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) resource: Arc<Resource>,
@@ -30,8 +30,8 @@ impl Target {
         self.resource.reference(&self.name)
     }
 
-    /// Converts a stored object to the requested version. Versions of a custom resource differ only
-    /// in name.
+    /// Converts a stored object to the requested version. Custom resources need no conversion
+    /// except of `apiVersion`.
     pub(crate) fn in_requested_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
         let requested = self.resource.api_version(&self.version);
         if json::str_at(object, "/apiVersion") == requested {

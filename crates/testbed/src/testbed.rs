@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::{
+    config::Config,
     error::ApiError,
     json,
     objects::{create, delete, update},
     registry::Resource,
-    server::{Config, Restart, Server, Snapshot, State},
+    server::{Restart, Server, Snapshot},
     service::{ServerHandle, Service, handle_http},
+    state::State,
     store::{Object, ObjectId, ResourceKey},
     target::{Subresource, Target},
 };
@@ -63,7 +65,8 @@ impl Testbed {
         Service { client: Some(name.into()), ..self.service() }
     }
 
-    /// Serves HTTP until the handle is dropped. For port 0, the system chooses the port.
+    /// Serves HTTP until the handle is dropped, and returns the bound address. For port 0, the
+    /// system chooses the port.
     pub async fn serve(&self, address: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -77,8 +80,8 @@ impl Testbed {
         Ok((address, ServerHandle { task }))
     }
 
-    /// A kubeconfig for the server at this address, without TLS and authentication. Its namespace
-    /// is `default`.
+    /// A kubeconfig for the server at this address, without TLS and credentials. Its namespace is
+    /// `default`.
     pub fn kubeconfig(address: SocketAddr) -> String {
         Self::kubeconfig_with_namespace(address, "default")
     }
@@ -167,9 +170,9 @@ users:
     ) -> Result<(), ApiError> {
         let now = self.server.now();
         let metadata = json!({ "namespace": namespace, "name": name });
-        let named = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
+        let reference = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
         let mut state = self.server.state.lock();
-        let target = target_for(&state, &named)?;
+        let target = target_for(&state, &reference)?;
         delete(&mut state, &target, &now).map(drop)
     }
 
@@ -179,8 +182,8 @@ users:
         state.store.collection(key).objects().values().map(Arc::clone).collect()
     }
 
-    /// Changes a stored object without validation, like controllers and the kubelet. Writes nothing
-    /// if the object doesn't exist or doesn't change.
+    /// Changes a stored object without validation, for the simulated controllers and kubelets.
+    /// Writes nothing if the object doesn't exist or doesn't change.
     pub(crate) fn modify(&self, key: &ResourceKey, id: &ObjectId, change: impl FnOnce(&mut Value)) {
         let mut state = self.server.state.lock();
         let Some(old) = state.store.get(key, id).cloned() else { return };
@@ -200,12 +203,12 @@ users:
             .unwrap_or_default()
     }
 
-    /// The custom resources with a scale subresource.
+    /// The namespaced custom resources with a scale subresource.
     pub(crate) fn scalable_custom_resources(&self) -> Vec<Arc<Resource>> {
         let state = self.server.state.lock();
-        let is_scaled = |one: &Resource| one.versions.iter().any(|version| version.scale.is_some());
-        let scaled = |one: &&Arc<Resource>| one.is_custom && one.namespaced && is_scaled(one);
-        state.registry.iter().filter(scaled).cloned().collect()
+        let has_scale = |one: &Resource| one.versions.iter().any(|version| version.scale.is_some());
+        let is_scalable = |one: &&Arc<Resource>| one.is_custom && one.namespaced && has_scale(one);
+        state.registry.iter().filter(is_scalable).cloned().collect()
     }
 
     /// The resource version of the last change.
@@ -213,8 +216,7 @@ users:
         self.server.state.lock().store.revision()
     }
 
-    /// Compacts the change history. A watch or list at an older resource version gets 410
-    /// `Expired`.
+    /// Clears the watch caches. A watch or list at an older resource version gets 410 `Expired`.
     pub fn compact(&self) {
         self.server.state.lock().store.compact();
     }
@@ -224,14 +226,14 @@ users:
         self.server.snapshot()
     }
 
-    /// Restarts the server with this state. Running requests and watches are aborted. Further
-    /// requests fail until `down_for` has elapsed.
+    /// Restarts the server with this state. Running requests and watches are aborted. New requests
+    /// fail until `down_for` has elapsed.
     pub fn restart(&self, state: Restart, down_for: Duration) {
         self.server.start(state, down_for);
     }
 
     /// Stops the server: requests and watches fail until [`start`](Self::start). The methods of
-    /// this type still work.
+    /// this type, such as [`apply`](Self::apply), still work.
     pub fn stop(&self) {
         self.server.stop();
     }
@@ -242,8 +244,8 @@ users:
     }
 
     /// Ends all running watches.
-    pub fn drop_watches(&self) {
-        self.server.drop_watches();
+    pub fn end_watches(&self) {
+        self.server.end_watches();
     }
 }
 
@@ -263,7 +265,7 @@ fn target_for(state: &State, object: &Value) -> Result<Target, ApiError> {
     let namespace = match json::str_at(object, "/metadata/namespace") {
         _ if !resource.namespaced => "",
         "" => "default",
-        given => given,
+        namespace => namespace,
     };
     let (namespace, name) =
         (namespace.to_owned(), json::str_at(object, "/metadata/name").to_owned());

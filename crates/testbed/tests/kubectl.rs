@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// The path of kubectl: `KUBECTL`, else from `KUBEBUILDER_ASSETS`, setup-envtest or `PATH`.
+/// The path of kubectl: `KUBECTL`, or else the first one in `KUBEBUILDER_ASSETS`, the store of
+/// setup-envtest, or `PATH`.
 fn kubectl_program() -> Option<PathBuf> {
     if let Some(program) = env::var_os("KUBECTL").filter(|program| !program.is_empty()) {
         return Some(program.into());
@@ -111,13 +112,13 @@ impl Cluster {
         self.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", "default", name)
     }
 
-    /// Writes a manifest of the autoscaler `api` with this value of `minReplicas`.
-    fn manifest(&self, min: &str) -> String {
+    /// Writes a manifest of the autoscaler `api` with one more field. Returns its path.
+    fn manifest(&self, field: &str) -> String {
         let path = self.path("hpa.yaml");
         let text = format!(
             "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: api}}\n\
              spec: {{scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}, \
-             {min}, maxReplicas: 5}}\n"
+             {field}, maxReplicas: 5}}\n"
         );
         fs::write(&path, text).expect("a file");
         Path::display(&path).to_string()
@@ -125,7 +126,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn objects_are_created_from_protobuf() {
+async fn kubectl_creates_objects_with_protobuf() {
     let Some(cluster) = Cluster::start().await else { return };
     cluster.autoscale().await;
     let spec = cluster.autoscaler("web").map(|hpa| hpa["spec"].clone()).expect("an autoscaler");

@@ -1,4 +1,4 @@
-//! Runs the operator against an API server in memory.
+//! Runs the operator against the in-memory API server of `hpa-testbed`.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "test")]
 
@@ -55,7 +55,7 @@ fn deployment(replicas: i64, jobs: &str) -> Value {
     })
 }
 
-async fn until_replicas(testbed: &Testbed, expected: i64) {
+async fn wait_for_replicas(testbed: &Testbed, expected: i64) {
     let mut replicas = Value::Null;
     for _ in 0..300 {
         let deployment = testbed.get("apps/v1", "Deployment", "default", "worker");
@@ -80,7 +80,7 @@ async fn operator_scales_a_deployment_by_its_jobs() {
     operator.env("KUBECONFIG", kubeconfig.path());
     let _operator = Operator(operator.spawn().expect("the operator starts"));
 
-    until_replicas(&testbed, 4).await;
+    wait_for_replicas(&testbed, 4).await;
     testbed.apply(deployment(4, "12")).expect("a valid Deployment");
-    until_replicas(&testbed, 2).await;
+    wait_for_replicas(&testbed, 2).await;
 }

@@ -62,18 +62,18 @@ impl Cluster {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-                Ok::<_, Infallible>(cluster.answer(&head, &body).await.map(Body::from))
+                Ok::<_, Infallible>(cluster.respond(&head, &body).await.map(Body::from))
             }
         });
         kube::Client::new(service, "default")
     }
 
     /// The requests since the last call.
-    pub(crate) fn take(&self) -> ClusterRequests {
+    pub(crate) fn take_requests(&self) -> ClusterRequests {
         std::mem::take(&mut *self.requests.lock())
     }
 
-    pub(crate) async fn answer(
+    pub(crate) async fn respond(
         &self,
         head: &http::request::Parts,
         body: &[u8],
@@ -84,14 +84,14 @@ impl Cluster {
             return std::future::pending().await;
         }
         let path = head.uri.path();
-        let answer = if head.method == Method::POST && path.ends_with("/subjectaccessreviews") {
+        let document = if head.method == Method::POST && path.ends_with("/subjectaccessreviews") {
             self.review(body)
         } else if let Some(document) = self.discovery(path) {
             Some(document)
         } else {
             self.list(path, &query)
         };
-        let (status, body) = if let Some(body) = answer {
+        let (status, body) = if let Some(body) = document {
             (StatusCode::OK, body)
         } else {
             let body = json!({
@@ -107,7 +107,7 @@ impl Cluster {
         response
     }
 
-    /// The response to an access review: everything is allowed.
+    /// Records an access review and allows the access.
     fn review(&self, body: &[u8]) -> Option<Value> {
         let mut review: Value = serde_json::from_slice(body).ok()?;
         let spec = review.get("spec")?;
@@ -118,7 +118,7 @@ impl Cluster {
         Some(review)
     }
 
-    /// The documents of discovery, without aggregation.
+    /// The documents of unaggregated discovery.
     fn discovery(&self, path: &str) -> Option<Value> {
         match path {
             "/version" => return Some(json!({ "major": "1", "minor": "36" })),
@@ -160,7 +160,7 @@ impl Cluster {
         json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups.collect::<Vec<_>>() })
     }
 
-    /// A list of objects, in the recorded order.
+    /// Records a list request, and returns the matching objects in the recorded order.
     fn list(&self, path: &str, query: &Query) -> Option<Value> {
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (api_version, rest) = match segments.as_slice() {
@@ -173,9 +173,9 @@ impl Cluster {
             ["namespaces", namespace, plural] => (Some(*namespace), *plural),
             _ => return None,
         };
-        let known =
+        let is_requested =
             |kind: &&ApiResource| kind.plural == plural && kind.api_version() == api_version;
-        let kind = self.kinds.iter().find(known)?;
+        let kind = self.kinds.iter().find(is_requested)?;
         let selector = query.get("labelSelector").unwrap_or_default();
         let parameters = match selector {
             "" => String::new(),

@@ -21,7 +21,7 @@ const COMPAT: Compat = Compat::Reference;
 const PORT: u16 = 61_234;
 const TOKEN: &str = "tok-123";
 
-/// Compares a line: all requests to an adapter with a configuration.
+/// Compares a line: an adapter's requests for series when it starts, and its responses to requests.
 pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(check_line(line, header))
@@ -59,12 +59,12 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
     );
     let provider = Arc::new(provider.map_err(|error| error.to_string())?);
     prometheus.expect(&line["discovery"]);
-    // Some recordings contain a failure.
+    // In some recordings, discovery fails.
     provider.relist().await.ok();
     let received = without_responses(&json!(prometheus.received()));
     ensure_equal("discovery", &without_responses(&line["discovery"]), &received)?;
     let adapter = adapter(provider, &cluster)?;
-    cluster.take();
+    cluster.take_requests();
     let requests = line["requests"].as_array().into_iter().flatten();
     for (index, recorded) in requests.enumerate() {
         let outcome = check_request(&adapter, &prometheus, &cluster, recorded).await;
@@ -92,25 +92,25 @@ impl Flags {
         let flags = line["flags"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let flags: Vec<(&str, &str)> =
             flags.map(|flag| flag.split_once('=').unwrap_or((flag, ""))).collect();
-        let last = |name: &str| {
+        let flag_value = |name: &str| {
             flags.iter().rev().find(|(flag, _)| *flag == name).map(|(_, value)| *value)
         };
-        let url = last("--prometheus-url").unwrap_or("http://prometheus");
+        let url = flag_value("--prometheus-url").unwrap_or("http://prometheus");
         let url = url.replace("http://prometheus", &format!("http://{}", prometheus.address));
         let mut settings =
             Settings::new("prometheus", &url).map_err(|error| format!("url: {error}"))?;
         settings.compat = COMPAT;
-        settings.verb = last("--prometheus-verb")
+        settings.verb = flag_value("--prometheus-verb")
             .map_or(Ok(Verb::Get), str::parse)
             .map_err(|error| error.to_string())?;
-        settings.token_file = last("--prometheus-token-file").map(|_| token.to_owned());
+        settings.token_file = flag_value("--prometheus-token-file").map(|_| token.to_owned());
         let headers = flags.iter().filter(|(name, _)| *name == "--prometheus-header");
         settings.headers = headers
             .map(|(_, value)| parse_header(value))
             .collect::<Result<_, _>>()
             .map_err(|error| error.to_string())?;
         let duration = |name: &str| {
-            let duration = last(name).map(str::parse::<jiff::SignedDuration>).transpose();
+            let duration = flag_value(name).map(str::parse::<jiff::SignedDuration>).transpose();
             duration.map_err(|error| format!("{name}: {error}"))
         };
         let relist_interval = duration("--metrics-relist-interval")?;
@@ -136,7 +136,7 @@ fn adapter(provider: Arc<PrometheusProvider>, cluster: &Arc<Cluster>) -> Result<
     };
     let authorizer = AuthorizerOptions {
         always_allowed: ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec(),
-        // In the recordings, each request has its review.
+        // Reviews are not cached: in the recordings, each request has its own.
         allowed_lifetime: Duration::ZERO,
         denied_lifetime: Duration::ZERO,
     };
@@ -168,10 +168,10 @@ async fn check_request(
     ensure_equal("contentType", &recorded["contentType"], &json!(content_type))?;
     let body = response.into_body();
     check_body(recorded, &body)?;
-    let requests = cluster.take();
+    let requests = cluster.take_requests();
     ensure_equal(
         "lists",
-        &json!(without_caches(&recorded["lists"], &requests.lists)),
+        &json!(without_relists(&recorded["lists"], &requests.lists)),
         &requests.lists,
     )?;
     let access = requests.accesses.first();
@@ -182,7 +182,7 @@ async fn check_request(
 
 fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
     if let Some(expected) = recorded.get("bodyText") {
-        let text = normalize::times(&String::from_utf8_lossy(body));
+        let text = normalize::replace_current_times(&String::from_utf8_lossy(body));
         return ensure_equal("bodyText", expected, &json!(text));
     }
     if let Some(expected) = recorded.get("bodyBytes") {
@@ -191,12 +191,13 @@ fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
     let mut found = serde_json::from_slice(body).map_err(|error| {
         format!("the body is not JSON: {error}: {}", String::from_utf8_lossy(body))
     })?;
-    normalize::body(&mut found, PORT);
+    normalize::replace_volatile_parts(&mut found, PORT);
     ensure_equal("body", &recorded["body"], &found)
 }
 
-/// The recorded lists, without relists of the caches of pods and nodes.
-fn without_caches<'v>(recorded: &'v Value, found: &[String]) -> &'v [Value] {
+/// The recorded lists, without those of all pods and all nodes at the end, which are relists of
+/// caches.
+fn without_relists<'v>(recorded: &'v Value, found: &[String]) -> &'v [Value] {
     let recorded = recorded.as_array().map(Vec::as_slice).unwrap_or_default();
     match recorded {
         [lists @ .., pods, nodes]
@@ -208,8 +209,8 @@ fn without_caches<'v>(recorded: &'v Value, found: &[String]) -> &'v [Value] {
     }
 }
 
-/// The requests without responses, sorted: without retries after a closed connection, and without
-/// followed redirections.
+/// The requests of exchanges, sorted. Leaves out followed redirections, and duplicates, because a
+/// client repeats a request after a closed connection.
 fn without_responses(exchanges: &Value) -> Value {
     let exchanges = exchanges.as_array().into_iter().flatten();
     let exchanges = exchanges.filter(|exchange| exchange["path"] != "/login");

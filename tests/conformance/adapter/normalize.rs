@@ -16,16 +16,17 @@ pub(crate) fn sort_alternatives(query: &str) -> String {
     sorted
 }
 
-/// Replaces times within five minutes of now by `T`, and sorts unordered parts.
-pub(crate) fn body(value: &mut Value, port: u16) {
+/// Replaces current times by `T` and the port by `PORT`, sorts `resources` and `containers` by
+/// name, and keeps only those `paths` that start with `/apis`.
+pub(crate) fn replace_volatile_parts(value: &mut Value, port: u16) {
     match value {
         Value::String(text) => {
-            *text = times(text).replace(&format!(":{port}"), ":PORT");
+            *text = replace_current_times(text).replace(&format!(":{port}"), ":PORT");
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| body(item, port)),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_volatile_parts(item, port)),
         Value::Object(fields) => {
             for (key, field) in fields {
-                body(field, port);
+                replace_volatile_parts(field, port);
                 if matches!(key.as_str(), "resources" | "containers")
                     && let Some(items) = field.as_array_mut()
                 {
@@ -44,23 +45,23 @@ pub(crate) fn body(value: &mut Value, port: u16) {
     }
 }
 
-/// Length of `2026-01-01T00:00:00Z`.
-const TIME: usize = 20;
+/// Length of a time such as `2026-01-01T00:00:00Z`.
+const TIME_LENGTH: usize = 20;
 
-/// Replaces times in a string that are within five minutes of now.
-pub(crate) fn times(text: &str) -> String {
+/// Replaces times in a string that are within five minutes of now by `T`.
+pub(crate) fn replace_current_times(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
-        let time = rest.get(..TIME).filter(|time| time.ends_with('Z'));
+        let time = rest.get(..TIME_LENGTH).filter(|time| time.ends_with('Z'));
         let time = time.and_then(|time| time.parse::<Timestamp>().ok());
         let is_now = time.is_some_and(|time| {
             Timestamp::now().duration_since(time).abs() < jiff::SignedDuration::from_mins(5)
         });
-        let length = if is_now { TIME } else { next.len_utf8() };
-        let (part, others) = rest.split_at(length);
-        result.push_str(if is_now { "T" } else { part });
-        rest = others;
+        let length = if is_now { TIME_LENGTH } else { next.len_utf8() };
+        let (prefix, remainder) = rest.split_at(length);
+        result.push_str(if is_now { "T" } else { prefix });
+        rest = remainder;
     }
     result
 }

@@ -17,7 +17,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::normalize::sort_alternatives;
 
-/// The server. Dropping it stops it.
+/// A running server. Dropping the handle stops it.
 pub(crate) struct Prometheus {
     pub(crate) address: SocketAddr,
     exchanges: Arc<Mutex<Exchanges>>,
@@ -45,7 +45,7 @@ impl Prometheus {
                 let shared = shared.clone();
                 connections.spawn(async move {
                     let service = service_fn(|request| respond(shared.clone(), request));
-                    // An error means a recorded failure: the connection is closed.
+                    // Fails if the recorded response is a closed connection.
                     let _ =
                         http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
@@ -60,7 +60,7 @@ impl Prometheus {
         *self.exchanges.lock() = Exchanges { recorded, received: Vec::new() };
     }
 
-    /// The requests received since then.
+    /// The requests received since [`Self::expect`].
     pub(crate) fn received(&self) -> Vec<Value> {
         self.exchanges.lock().received.clone()
     }
@@ -77,17 +77,18 @@ async fn respond(
     let mut request = json!({
         "method": head.method.as_str(), "path": head.uri.path(), "params": params,
     });
-    let chosen = chosen_headers(&head.method, &head.headers);
-    if chosen.as_object().is_some_and(|headers| !headers.is_empty()) {
-        request["headers"] = chosen;
+    let headers = recorded_headers(&head.method, &head.headers);
+    if headers.as_object().is_some_and(|headers| !headers.is_empty()) {
+        request["headers"] = headers;
     }
     let mut exchanges = exchanges.lock();
-    let find = |one: &&Value| selected(one) == selected(&request) && one["path"] == request["path"];
+    let find =
+        |one: &&Value| selections(one) == selections(&request) && one["path"] == request["path"];
     let response = exchanges.recorded.iter().find(find).map(|one| one["response"].clone());
     exchanges.received.push(request);
     let response = response.unwrap_or_else(|| json!({ "status": 404, "body": "unexpected" }));
     if response["closed"] == true {
-        // The server closes the connection.
+        // The error makes the server close the connection.
         return Err(std::io::ErrorKind::ConnectionReset.into());
     }
     let text = match &response["body"] {
@@ -107,14 +108,14 @@ async fn respond(
     Ok(reply)
 }
 
-/// The selection of a query, which determines its response.
-fn selected(exchange: &Value) -> Vec<String> {
+/// The queries or series selectors of a request, which determine its response.
+fn selections(exchange: &Value) -> Vec<String> {
     let params = exchange["params"].as_array().into_iter().flatten();
-    let selected = params.filter(|pair| pair[0] == "query" || pair[0] == "match[]");
-    selected.filter_map(|pair| pair[1].as_str()).map(sort_alternatives).collect()
+    let selections = params.filter(|pair| pair[0] == "query" || pair[0] == "match[]");
+    selections.filter_map(|pair| pair[1].as_str()).map(sort_alternatives).collect()
 }
 
-/// The query parameters, with times relative to now.
+/// The decoded query parameters. `time` and `start` are relative to now.
 fn pairs(text: &str) -> Vec<[String; 2]> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
@@ -141,13 +142,13 @@ fn relative_to_now(value: &str) -> String {
     if offset.abs() <= 5.0 { "now".to_owned() } else { format!("now-{}s", round(offset)) }
 }
 
-/// Rounds to tens of seconds: intervals are multiples of it.
+/// Rounds to tens of seconds, because all recorded intervals are multiples of ten seconds.
 fn round(offset: f64) -> f64 {
     (offset / 10.0).round() * 10.0
 }
 
-/// The headers in the recorded requests: those of flags, and the type of a body.
-fn chosen_headers(method: &Method, headers: &HeaderMap) -> Value {
+/// The headers that recorded requests contain: those that flags set, and the type of a body.
+fn recorded_headers(method: &Method, headers: &HeaderMap) -> Value {
     let mut chosen = serde_json::Map::new();
     let mut add = |name: &str| {
         let values = headers.get_all(name).iter();

@@ -1,4 +1,4 @@
-//! `prometheus_adapter_start`: the outcome of starts with files and flags.
+//! `prometheus_adapter_start`: starts the adapter with a configuration file and flags.
 
 use std::{
     io::{BufRead, BufReader},
@@ -42,7 +42,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     }
     let flags = line["flags"].as_array().into_iter().flatten().filter_map(Value::as_str);
     command.args(flags);
-    let found = start(command)?;
+    let start = start(command)?;
     let mut expected = json!({ "result": line["result"] });
     if line["result"] == "started" {
         expected["groups"] = line.get("groups").cloned().unwrap_or_else(|| json!([]));
@@ -52,13 +52,14 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     } else {
         expected["exitCode"] = json!(1);
     }
-    match difference("", &expected, &found.outcome) {
-        Some(difference) => Err(format!("{difference}\n      {}", found.log.trim())),
+    match difference("", &expected, &start.outcome) {
+        Some(difference) => Err(format!("{difference}\n      {}", start.log.trim())),
         None => Ok(()),
     }
 }
 
-struct Outcome {
+/// The outcome of a start as in the recordings, and the log.
+struct FinishedStart {
     outcome: Value,
     log: String,
 }
@@ -74,7 +75,7 @@ impl Drop for AdapterProcess {
 }
 
 /// Starts the adapter and waits until it serves or exits.
-fn start(mut command: Command) -> Result<Outcome, String> {
+fn start(mut command: Command) -> Result<FinishedStart, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = AdapterProcess(command.spawn().map_err(|error| error.to_string())?);
     let stderr = running.0.stderr.take().ok_or("no log")?;
@@ -87,12 +88,12 @@ fn start(mut command: Command) -> Result<Outcome, String> {
             let groups = groups.trim_matches('"').split(',').filter(|group| !group.is_empty());
             let groups: Vec<&str> = groups.map(str::trim).collect();
             let outcome = json!({ "result": "started", "groups": groups });
-            return Ok(Outcome { outcome, log });
+            return Ok(FinishedStart { outcome, log });
         }
     }
     let status = running.0.wait().map_err(|error| error.to_string())?;
     let outcome = json!({ "result": "exit", "exitCode": status.code() });
-    Ok(Outcome { outcome, log })
+    Ok(FinishedStart { outcome, log })
 }
 
 /// Serves the cluster of `prometheus_adapter_http` until the process ends. Returns the directory of
@@ -136,7 +137,7 @@ async fn respond(
 ) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-    Ok(cluster.answer(&head, &body).await.map(|body| Full::new(body.into())))
+    Ok(cluster.respond(&head, &body).await.map(|body| Full::new(body.into())))
 }
 
 /// The first line of `prometheus_adapter_http`: the kinds of the cluster.

@@ -7,8 +7,8 @@ use hpa_calc::{
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler},
 };
 use hpa_collectors::{
-    Clients, Compat, ConfigError, Context, Environment, LookupError, MetricConfig, Plan, Policy,
-    Sample, Settings,
+    Clients, CollectorPlan, Compat, ConfigError, Context, Environment, LookupError, MetricConfig,
+    Policy, Sample, Settings,
     annotations::{Annotations, MetricType},
     metric_configs,
     schedules::{ScalingScheduleSpec, ScheduledMetric},
@@ -21,13 +21,13 @@ use serde_json::Value;
 use super::objects::Objects;
 use crate::{
     adapter::prometheus::Prometheus,
-    store::{GroupResource, ObjectKey, Store, Stored},
+    store::{CollectedValue, GroupResource, ObjectKey, Store},
 };
 
 const COMPAT: Compat = Compat::Reference;
 
 #[derive(Clone, Debug)]
-pub(super) struct StoredValue {
+pub(super) struct ObjectValue {
     pub(super) api_version: String,
     pub(super) kind: String,
     pub(super) name: String,
@@ -35,7 +35,7 @@ pub(super) struct StoredValue {
 }
 
 pub(super) struct CollectedMetrics {
-    pub(super) store: Store<StoredValue>,
+    pub(super) store: Store<ObjectValue>,
     /// The autoscaler and the message of each event.
     pub(super) events: Vec<(String, String)>,
 }
@@ -49,7 +49,7 @@ struct Collection<'c> {
     collected: CollectedMetrics,
 }
 
-/// Collects all metrics once.
+/// Collects the metrics of all autoscalers of a line, once.
 pub(super) async fn collect(
     line: &Value,
     objects: &Arc<Objects>,
@@ -82,7 +82,7 @@ pub(super) async fn collect(
     };
     for hpa in line["hpas"].as_array().into_iter().flatten() {
         let hpa = HorizontalPodAutoscaler::deserialize(hpa).map_err(|error| error.to_string())?;
-        collection.autoscaler(&hpa).await?;
+        collection.collect_autoscaler(&hpa).await?;
     }
     Ok(collection.collected)
 }
@@ -97,12 +97,12 @@ fn is_replaced(earlier: &MetricConfig, later: &MetricConfig) -> bool {
 }
 
 impl Collection<'_> {
-    async fn autoscaler(&mut self, hpa: &HorizontalPodAutoscaler) -> Result<(), String> {
+    async fn collect_autoscaler(&mut self, hpa: &HorizontalPodAutoscaler) -> Result<(), String> {
         let annotations = Annotations::parse(&hpa.metadata.annotations);
-        // An invalid annotation is only logged by the reference.
+        // The reference only logs an invalid annotation.
         let configs = metric_configs(hpa, &annotations, COMPAT).unwrap_or_default();
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
-        let mut plans: Vec<(&MetricConfig, Plan)> = Vec::new();
+        let mut plans: Vec<(&MetricConfig, CollectorPlan)> = Vec::new();
         for config in &configs {
             match self.plan(config, namespace, target) {
                 Ok(plan) => {
@@ -118,18 +118,19 @@ impl Collection<'_> {
             }
         }
         for (config, plan) in plans {
-            self.read(config, &plan, namespace, target).await?;
+            self.collect_metric(config, &plan, namespace, target).await?;
         }
         Ok(())
     }
 
-    /// The plan, or the message of an event. As in the reference, the target is looked up first.
+    /// Plans a metric. The error is the message of an event, or `None` if the reference emits none.
+    /// As in the reference, the target of a pods metric is looked up first.
     fn plan(
         &self,
         config: &MetricConfig,
         namespace: &str,
         target: &CrossVersionObjectReference,
-    ) -> Result<Plan, Option<String>> {
+    ) -> Result<CollectorPlan, Option<String>> {
         if config.metric_type == MetricType::Pods
             && let Err(LookupError::NotFound { name, .. }) =
                 self.objects.pod_labels(namespace, target)
@@ -140,28 +141,28 @@ impl Collection<'_> {
                 "failed to get pod label selector: {resource} \"{name}\" not found"
             )));
         }
-        Plan::new(config, &self.environment).map_err(|error| match error {
+        CollectorPlan::new(config, &self.environment).map_err(|error| match error {
             ConfigError::NoCollector(_) if self.disregards_incompatible => None,
             error => Some(error.to_string()),
         })
     }
 
-    async fn read(
+    async fn collect_metric(
         &mut self,
         config: &MetricConfig,
-        plan: &Plan,
+        plan: &CollectorPlan,
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<(), String> {
         let samples = match &config.object {
             Some(object) if plan.name == "schedule" => {
-                let is_cluster = object.kind == "ClusterScalingSchedule";
-                let namespace = if is_cluster { "" } else { object.namespace.as_str() };
-                self.schedule(&object.kind, namespace, &object.name).into_iter().collect()
+                let is_cluster_scoped = object.kind == "ClusterScalingSchedule";
+                let namespace = if is_cluster_scoped { "" } else { object.namespace.as_str() };
+                self.sample_of_schedule(&object.kind, namespace, &object.name).into_iter().collect()
             }
             _ => {
                 let context = Context::new(&self.clients, namespace, target, self.now);
-                // The reference logs a failure.
+                // The reference only logs a failure.
                 let values = plan.read(&context).await;
                 values.map(|values| values.samples).unwrap_or_default()
             }
@@ -172,7 +173,7 @@ impl Collection<'_> {
         Ok(())
     }
 
-    fn schedule(&self, kind: &str, namespace: &str, name: &str) -> Option<Sample> {
+    fn sample_of_schedule(&self, kind: &str, namespace: &str, name: &str) -> Option<Sample> {
         let schedule = self.objects.get(kind, namespace, name)?;
         let spec = ScalingScheduleSpec::deserialize(&schedule["spec"]).ok()?;
         let settings = hpa_collectors::schedules::Settings { compat: COMPAT, ..Default::default() };
@@ -207,8 +208,8 @@ impl Collection<'_> {
             namespace: namespace.to_owned(),
             name: name.clone(),
         };
-        let value = StoredValue { api_version, kind, name, value: sample.value };
-        let stored = Stored { value, labels, at: sample.at };
+        let value = ObjectValue { api_version, kind, name, value: sample.value };
+        let stored = CollectedValue { value, labels, at: sample.at };
         match config.metric_type {
             MetricType::External => {
                 self.collected.store.insert_external(namespace, &metric, stored);

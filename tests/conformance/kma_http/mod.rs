@@ -21,11 +21,12 @@ use serde_json::{Value, json};
 
 use self::{collect::CollectedMetrics, objects::Objects, provider::StoredMetrics};
 use crate::{
-    adapter::{cluster::Cluster, normalize::body, prometheus::Prometheus},
+    adapter::{cluster::Cluster, normalize::replace_volatile_parts, prometheus::Prometheus},
     compare::difference,
 };
 
-/// Compares a line: the collected values of a cluster's autoscalers, and all requests.
+/// Compares a line: the queries and events for a cluster's autoscalers, and the responses to
+/// requests.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(check_line(line))
@@ -60,7 +61,7 @@ async fn check_line(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The recorded queries in the form that the server expects.
+/// The recorded queries and responses, in the form that [`Prometheus::expect`] takes.
 fn exchanges(line: &Value) -> Value {
     let recorded = line["collected"].as_array().into_iter().flatten();
     let exchange = |one: &Value| {
@@ -81,7 +82,7 @@ fn queries(exchanges: &Value) -> Value {
     json!(queries)
 }
 
-/// Compares events. The message for a missing object is that of the API server.
+/// Compares events, ignoring their order and repetitions.
 fn check_events(line: &Value, collected: &CollectedMetrics) -> Result<(), String> {
     let sorted = |events: Vec<String>| {
         let mut events = events;
@@ -110,7 +111,7 @@ fn adapter(provider: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, S
     };
     let authorizer = AuthorizerOptions {
         always_allowed: Vec::new(),
-        // In the recordings, each request has its review.
+        // Reviews are not cached: in the recordings, each request has its own.
         allowed_lifetime: std::time::Duration::ZERO,
         denied_lifetime: std::time::Duration::ZERO,
     };
@@ -141,18 +142,19 @@ async fn check_request(
     normalize(&mut expected);
     normalize(&mut found);
     ensure_equal("body", &expected, &found)?;
-    let access = cluster.take().accesses;
+    let access = cluster.take_requests().accesses;
     ensure_equal("authorization", &recorded["authorization"], &json!(access.first()))
 }
 
 /// Removes differences from the reference that don't matter to clients:
 ///
-/// - A list without items is `null` or empty.
-/// - Items repeat the selector of the request, in the reference the stored one.
-/// - The version of the core group is `/v1`, as in prometheus-adapter, and not `v1`.
-/// - In a list of all namespaces, items have no namespace.
+/// - A list without items may be `null` or empty.
+/// - Items repeat the selector of the request. In the reference, they repeat the stored one.
+/// - The version of the core group is `/v1`, as in prometheus-adapter. In the reference, it is
+///   `v1`.
+/// - In a list of all namespaces, items have no namespace. In the reference, they have one.
 fn normalize(value: &mut Value) {
-    body(value, 443);
+    replace_volatile_parts(value, 443);
     let is_list = value["kind"] == "MetricValueList" || value["kind"] == "ExternalMetricValueList";
     if is_list && value["items"].is_null() {
         value["items"] = json!([]);

@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 type Labels = BTreeMap<String, String>;
 
-/// The recorded objects.
+/// The recorded objects, as JSON.
 pub(super) struct Objects(Vec<Value>);
 
 impl Objects {
@@ -111,19 +111,19 @@ fn pod(pod: &Value) -> Pod {
     }
 }
 
-/// Decodes a value. A missing one is the default.
+/// Decodes a value. A missing or invalid value is the default.
 fn decode<T: for<'d> Deserialize<'d> + Default>(value: &Value) -> T {
     T::deserialize(value).unwrap_or_default()
 }
 
-/// The server of all pods. Dropping it stops it.
-pub(super) struct Documents {
+/// The HTTP server of all pods. Dropping the handle stops it.
+pub(super) struct DocumentServer {
     pub(super) port: u16,
     _tasks: JoinSet<()>,
 }
 
-/// Serves documents by path. A number is a status.
-pub(super) async fn serve_documents(documents: &Value) -> std::io::Result<Documents> {
+/// Serves documents by path. A document that is a number is the status of an empty response.
+pub(super) async fn serve_documents(documents: &Value) -> std::io::Result<DocumentServer> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
     let documents = documents.clone();
@@ -134,17 +134,17 @@ pub(super) async fn serve_documents(documents: &Value) -> std::io::Result<Docume
             let documents = documents.clone();
             connections.spawn(async move {
                 let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                    let response = document(&documents[request.uri().path()]);
+                    let response = response_with(&documents[request.uri().path()]);
                     async move { Ok::<_, std::convert::Infallible>(response) }
                 });
                 http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok();
             });
         }
     });
-    Ok(Documents { port, _tasks: tasks })
+    Ok(DocumentServer { port, _tasks: tasks })
 }
 
-fn document(document: &Value) -> Response<Full<Bytes>> {
+fn response_with(document: &Value) -> Response<Full<Bytes>> {
     let status = match document {
         Value::Null => 404,
         Value::Number(status) => status.as_u64().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Serves the values of the store like the reference.
+//! Serves the values of the store as the reference does.
 
 use async_trait::async_trait;
 use hpa_calc::Selector;
@@ -11,15 +11,15 @@ use hpa_metrics::{
 };
 use jiff::Timestamp;
 
-use super::collect::StoredValue;
-use crate::store::{GroupResource as StoredResource, Store, Stored};
+use super::collect::ObjectValue;
+use crate::store::{CollectedValue, GroupResource as StoredResource, Store};
 
 pub(super) struct StoredMetrics {
-    store: Store<StoredValue>,
+    store: Store<ObjectValue>,
 }
 
 impl StoredMetrics {
-    pub(super) fn new(store: Store<StoredValue>) -> Self {
+    pub(super) fn new(store: Store<ObjectValue>) -> Self {
         Self { store }
     }
 }
@@ -33,7 +33,7 @@ fn namespace(request: &CustomQuery) -> Option<&str> {
     Some(request.namespace.as_str()).filter(|namespace| !namespace.is_empty())
 }
 
-fn custom_values(request: &CustomQuery, stored: &[&Stored<StoredValue>]) -> CustomValues {
+fn custom_values(request: &CustomQuery, stored: &[&CollectedValue<ObjectValue>]) -> CustomValues {
     let (api_version, kind) = stored
         .first()
         .map(|first| (first.value.api_version.as_str(), first.value.kind.as_str()))
@@ -76,12 +76,12 @@ impl StoredMetrics {
         Ok(custom_values(request, &[found.ok_or_else(missing)?]))
     }
 
-    fn custom_by_selector(&self, request: &CustomQuery, objects: &Selector) -> CustomValues {
+    fn custom_by_selector(&self, request: &CustomQuery, selector: &Selector) -> CustomValues {
         let found = self.store.by_selector(
             &request.metric,
             &stored_resource(request),
             namespace(request),
-            objects,
+            selector,
             Timestamp::now(),
         );
         custom_values(request, &found.unwrap_or_default())
@@ -94,7 +94,7 @@ impl StoredMetrics {
             &request.metric_selector,
             Timestamp::now(),
         );
-        let item = |stored: &Stored<StoredValue>| ExternalMetricValue {
+        let item = |stored: &CollectedValue<ObjectValue>| ExternalMetricValue {
             labels: stored.labels.as_ref().map(|labels| labels.iter().collect()),
             timestamp: stored.at,
             value: stored.value.value,

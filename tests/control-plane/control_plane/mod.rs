@@ -1,6 +1,6 @@
 //! The control planes for scenarios, and all differences between them.
 
-mod held;
+mod held_writes;
 mod kube_apiserver;
 mod testbed;
 
@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 
-pub(crate) use self::held::HeldWrites;
+pub(crate) use self::held_writes::HeldWrites;
 use crate::metrics::Metrics;
 use crate::test_env::Target;
 
@@ -23,36 +23,36 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// A client with all permissions.
     fn client(&self) -> Client;
 
-    /// Kubeconfig of the controller under test.
+    /// The kubeconfig of the controller under test.
     fn controller_kubeconfig(&self) -> &Path;
 
-    /// Directory for logs and other files.
+    /// The directory for logs and other files.
     fn dir(&self) -> &Path;
 
     /// Holds scale writes of Deployments in the namespace `ns` of `target`, between their arrival
-    /// and their effect: the object can change meanwhile.
+    /// and their effect. The test can change the object during that time.
     fn hold_scale_writes<'a>(
         &'a self,
         ns: &'a str,
         target: &'a Target,
     ) -> BoxFuture<'a, Result<HeldWrites>>;
 
-    /// Kubeconfig of a controller that has the chart's Role for one namespace and no other
+    /// The kubeconfig of a controller that has the chart's Role for one namespace and no other
     /// permission.
     fn role_kubeconfig<'a>(&'a self, ns: &'a str) -> BoxFuture<'a, Result<PathBuf>>;
 
     /// Starts the reference controller for all namespaces, with the settings of the controller
     /// under test. Returns `None` if it is not installed.
-    fn reference(&self) -> Result<Option<Process>>;
+    fn start_reference(&self) -> Result<Option<Process>>;
 
-    /// Starts the controllers of Deployments, `ReplicaSets` and Jobs. Returns `None` if they are not
-    /// installed.
-    fn workload_controllers(&self) -> Result<Option<Process>>;
+    /// Starts the controllers of Deployments, `ReplicaSets` and Jobs. Returns `None` if they are
+    /// not installed.
+    fn start_workload_controllers(&self) -> Result<Option<Process>>;
 
     /// The access of a user of a real cluster. `None` on the testbed.
     fn user_access(&self) -> Result<Option<UserAccess>>;
 
-    /// Kubeconfig of a service account, which is created if it doesn't exist.
+    /// The kubeconfig of a service account, which is created if it doesn't exist.
     fn account_kubeconfig<'a>(
         &'a self,
         ns: &'a str,
@@ -60,7 +60,7 @@ pub(crate) trait ControlPlane: Send + Sync {
     ) -> BoxFuture<'a, Result<PathBuf>>;
 
     /// Fails if the API server denied a request of the controller.
-    fn permissions_suffice(&self, controller: &Process) -> Result<()>;
+    fn check_permissions(&self, controller: &Process) -> Result<()>;
 }
 
 /// The tools and credentials of a cluster administrator.
@@ -71,14 +71,14 @@ pub(crate) struct UserAccess {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum PlaneKind {
     /// The testbed, served over loopback.
     Testbed,
     /// etcd and kube-apiserver, and the directory of their binaries.
     KubeApiserver(PathBuf),
 }
 
-impl Kind {
+impl PlaneKind {
     pub(crate) async fn start(&self, metrics: Metrics) -> Result<Arc<dyn ControlPlane>> {
         Ok(match self {
             Self::Testbed => Arc::new(testbed::Plane::start(metrics).await?),
@@ -90,7 +90,7 @@ impl Kind {
 }
 
 /// A typed object from JSON.
-pub(crate) fn from<K: serde::de::DeserializeOwned>(value: Value) -> Result<K> {
+pub(crate) fn from_json<K: serde::de::DeserializeOwned>(value: Value) -> Result<K> {
     serde_json::from_value(value).map_err(Into::into)
 }
 

@@ -12,7 +12,7 @@ use kube::Client;
 use kube::config::Kubeconfig;
 use tempfile::TempDir;
 
-use super::held::{HeldWrites, Holds};
+use super::held_writes::{HeldWrites, Holds};
 use super::{ControlPlane, UserAccess, client};
 use crate::metrics::Metrics;
 use crate::test_env::Target;
@@ -47,8 +47,8 @@ impl Plane {
 }
 
 fn intercept(holds: &Holds, request: &RequestInfo) -> Action {
-    let writes = matches!(request.verb.as_str(), "update" | "patch");
-    if !writes
+    let is_write = matches!(request.verb.as_str(), "update" | "patch");
+    if !is_write
         || (request.resource.as_str(), request.subresource.as_str()) != ("deployments", "scale")
     {
         return Action::Pass;
@@ -82,11 +82,11 @@ impl ControlPlane for Plane {
         async { Ok(self.kubeconfig.clone()) }.boxed()
     }
 
-    fn reference(&self) -> Result<Option<Process>> {
+    fn start_reference(&self) -> Result<Option<Process>> {
         Ok(None)
     }
 
-    fn workload_controllers(&self) -> Result<Option<Process>> {
+    fn start_workload_controllers(&self) -> Result<Option<Process>> {
         Ok(None)
     }
 
@@ -99,7 +99,7 @@ impl ControlPlane for Plane {
     }
 
     /// The testbed has no authorization.
-    fn permissions_suffice(&self, _: &Process) -> Result<()> {
+    fn check_permissions(&self, _: &Process) -> Result<()> {
         Ok(())
     }
 }

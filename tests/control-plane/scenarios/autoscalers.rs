@@ -2,16 +2,16 @@
 
 use anyhow::{Result, ensure};
 
-use super::cpu;
+use super::cpu_metric;
 use crate::metrics::Load;
 use crate::test_env::{TestEnv, has_condition, message};
 
 pub(super) async fn ambiguous_selector(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::PerPod(50));
-    env.hpa("one", web.hpa(1, 5, cpu(50))).await?;
-    env.settled("one", 2).await?;
-    env.hpa("two", web.hpa(1, 5, cpu(50))).await?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::PerPod(50));
+    env.create_hpa("one", web.hpa_spec(1, 5, cpu_metric(50))).await?;
+    env.wait_until_settled("one", 2).await?;
+    env.create_hpa("two", web.hpa_spec(1, 5, cpu_metric(50))).await?;
     for name in ["one", "two"] {
         let hpa = env
             .wait_for_hpa(name, "both to stop", |hpa| {
@@ -22,31 +22,31 @@ pub(super) async fn ambiguous_selector(env: TestEnv) -> Result<()> {
         let prefix = "pods by selector app=web are controlled by multiple HPAs: [";
         let both = ["one", "two"].iter().all(|other| text.contains(&format!("{}/{other}", env.ns)));
         ensure!(text.starts_with(prefix) && both, "{text}");
-        env.event(name, "AmbiguousSelector", prefix).await?;
+        env.wait_for_event(name, "AmbiguousSelector", prefix).await?;
     }
     // Neither scales.
-    env.cpu("web", Load::PerPod(100));
+    env.set_cpu("web", Load::PerPod(100));
     let seen = crate::wait::observe_for(&web.api, "web", std::time::Duration::from_secs(3)).await?;
     ensure!(seen.iter().all(|web| crate::test_env::spec_replicas(web) == 2), "one of them scaled");
 
-    env.cpu("web", Load::Total(100));
+    env.set_cpu("web", Load::Total(100));
     env.delete_hpa("two").await?;
-    env.settled("one", 2).await?;
-    env.cpu("web", Load::Total(150));
-    web.scaled_to(3).await?;
+    env.wait_until_settled("one", 2).await?;
+    env.set_cpu("web", Load::Total(150));
+    web.wait_for_replicas(3).await?;
     Ok(())
 }
 
 pub(super) async fn recreated_autoscaler_starts_without_recommendations(
     env: TestEnv,
 ) -> Result<()> {
-    let _controller =
-        env.controller("patient", &["--horizontal-pod-autoscaler-downscale-stabilization=5m"])?;
-    let web = env.deployment("web", 8).await?;
-    env.cpu("web", Load::Total(400));
-    let before = env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    env.settled("web", 8).await?;
-    env.cpu("web", Load::Total(100));
+    let _controller = env
+        .start_controller("patient", &["--horizontal-pod-autoscaler-downscale-stabilization=5m"])?;
+    let web = env.create_deployment("web", 8).await?;
+    env.set_cpu("web", Load::Total(400));
+    let before = env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 8).await?;
+    env.set_cpu("web", Load::Total(100));
     let stabilized = |hpa: &crate::test_env::Hpa| {
         has_condition(hpa, "AbleToScale", "True", "ScaleDownStabilized")
             && crate::test_env::has_replicas(hpa, 8)
@@ -56,9 +56,9 @@ pub(super) async fn recreated_autoscaler_starts_without_recommendations(
     // With the old recommendations, the controller would scale to eight again.
     env.delete_hpa("web").await?;
     web.scale(2).await?;
-    let after = env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
+    let after = env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
     ensure!(before.metadata.uid != after.metadata.uid);
-    env.settled("web", 2).await?;
+    env.wait_until_settled("web", 2).await?;
     let seen = crate::wait::observe_for(&web.api, "web", std::time::Duration::from_secs(3)).await?;
     ensure!(
         seen.iter().all(|web| crate::test_env::spec_replicas(web) == 2),

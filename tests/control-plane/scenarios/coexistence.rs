@@ -9,47 +9,48 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 
-use super::{cpu, external};
-use crate::control_plane::from;
+use super::{cpu_metric, external_metric};
+use crate::control_plane::from_json;
 use crate::metrics::Load;
 use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric, has_condition, has_replicas};
 use crate::wait;
 use crate::workload::Kind;
 
-pub(super) const CUSTOM: Kind =
+pub(super) const CUSTOM_KIND: Kind =
     Kind::new(hpa_crd::GROUP, hpa_crd::VERSION, hpa_crd::KIND, hpa_crd::PLURAL);
 
 /// One controller handles both APIs. It starts before the CustomResourceDefinition exists.
 pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
-    let controller = env.controller("both", &["--autoscaler-api=both"])?;
-    let [core, custom] = [env.deployment("core", 2).await?, env.deployment("custom", 2).await?];
+    let controller = env.start_controller("both", &["--autoscaler-api=both"])?;
+    let [core, custom] =
+        [env.create_deployment("core", 2).await?, env.create_deployment("custom", 2).await?];
     for target in ["core", "custom"] {
-        env.cpu(target, Load::Total(200));
+        env.set_cpu(target, Load::Total(200));
     }
     // The controller does not wait for the definition.
-    env.hpa("web", core.hpa(1, 10, cpu(50))).await?;
-    core.scaled_to(4).await?;
+    env.create_hpa("web", core.hpa_spec(1, 10, cpu_metric(50))).await?;
+    core.wait_for_replicas(4).await?;
     let absent = controller.tail(1, "is not installed");
     ensure!(!absent.is_empty(), "the missing definition is not logged");
 
     let definitions = Api::<CustomResourceDefinition>::all(env.client.clone());
     let definition = install_definition(&definitions).await?;
     let api =
-        Api::<DynamicObject>::namespaced_with(env.client.clone(), &env.ns, &CUSTOM.resource());
+        Api::<DynamicObject>::namespaced_with(env.client.clone(), &env.ns, &CUSTOM_KIND.resource());
     // It has the same name as the autoscaler of the core API.
     let object = json!({
         "apiVersion": hpa_crd::API_VERSION, "kind": hpa_crd::KIND,
-        "metadata": { "name": "web" }, "spec": custom.hpa(1, 10, cpu(50)),
+        "metadata": { "name": "web" }, "spec": custom.hpa_spec(1, 10, cpu_metric(50)),
     });
-    api.create(&PostParams::default(), &from(object)?).await?;
-    custom.scaled_to(4).await?;
+    api.create(&PostParams::default(), &from_json(object)?).await?;
+    custom.wait_for_replicas(4).await?;
     let object = wait::object(&api, "web", "its status", WAIT_LIMIT, |object| {
         object.data["status"]["desiredReplicas"] == 4
     })
     .await?;
     let conditions = object.data["status"]["conditions"].as_array();
     ensure!(conditions.is_some_and(|all| all.len() >= 3), "{object:?}");
-    both_apis_print_the_same_targets(&env, &api).await?;
+    check_printed_targets_of_both_apis(&env, &api).await?;
     let config = watcher::Config::default().fields("involvedObject.name=web");
     wait::first_match(
         &env.events(),
@@ -65,14 +66,14 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     )
     .await?;
     pause_and_resume(&env, &api).await?;
-    custom.scaled_to(6).await?;
+    custom.wait_for_replicas(6).await?;
     definitions.delete(&definition, &DeleteParams::default()).await?;
     Ok(())
 }
 
 /// Creates the definition of the custom API, and waits until the API is served. Returns its name.
 async fn install_definition(definitions: &Api<CustomResourceDefinition>) -> Result<String> {
-    let definition: CustomResourceDefinition = from(hpa_crd::definition()?)?;
+    let definition: CustomResourceDefinition = from_json(hpa_crd::definition()?)?;
     definitions.create(&PostParams::default(), &definition).await?;
     let name = definition.metadata.name.context("a name")?;
     wait::object(definitions, &name, "the custom API to be served", WAIT_LIMIT, |definition| {
@@ -84,8 +85,8 @@ async fn install_definition(definitions: &Api<CustomResourceDefinition>) -> Resu
     Ok(name)
 }
 
-/// `kubectl get` prints the same for the autoscalers `web` of both APIs.
-async fn both_apis_print_the_same_targets(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()> {
+/// Checks that `kubectl get` prints the same targets for the autoscalers `web` of both APIs.
+async fn check_printed_targets_of_both_apis(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()> {
     wait::object(api, "web", "the load after the scale-up", WAIT_LIMIT, |object| {
         object.data["status"]["targets"] == "cpu: 50%/50%"
     })
@@ -116,7 +117,7 @@ async fn pause_and_resume(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()>
             .is_some_and(|all| all.iter().any(|c| c["type"] == "Paused"))
     })
     .await?;
-    env.cpu("custom", Load::Total(300));
+    env.set_cpu("custom", Load::Total(300));
     wait::object(api, "web", "the paused scale-up", WAIT_LIMIT, |object| {
         object.data["status"]["desiredReplicas"] == 6
             && object.data["status"]["currentReplicas"] == 4
@@ -137,31 +138,31 @@ async fn printed_targets(env: &TestEnv, group: &str) -> Result<Value> {
     Ok(table["rows"][0]["cells"][index.context("no column Targets")?].clone())
 }
 
-/// The chart's Role in one namespace suffices for all metric types.
+/// The chart's Role in one namespace suffices for the metrics of all three APIs.
 pub(super) async fn role_in_a_namespace(env: TestEnv) -> Result<()> {
     let kubeconfig = env.plane.role_kubeconfig(&env.ns).await?;
     let flag = format!("--kubeconfig={}", kubeconfig.display());
-    let mut controller = env.controller("role", &[&flag])?;
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::Total(200));
+    let mut controller = env.start_controller("role", &[&flag])?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(200));
     env.metrics.set_external(&env.ns, "jobs", &[("", "10")]);
     env.metrics.set_pods(&env.ns, "requests", Load::PerPod(10_000));
     env.metrics.set_object(&env.ns, "namespace", "load", "10");
     let average = json!({"type": "AverageValue", "averageValue": "10"});
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "name": env.ns});
-    let mut metrics = cpu(50);
+    let mut metrics = cpu_metric(50);
     let custom_metrics = [
-        external("jobs", "10")[0].clone(),
+        external_metric("jobs", "10")[0].clone(),
         json!({"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": average}}),
         json!({"type": "Object", "object": {
             "metric": {"name": "load"}, "target": average, "describedObject": object,
         }}),
     ];
     metrics.as_array_mut().context("a list")?.extend(custom_metrics);
-    env.hpa("web", web.hpa(1, 10, metrics)).await?;
-    web.scaled_to(4).await?;
-    env.event("web", "SuccessfulRescale", "New size: 4").await?;
-    let hpa = env.settled("web", 4).await?;
+    env.create_hpa("web", web.hpa_spec(1, 10, metrics)).await?;
+    web.wait_for_replicas(4).await?;
+    env.wait_for_event("web", "SuccessfulRescale", "New size: 4").await?;
+    let hpa = env.wait_until_settled("web", 4).await?;
     let current = hpa.status.and_then(|status| status.current_metrics).unwrap_or_default();
     ensure!(current.len() == 4, "{current:?}");
     let status = controller.terminate(Duration::from_secs(15)).await?;
@@ -176,21 +177,21 @@ pub(super) async fn role_in_a_namespace(env: TestEnv) -> Result<()> {
 /// A dry run reports no difference to kube-controller-manager, or to another instance of this
 /// controller if kube-controller-manager is not installed.
 pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()> {
-    let _peer = if let Some(reference) = env.plane.reference()? {
+    let _peer = if let Some(reference) = env.plane.start_reference()? {
         reference
     } else {
         println!("  shadow_agrees_with_same_settings: compared with this controller itself");
-        env.controller("peer", &[])?
+        env.start_controller("peer", &[])?
     };
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::Total(100));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    let worker = env.deployment("worker", 2).await?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(100));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    let worker = env.create_deployment("worker", 2).await?;
     env.metrics.set_external(&env.ns, "jobs", &[("", "20")]);
-    env.hpa("worker", worker.hpa(1, 8, external("jobs", "10"))).await?;
-    let slow = env.deployment("slow", 2).await?;
-    env.cpu("slow", Load::Total(100));
-    let mut spec = slow.hpa(1, 10, cpu(50));
+    env.create_hpa("worker", worker.hpa_spec(1, 8, external_metric("jobs", "10"))).await?;
+    let slow = env.create_deployment("slow", 2).await?;
+    env.set_cpu("slow", Load::Total(100));
+    let mut spec = slow.hpa_spec(1, 10, cpu_metric(50));
     spec["behavior"] = json!({
         "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]},
         "scaleDown": {
@@ -198,37 +199,41 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
             "policies": [{"type": "Pods", "value": 2, "periodSeconds": 4}],
         },
     });
-    env.hpa("slow", spec).await?;
-    // Its target doesn't exist.
+    env.create_hpa("slow", spec).await?;
+    // The target of this autoscaler doesn't exist.
     let gone = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "gone"});
-    env.hpa("gone", json!({"scaleTargetRef": gone, "maxReplicas": 3, "metrics": cpu(50)})).await?;
+    env.create_hpa(
+        "gone",
+        json!({"scaleTargetRef": gone, "maxReplicas": 3, "metrics": cpu_metric(50)}),
+    )
+    .await?;
     for name in ["web", "worker", "slow"] {
-        env.settled(name, 2).await?;
+        env.wait_until_settled(name, 2).await?;
     }
     env.wait_for_hpa("gone", "no target", |hpa| {
         has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
     })
     .await?;
 
-    let mut shadow = env.shadow_report("shadow", "30s", &[])?;
+    let mut shadow = env.start_shadow_report("shadow", "30s", &[])?;
     env.wait_for_hpa("web", "stable replicas", |hpa| has_replicas(hpa, 2)).await?;
     for _ in 0..2 {
-        env.cpu("web", Load::Total(300));
-        env.cpu("slow", Load::Total(200));
+        env.set_cpu("web", Load::Total(300));
+        env.set_cpu("slow", Load::Total(200));
         env.metrics.set_external(&env.ns, "jobs", &[("", "200")]);
-        web.scaled_to(6).await?;
-        worker.scaled_to(8).await?;
+        web.wait_for_replicas(6).await?;
+        worker.wait_for_replicas(8).await?;
         let limited = |hpa: &crate::test_env::Hpa| {
             has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas")
         };
         env.wait_for_hpa("worker", "maxReplicas", limited).await?;
-        slow.scaled_to(4).await?;
-        env.cpu("web", Load::Total(100));
-        env.cpu("slow", Load::Total(100));
+        slow.wait_for_replicas(4).await?;
+        env.set_cpu("web", Load::Total(100));
+        env.set_cpu("slow", Load::Total(100));
         env.metrics.set_external(&env.ns, "jobs", &[("", "20")]);
-        web.scaled_to(2).await?;
-        worker.scaled_to(2).await?;
-        slow.scaled_to(2).await?;
+        web.wait_for_replicas(2).await?;
+        worker.wait_for_replicas(2).await?;
+        slow.wait_for_replicas(2).await?;
     }
     let status = shadow.wait(WAIT_LIMIT * 2).await?;
     let report = shadow.tail(1, " compared for ");
@@ -247,16 +252,16 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
 
 /// A dry run reports the autoscaler whose decisions differ because the peer has another tolerance.
 pub(super) async fn shadow_detects_other_tolerance(env: TestEnv) -> Result<()> {
-    let _peer = env.controller("peer", &["--horizontal-pod-autoscaler-tolerance=0.5"])?;
+    let _peer = env.start_controller("peer", &["--horizontal-pod-autoscaler-tolerance=0.5"])?;
     for (name, load) in [("web", 120), ("api", 100)] {
-        let target = env.deployment(name, 2).await?;
-        env.cpu(name, Load::Total(load));
-        env.hpa(name, target.hpa(1, 10, cpu(50))).await?;
-        env.settled(name, 2).await?;
+        let target = env.create_deployment(name, 2).await?;
+        env.set_cpu(name, Load::Total(load));
+        env.create_hpa(name, target.hpa_spec(1, 10, cpu_metric(50))).await?;
+        env.wait_until_settled(name, 2).await?;
     }
-    let mut shadow = env.shadow_report("shadow", "15s", &[])?;
+    let mut shadow = env.start_shadow_report("shadow", "15s", &[])?;
     for percent in [65, 60, 65, 60, 65] {
-        env.cpu("web", Load::Total(2 * percent));
+        env.set_cpu("web", Load::Total(2 * percent));
         env.wait_for_hpa("web", "the changed load", |hpa| {
             has_replicas(hpa, 2)
                 && current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent

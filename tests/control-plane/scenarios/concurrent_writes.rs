@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{cpu, record};
+use super::{cpu_metric, record_replicas};
 use crate::metrics::Load;
 use crate::test_env::{Target, TestEnv, has_condition, has_replicas, spec_replicas};
 use crate::wait;
@@ -24,15 +24,16 @@ async fn write_annotations(target: Target) -> Result<()> {
 }
 
 pub(super) async fn scaling_continues_despite_conflicts(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 1).await?;
-    env.cpu("web", Load::Total(50));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    env.settled("web", 1).await?;
+    let web = env.create_deployment("web", 1).await?;
+    env.set_cpu("web", Load::Total(50));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 1).await?;
     let scaling = async {
         for replicas in [2, 4, 3, 5, 1] {
-            env.cpu("web", Load::Total(50 * i64::from(replicas)));
-            web.scaled_to(replicas).await?;
-            env.event("web", "SuccessfulRescale", &format!("New size: {replicas}; ")).await?;
+            env.set_cpu("web", Load::Total(50 * i64::from(replicas)));
+            web.wait_for_replicas(replicas).await?;
+            env.wait_for_event("web", "SuccessfulRescale", &format!("New size: {replicas}; "))
+                .await?;
         }
         Ok(())
     };
@@ -44,23 +45,23 @@ pub(super) async fn scaling_continues_despite_conflicts(env: TestEnv) -> Result<
 
 /// If a user scales between the read and the write of a scale, the controller decides again.
 pub(super) async fn manual_change_is_not_overwritten(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::PerPod(50));
-    env.hpa("web", web.hpa(1, 20, cpu(50))).await?;
-    env.settled("web", 2).await?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::PerPod(50));
+    env.create_hpa("web", web.hpa_spec(1, 20, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 2).await?;
     let mut writes = env.hold_scale_writes(&web).await?;
 
-    // More than minReplicas, which the controller is about to enforce.
-    let record = record(&web, 6).await;
+    // A user scales beyond the new minReplicas, which the controller is about to enforce.
+    let recording = record_replicas(&web, 6).await;
     env.patch_hpa("web", json!({"spec": {"minReplicas": 4}})).await?;
     let write = writes.next().await?;
     web.scale(6).await?;
     drop(write);
-    env.settled("web", 6).await?;
-    let seen = record.await??;
+    env.wait_until_settled("web", 6).await?;
+    let seen = recording.await??;
     ensure!(seen == [2, 6], "the replicas: {seen:?}");
 
-    // A pause.
+    // A user scales to zero, which is a pause.
     env.patch_hpa("web", json!({"spec": {"minReplicas": 8}})).await?;
     let write = writes.next().await?;
     web.scale(0).await?;
@@ -78,14 +79,18 @@ pub(super) async fn manual_change_is_not_overwritten(env: TestEnv) -> Result<()>
 
 /// Without changes, five sync periods pass without a write, for healthy and failing autoscalers.
 pub(super) async fn steady_state_writes_nothing(env: TestEnv) -> Result<()> {
-    let good = env.deployment("good", 2).await?;
-    env.cpu("good", Load::PerPod(52));
-    env.hpa("good", good.hpa(1, 5, cpu(50))).await?;
-    let bad = env.deployment("bad", 2).await?;
-    env.hpa("bad", bad.hpa(1, 5, cpu(50))).await?;
+    let good = env.create_deployment("good", 2).await?;
+    env.set_cpu("good", Load::PerPod(52));
+    env.create_hpa("good", good.hpa_spec(1, 5, cpu_metric(50))).await?;
+    let bad = env.create_deployment("bad", 2).await?;
+    env.create_hpa("bad", bad.hpa_spec(1, 5, cpu_metric(50))).await?;
     let lost = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "lost"});
-    env.hpa("lost", json!({"scaleTargetRef": lost, "maxReplicas": 5, "metrics": cpu(50)})).await?;
-    env.settled("good", 2).await?;
+    env.create_hpa(
+        "lost",
+        json!({"scaleTargetRef": lost, "maxReplicas": 5, "metrics": cpu_metric(50)}),
+    )
+    .await?;
+    env.wait_until_settled("good", 2).await?;
     env.wait_for_hpa("bad", "the failure", |hpa| {
         has_condition(hpa, "ScalingActive", "False", "FailedGetResourceMetric")
     })
@@ -94,15 +99,15 @@ pub(super) async fn steady_state_writes_nothing(env: TestEnv) -> Result<()> {
         has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
     })
     .await?;
-    // One more period for the second status write, which is the last one.
+    // The second status write, which is the last one, needs one more period.
     wait::observe_for(&env.hpas(), "good", Duration::from_millis(1500)).await?;
 
     let hpas = env.hpas();
-    let five = Duration::from_secs(5);
+    let five_periods = Duration::from_secs(5);
     let (a, b, c) = tokio::try_join!(
-        wait::observe_for(&hpas, "good", five),
-        wait::observe_for(&hpas, "bad", five),
-        wait::observe_for(&hpas, "lost", five),
+        wait::observe_for(&hpas, "good", five_periods),
+        wait::observe_for(&hpas, "bad", five_periods),
+        wait::observe_for(&hpas, "lost", five_periods),
     )?;
     for seen in [a, b, c] {
         let texts: Vec<String> = seen.iter().map(|hpa| json!(hpa.status).to_string()).collect();

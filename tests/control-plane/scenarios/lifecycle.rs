@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::cpu;
+use super::cpu_metric;
 use crate::metrics::Load;
 use crate::test_env::{TestEnv, has_condition, has_replicas};
 
@@ -15,22 +15,23 @@ use crate::test_env::{TestEnv, has_condition, has_replicas};
 const MAX_LATENCY: Duration = Duration::from_secs(5);
 
 pub(super) async fn spec_changes_are_reconciled_immediately(env: TestEnv) -> Result<()> {
-    let _controller = env.controller("slow", &["--horizontal-pod-autoscaler-sync-period=60s"])?;
-    let warm = env.deployment("warm", 1).await?;
-    env.cpu("warm", Load::PerPod(50));
-    env.hpa("warm", warm.hpa(1, 5, cpu(50))).await?;
-    env.settled("warm", 1).await?;
+    let _controller =
+        env.start_controller("slow", &["--horizontal-pod-autoscaler-sync-period=60s"])?;
+    let warm = env.create_deployment("warm", 1).await?;
+    env.set_cpu("warm", Load::PerPod(50));
+    env.create_hpa("warm", warm.hpa_spec(1, 5, cpu_metric(50))).await?;
+    env.wait_until_settled("warm", 1).await?;
 
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::PerPod(50));
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::PerPod(50));
     let start = Instant::now();
-    env.hpa("web", web.hpa(1, 5, cpu(50))).await?;
-    env.settled("web", 2).await?;
+    env.create_hpa("web", web.hpa_spec(1, 5, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 2).await?;
     let created = start.elapsed();
 
     let start = Instant::now();
     env.patch_hpa("web", json!({"spec": {"minReplicas": 3}})).await?;
-    web.scaled_to(3).await?;
+    web.wait_for_replicas(3).await?;
     let changed = start.elapsed();
     env.wait_for_hpa("web", "the status of the change", |hpa| {
         has_condition(hpa, "AbleToScale", "True", "SucceededRescale")
@@ -39,8 +40,8 @@ pub(super) async fn spec_changes_are_reconciled_immediately(env: TestEnv) -> Res
 
     let start = Instant::now();
     env.delete_hpa("web").await?;
-    env.hpa("web", web.hpa(4, 5, cpu(50))).await?;
-    web.scaled_to(4).await?;
+    env.create_hpa("web", web.hpa_spec(4, 5, cpu_metric(50))).await?;
+    web.wait_for_replicas(4).await?;
     let recreated = start.elapsed();
 
     let ms = |time: Duration| time.as_millis();
@@ -59,17 +60,17 @@ pub(super) async fn spec_changes_are_reconciled_immediately(env: TestEnv) -> Res
 /// A busy controller shuts down cleanly on SIGTERM, and the next one continues from the stored
 /// state.
 pub(super) async fn successor_continues_after_sigterm(env: TestEnv) -> Result<()> {
-    let worker = env.deployment("worker", 1).await?;
+    let worker = env.create_deployment("worker", 1).await?;
     env.metrics.set_external(&env.ns, "jobs", &[("", "0")]);
-    env.hpa("worker", worker.hpa(0, 10, super::external("jobs", "10"))).await?;
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::Total(100));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
+    env.create_hpa("worker", worker.hpa_spec(0, 10, super::external_metric("jobs", "10"))).await?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(100));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
 
     // The autoscalers are older than the controller.
-    let mut first = env.controller("first", &[])?;
-    env.settled("web", 2).await?;
-    worker.scaled_to(0).await?;
+    let mut first = env.start_controller("first", &[])?;
+    env.wait_until_settled("web", 2).await?;
+    worker.wait_for_replicas(0).await?;
     env.wait_for_hpa("worker", "ScaledToZero=True", |hpa| {
         has_condition(hpa, "ScaledToZero", "True", "ScaledToZero")
     })
@@ -81,11 +82,11 @@ pub(super) async fn successor_continues_after_sigterm(env: TestEnv) -> Result<()
 
     // No controller is running.
     env.metrics.set_external(&env.ns, "jobs", &[("", "20")]);
-    env.cpu("web", Load::Total(200));
+    env.set_cpu("web", Load::Total(200));
     let mut second =
-        env.controller("second", &["--concurrent-horizontal-pod-autoscaler-syncs=1"])?;
-    worker.scaled_to(2).await?;
-    web.scaled_to(4).await?;
+        env.start_controller("second", &["--concurrent-horizontal-pod-autoscaler-syncs=1"])?;
+    worker.wait_for_replicas(2).await?;
+    web.wait_for_replicas(4).await?;
     env.wait_for_hpa("web", "the new size in the status", |hpa| has_replicas(hpa, 4)).await?;
     let status = second.terminate(Duration::from_secs(10)).await?;
     ensure!(status.success(), "SIGTERM: {status}\n{}", second.tail(10, ""));

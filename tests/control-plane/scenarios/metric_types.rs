@@ -1,4 +1,4 @@
-//! All metric types with all target types.
+//! The metric types, with the target types of Object and External metrics.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -7,32 +7,34 @@ use crate::metrics::Load;
 use crate::test_env::{TestEnv, current_metric, has_condition, message};
 use crate::workload::Kind;
 
-/// A metric, and its names in conditions, events and status. The load is set for 2, 4 and 1
-/// replicas.
+/// A metric, and its names in conditions, events and status. The test sets it to values for 2, 4
+/// and 1 replicas.
 struct Case<Set> {
     metric: Value,
-    /// Sets the metric: the sum over all pods, in tenths of the target.
+    /// Sets the sum of the metric over all pods, in tenths of the target.
     set: Set,
-    /// Name in conditions and events.
-    called: &'static str,
-    /// The field of the status' `current` that is set.
-    current: &'static str,
-    /// Whether the target is a value. The metric does not drop as replicas are added, so the
-    /// scale-up ends at `maxReplicas`.
-    value: bool,
+    /// The description in conditions and events.
+    described_as: &'static str,
+    /// The field that is set in `current` of the metric's status.
+    current_field: &'static str,
+    /// Whether the target has the type `Value`. Then the ratio does not drop as replicas are added,
+    /// so the scale-up ends at `maxReplicas`.
+    is_value: bool,
 }
 
 impl<Set: Fn(&TestEnv, i64)> Case<Set> {
     async fn run(self, env: TestEnv) -> Result<()> {
-        let app = env.target_of(Kind::DEPLOYMENT, "app", 2, &["app", "sidecar"]).await?;
-        let (steady, high, low) = if self.value { (10, 20, 1) } else { (20, 40, 10) };
+        let app = env
+            .create_target_with_containers(Kind::DEPLOYMENT, "app", 2, &["app", "sidecar"])
+            .await?;
+        let (steady, high, low) = if self.is_value { (10, 20, 1) } else { (20, 40, 10) };
         (self.set)(&env, steady);
-        let max = if self.value { 4 } else { 10 };
-        env.hpa("app", app.hpa(1, max, json!([self.metric]))).await?;
-        let hpa = env.settled("app", 2).await?;
+        let max = if self.is_value { 4 } else { 10 };
+        env.create_hpa("app", app.hpa_spec(1, max, json!([self.metric]))).await?;
+        let hpa = env.wait_until_settled("app", 2).await?;
         let expected = format!(
             "the HPA was able to successfully calculate a replica count from {}",
-            self.called
+            self.described_as
         );
         ensure!(
             message(&hpa, "ScalingActive").starts_with(&expected),
@@ -46,29 +48,33 @@ impl<Set: Fn(&TestEnv, i64)> Case<Set> {
             .map(|name| name[..1].to_lowercase() + &name[1..])
             .unwrap_or_default();
         let current = &metric[&member]["current"];
-        ensure!(!current[self.current].is_null(), "{metric} has no {}", self.current);
+        ensure!(!current[self.current_field].is_null(), "{metric} has no {}", self.current_field);
         for name in ["name", "container", "metric", "describedObject"] {
             ensure!(metric[&member][name] == self.metric[&member][name], "{name} in {metric}");
         }
 
         (self.set)(&env, high);
-        app.scaled_to(4).await?;
-        let text = format!("New size: 4; reason: {}", self.called);
-        let event = env.event("app", "SuccessfulRescale", &text).await?;
+        app.wait_for_replicas(4).await?;
+        let text = format!("New size: 4; reason: {}", self.described_as);
+        let event = env.wait_for_event("app", "SuccessfulRescale", &text).await?;
         ensure!(event.message.is_some_and(|message| message.ends_with(" above target")));
-        if self.value {
+        if self.is_value {
             env.wait_for_hpa("app", "the upper bound", |hpa| {
                 has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas")
             })
             .await?;
         } else {
-            env.settled("app", 4).await?;
+            env.wait_until_settled("app", 4).await?;
         }
 
         (self.set)(&env, low);
-        app.scaled_to(1).await?;
-        env.event("app", "SuccessfulRescale", "New size: 1; reason: All metrics below target")
-            .await?;
+        app.wait_for_replicas(1).await?;
+        env.wait_for_event(
+            "app",
+            "SuccessfulRescale",
+            "New size: 1; reason: All metrics below target",
+        )
+        .await?;
         Ok(())
     }
 }
@@ -83,9 +89,15 @@ pub(super) async fn memory_average_value(env: TestEnv) -> Result<()> {
             env.metrics.set_usage(&env.ns, "app", container, "memory", load);
         }
     };
-    Case { metric, set, called: "memory resource", current: "averageValue", value: false }
-        .run(env)
-        .await
+    Case {
+        metric,
+        set,
+        described_as: "memory resource",
+        current_field: "averageValue",
+        is_value: false,
+    }
+    .run(env)
+    .await
 }
 
 pub(super) async fn container_cpu(env: TestEnv) -> Result<()> {
@@ -97,8 +109,10 @@ pub(super) async fn container_cpu(env: TestEnv) -> Result<()> {
         // The other container must be ignored.
         env.metrics.set_usage(&env.ns, "app", "app", "cpu", Load::PerPod(5000));
     };
-    let called = "cpu container resource utilization (percentage of request)";
-    Case { metric, set, called, current: "averageUtilization", value: false }.run(env).await
+    let described_as = "cpu container resource utilization (percentage of request)";
+    Case { metric, set, described_as, current_field: "averageUtilization", is_value: false }
+        .run(env)
+        .await
 }
 
 pub(super) async fn pods_metric(env: TestEnv) -> Result<()> {
@@ -108,9 +122,15 @@ pub(super) async fn pods_metric(env: TestEnv) -> Result<()> {
     let set = |env: &TestEnv, sum: i64| {
         env.metrics.set_pods(&env.ns, "requests", Load::Total(sum * 1000));
     };
-    Case { metric, set, called: "pods metric requests", current: "averageValue", value: false }
-        .run(env)
-        .await
+    Case {
+        metric,
+        set,
+        described_as: "pods metric requests",
+        current_field: "averageValue",
+        is_value: false,
+    }
+    .run(env)
+    .await
 }
 
 pub(super) async fn object_value(env: TestEnv) -> Result<()> {
@@ -126,9 +146,15 @@ pub(super) async fn object_value(env: TestEnv) -> Result<()> {
             &sum.to_string(),
         );
     };
-    Case { metric, set, called: "Ingress metric hits", current: "value", value: true }
-        .run(env)
-        .await
+    Case {
+        metric,
+        set,
+        described_as: "Ingress metric hits",
+        current_field: "value",
+        is_value: true,
+    }
+    .run(env)
+    .await
 }
 
 pub(super) async fn object_average_value(env: TestEnv) -> Result<()> {
@@ -140,9 +166,15 @@ pub(super) async fn object_average_value(env: TestEnv) -> Result<()> {
         env.metrics.set_object(&env.ns, "services/front", "hits", &sum.to_string());
     };
     // kube-controller-manager uses this name.
-    Case { metric, set, called: "external metric hits(nil)", current: "averageValue", value: false }
-        .run(env)
-        .await
+    Case {
+        metric,
+        set,
+        described_as: "external metric hits(nil)",
+        current_field: "averageValue",
+        is_value: false,
+    }
+    .run(env)
+    .await
 }
 
 pub(super) async fn object_namespace(env: TestEnv) -> Result<()> {
@@ -156,9 +188,9 @@ pub(super) async fn object_namespace(env: TestEnv) -> Result<()> {
     Case {
         metric,
         set,
-        called: "external metric backlog(nil)",
-        current: "averageValue",
-        value: false,
+        described_as: "external metric backlog(nil)",
+        current_field: "averageValue",
+        is_value: false,
     }
     .run(env)
     .await
@@ -171,9 +203,15 @@ pub(super) async fn external_value(env: TestEnv) -> Result<()> {
     let set = |env: &TestEnv, sum: i64| {
         env.metrics.set_external(&env.ns, "queue", &[("", &sum.to_string())]);
     };
-    Case { metric, set, called: "external metric queue(nil)", current: "value", value: true }
-        .run(env)
-        .await
+    Case {
+        metric,
+        set,
+        described_as: "external metric queue(nil)",
+        current_field: "value",
+        is_value: true,
+    }
+    .run(env)
+    .await
 }
 
 pub(super) async fn external_average_value(env: TestEnv) -> Result<()> {
@@ -188,29 +226,36 @@ pub(super) async fn external_average_value(env: TestEnv) -> Result<()> {
             [("queue=mail,zone=a", &*one), ("queue=mail,zone=b", other), ("queue=chat", "1000")];
         env.metrics.set_external(&env.ns, "queue", &series);
     };
-    let called = "external metric queue(&LabelSelector{MatchLabels:map[string]string{queue: mail,}";
-    Case { metric, set, called, current: "averageValue", value: false }.run(env).await
+    let described_as =
+        "external metric queue(&LabelSelector{MatchLabels:map[string]string{queue: mail,}";
+    Case { metric, set, described_as, current_field: "averageValue", is_value: false }
+        .run(env)
+        .await
 }
 
 /// A failing metric blocks scaling down, but not scaling up by others.
 pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> {
-    let app = env.deployment("app", 2).await?;
-    env.cpu("app", Load::Total(100));
+    let app = env.create_deployment("app", 2).await?;
+    env.set_cpu("app", Load::Total(100));
     env.metrics.set_external(&env.ns, "queue", &[("", "20")]);
-    let mut metrics = super::cpu(50);
-    let external_metrics = super::external("queue", "10");
+    let mut metrics = super::cpu_metric(50);
+    let external_metrics = super::external_metric("queue", "10");
     metrics
         .as_array_mut()
         .expect("a list")
         .extend(external_metrics.as_array().cloned().unwrap_or_default());
-    env.hpa("app", app.hpa(1, 10, metrics)).await?;
-    env.settled("app", 2).await?;
+    env.create_hpa("app", app.hpa_spec(1, 10, metrics)).await?;
+    env.wait_until_settled("app", 2).await?;
     env.metrics.set_external(&env.ns, "queue", &[("", "50")]);
-    app.scaled_to(5).await?;
-    env.event("app", "SuccessfulRescale", "reason: external metric queue(nil) above target")
-        .await?;
-    env.cpu("app", Load::Total(300));
-    app.scaled_to(6).await?;
+    app.wait_for_replicas(5).await?;
+    env.wait_for_event(
+        "app",
+        "SuccessfulRescale",
+        "reason: external metric queue(nil) above target",
+    )
+    .await?;
+    env.set_cpu("app", Load::Total(300));
+    app.wait_for_replicas(6).await?;
     // CPU fails, and the other metric alone would scale down.
     env.metrics.set_usage(&env.ns, "app", "app", "cpu", Load::Total(300));
     env.metrics.set_outage(
@@ -224,7 +269,7 @@ pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> 
     .await?;
     // The other metric scales up.
     env.metrics.set_external(&env.ns, "queue", &[("", "80")]);
-    app.scaled_to(8).await?;
+    app.wait_for_replicas(8).await?;
     env.wait_for_hpa("app", "the one that works", |hpa| {
         has_condition(hpa, "ScalingActive", "True", "ValidMetricFound")
     })

@@ -1,4 +1,4 @@
-//! The scenarios. They check targets, statuses, conditions and events.
+//! The scenarios, which check targets, statuses, conditions and events.
 
 mod api;
 mod autoscalers;
@@ -25,10 +25,10 @@ use crate::test_env::{Target, WAIT_LIMIT, spec_replicas};
 use crate::{ControllerSetup, Scenario, wait};
 
 macro_rules! scenarios {
-    ($($under:ident $($module:ident)::+ => $name:ident,)*) => {
+    ($($setup:ident $($module:ident)::+ => $name:ident,)*) => {
         &[$(Scenario {
             name: stringify!($name),
-            controller: ControllerSetup::$under,
+            controller: ControllerSetup::$setup,
             run: |env| $($module)::+::$name(env).boxed(),
         },)*]
     };
@@ -108,21 +108,21 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
 ];
 
 /// `metrics` with CPU utilization only.
-fn cpu(utilization: i32) -> Value {
+fn cpu_metric(utilization: i32) -> Value {
     json!([{"type": "Resource", "resource": {
         "name": "cpu", "target": {"type": "Utilization", "averageUtilization": utilization},
     }}])
 }
 
 /// `metrics` with the average of an external metric only.
-fn external(metric: &str, average: &str) -> Value {
+fn external_metric(metric: &str, average: &str) -> Value {
     json!([{"type": "External", "external": {
         "metric": {"name": metric}, "target": {"type": "AverageValue", "averageValue": average},
     }}])
 }
 
 /// Records the desired replicas of the target from now on, until they are `last`.
-async fn record(target: &Target, last: i64) -> JoinHandle<Result<Vec<i64>>> {
+async fn record_replicas(target: &Target, last: i64) -> JoinHandle<Result<Vec<i64>>> {
     let target = target.clone();
     let (started, watching) = oneshot::channel();
     let mut started = Some(started);
@@ -140,7 +140,7 @@ async fn record(target: &Target, last: i64) -> JoinHandle<Result<Vec<i64>>> {
             .await?;
         Ok(seen)
     });
-    // The task returns the error.
+    // If the watch fails, the task returns the error.
     drop(watching.await);
     task
 }

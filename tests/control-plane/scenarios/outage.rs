@@ -2,17 +2,17 @@
 
 use anyhow::{Result, ensure};
 
-use super::{cpu, external, record};
+use super::{cpu_metric, external_metric, record_replicas};
 use crate::metrics::{Load, Outage, Source};
 use crate::test_env::{TestEnv, has_condition, message};
 
 pub(super) async fn resource_metrics_outage(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 4).await?;
-    env.cpu("web", Load::Total(200));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    env.settled("web", 4).await?;
+    let web = env.create_deployment("web", 4).await?;
+    env.set_cpu("web", Load::Total(200));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 4).await?;
     // The controller keeps four replicas during the outage, and then scales to six.
-    let record = record(&web, 6).await;
+    let recording = record_replicas(&web, 6).await;
 
     env.metrics.set_outage(&env.ns, Source::Resource, Some(Outage::Unavailable));
     let failed = |hpa: &crate::test_env::Hpa| {
@@ -23,9 +23,10 @@ pub(super) async fn resource_metrics_outage(env: TestEnv) -> Result<()> {
     let prefix = "the HPA was unable to compute the replica count: failed to get cpu utilization: \
                   unable to get metrics for resource cpu: ";
     ensure!(text.starts_with(prefix), "{text}");
-    env.event("web", "FailedGetResourceMetric", "unable to get metrics for resource cpu").await?;
+    env.wait_for_event("web", "FailedGetResourceMetric", "unable to get metrics for resource cpu")
+        .await?;
     let first = "invalid metrics (1 invalid out of 1), first error is: ";
-    env.event("web", "FailedComputeMetricsReplicas", first).await?;
+    env.wait_for_event("web", "FailedComputeMetricsReplicas", first).await?;
 
     env.metrics.set_outage(&env.ns, Source::Resource, Some(Outage::Empty));
     let hpa = env
@@ -40,35 +41,36 @@ pub(super) async fn resource_metrics_outage(env: TestEnv) -> Result<()> {
         "desiredReplicas changed"
     );
 
-    env.cpu("web", Load::Total(300));
+    env.set_cpu("web", Load::Total(300));
     env.metrics.set_outage(&env.ns, Source::Resource, None);
-    web.scaled_to(6).await?;
-    env.settled("web", 6).await?;
-    let seen = record.await??;
+    web.wait_for_replicas(6).await?;
+    env.wait_until_settled("web", 6).await?;
+    let seen = recording.await??;
     ensure!(seen == [4, 6], "the replicas during the outage: {seen:?}");
     Ok(())
 }
 
 pub(super) async fn external_metric_outage(env: TestEnv) -> Result<()> {
-    let worker = env.deployment("worker", 3).await?;
+    let worker = env.create_deployment("worker", 3).await?;
     // The metric does not exist yet.
-    env.hpa("worker", worker.hpa(1, 10, external("jobs", "10"))).await?;
+    env.create_hpa("worker", worker.hpa_spec(1, 10, external_metric("jobs", "10"))).await?;
     let failed = |hpa: &crate::test_env::Hpa| {
         has_condition(hpa, "ScalingActive", "False", "FailedGetExternalMetric")
     };
     let hpa = env.wait_for_hpa("worker", "no metric", failed).await?;
     let text = message(&hpa, "ScalingActive");
     ensure!(text.contains("unable to get external metric"), "{text}");
-    env.event("worker", "FailedGetExternalMetric", "unable to get external metric").await?;
-    let record = record(&worker, 5).await;
+    env.wait_for_event("worker", "FailedGetExternalMetric", "unable to get external metric")
+        .await?;
+    let recording = record_replicas(&worker, 5).await;
     env.metrics.set_external(&env.ns, "jobs", &[("", "30")]);
-    env.settled("worker", 3).await?;
+    env.wait_until_settled("worker", 3).await?;
     env.metrics.set_outage(&env.ns, Source::External, Some(Outage::Unavailable));
     env.wait_for_hpa("worker", "the outage", failed).await?;
     env.metrics.set_external(&env.ns, "jobs", &[("", "50")]);
     env.metrics.set_outage(&env.ns, Source::External, None);
-    worker.scaled_to(5).await?;
-    let seen = record.await??;
+    worker.wait_for_replicas(5).await?;
+    let seen = recording.await??;
     ensure!(seen == [3, 5], "the replicas during the outage: {seen:?}");
     Ok(())
 }

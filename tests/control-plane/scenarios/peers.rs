@@ -8,7 +8,7 @@ use hpa_tests::kube_apiserver::Process;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::cpu;
+use super::cpu_metric;
 use crate::metrics::Load;
 use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric};
 
@@ -24,7 +24,7 @@ struct Peer {
 
 impl Peer {
     fn start(env: &TestEnv) -> Result<Self> {
-        let reference = env.plane.reference()?;
+        let reference = env.plane.start_reference()?;
         if reference.is_none() {
             println!("  {}: without a peer, its status writes are simulated", env.ns);
         }
@@ -32,9 +32,9 @@ impl Peer {
     }
 
     /// Changes the load of `web` to this percentage of its requests, and waits until the peer has
-    /// written that to the status.
-    async fn writes(&self, env: &TestEnv, percent: i64) -> Result<()> {
-        env.cpu("web", Load::PerPod(percent));
+    /// written the percentage to the status.
+    async fn writes_status(&self, env: &TestEnv, percent: i64) -> Result<()> {
+        env.set_cpu("web", Load::PerPod(percent));
         if self.reference.is_none() {
             let current = json!({ "averageUtilization": percent, "averageValue": "1" });
             let metric =
@@ -57,11 +57,11 @@ impl Peer {
 /// The controller doesn't start beside an active peer without `--allow-other-controller`.
 pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Result<()> {
     let peer = Peer::start(&env)?;
-    let web = env.deployment("web", 2).await?;
-    env.hpa("web", web.hpa(2, 2, cpu(50))).await?;
-    peer.writes(&env, 40).await?;
+    let web = env.create_deployment("web", 2).await?;
+    env.create_hpa("web", web.hpa_spec(2, 2, cpu_metric(50))).await?;
+    peer.writes_status(&env, 40).await?;
 
-    let mut refused = env.controller("refused", &[LONG_PERIOD])?;
+    let mut refused = env.start_controller("refused", &[LONG_PERIOD])?;
     let status = refused.wait(WAIT_LIMIT).await?;
     let log = || refused.tail(30, "");
     ensure!(status.code() == Some(1), "{status}\n{}", log());
@@ -78,10 +78,11 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
         managers.iter().any(|entry| entry.manager.as_deref() == Some("hpa-controller"));
     ensure!(!has_written, "it wrote the status: {managers:?}");
 
-    // The first run took less than two periods.
-    peer.writes(&env, 45).await?;
-    let mut allowed = env.controller("allowed", &[LONG_PERIOD, "--allow-other-controller"])?;
-    env.cpu("web", Load::PerPod(30));
+    // The peer's status must be recent when the next controller starts.
+    peer.writes_status(&env, 45).await?;
+    let mut allowed =
+        env.start_controller("allowed", &[LONG_PERIOD, "--allow-other-controller"])?;
+    env.set_cpu("web", Load::PerPod(30));
     env.wait_for_hpa("web", "a status of this controller", |hpa| {
         let entries = hpa.metadata.managed_fields.iter().flatten();
         let mut managers = entries.filter_map(|entry| entry.manager.as_deref());
@@ -98,20 +99,20 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
 
 /// A peer that becomes active while the controller runs is reported in an event and a log line.
 pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::PerPod(40));
-    env.hpa("web", web.hpa(2, 2, cpu(50))).await?;
-    let controller = env.controller("running", &[LONG_PERIOD])?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::PerPod(40));
+    env.create_hpa("web", web.hpa_spec(2, 2, cpu_metric(50))).await?;
+    let controller = env.start_controller("running", &[LONG_PERIOD])?;
     env.wait_for_hpa("web", "a first status", |hpa| {
         current_metric(hpa)["resource"]["current"]["averageUtilization"] == 40
     })
     .await?;
     let peer = Peer::start(&env)?;
-    let event = env.event("web", "ConflictingController", REFERENCE);
+    let event = env.wait_for_event("web", "ConflictingController", REFERENCE);
     let peer_writes = async {
         // This controller may write some of these values first.
         for percent in [30, 31, 32, 33, 34, 35, 36, 37, 38, 39] {
-            peer.writes(&env, percent).await?;
+            peer.writes_status(&env, percent).await?;
         }
         std::future::pending::<Result<()>>().await
     };
@@ -129,14 +130,14 @@ pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
 pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
     env: TestEnv,
 ) -> Result<()> {
-    let mut peer = env.controller("peer", &[])?;
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::Total(100));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    env.settled("web", 2).await?;
+    let mut peer = env.start_controller("peer", &[])?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(100));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 2).await?;
     peer.terminate(Duration::from_secs(15)).await?;
 
-    let mut shadow = env.shadow_report("shadow", "9s", &[])?;
+    let mut shadow = env.start_shadow_report("shadow", "9s", &[])?;
     let status = shadow.wait(WAIT_LIMIT).await?;
     let log = || shadow.tail(40, "");
     ensure!(status.code() == Some(2), "{status}\n{}", log());
@@ -150,15 +151,15 @@ pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
 /// Differences are inconclusive before a stabilization window has passed.
 pub(super) async fn shadow_report_is_inconclusive_if_too_short(env: TestEnv) -> Result<()> {
     let window = "--horizontal-pod-autoscaler-downscale-stabilization=5m";
-    let _peer = env.controller("peer", &[window])?;
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::Total(100));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    env.settled("web", 2).await?;
+    let _peer = env.start_controller("peer", &[window])?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(100));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 2).await?;
 
-    let mut shadow = env.shadow_report("shadow", "10s", &[window])?;
+    let mut shadow = env.start_shadow_report("shadow", "10s", &[window])?;
     for percent in [51, 52, 53, 51, 52, 53] {
-        env.cpu("web", Load::PerPod(percent));
+        env.set_cpu("web", Load::PerPod(percent));
         env.wait_for_hpa("web", "the changed load", |hpa| {
             current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
         })

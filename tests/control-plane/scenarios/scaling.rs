@@ -3,17 +3,17 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{cpu, external};
+use super::{cpu_metric, external_metric};
 use crate::metrics::Load;
 use crate::test_env::{TestEnv, condition, current_metric, has_condition, has_replicas, message};
 
 const CPU: &str = "cpu resource utilization (percentage of request)";
 
 pub(super) async fn scales_up_and_down_on_cpu(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::Total(100));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    let hpa = env.settled("web", 2).await?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(100));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    let hpa = env.wait_until_settled("web", 2).await?;
     ensure!(message(&hpa, "AbleToScale") == "recommended size matches current size");
     let expected = format!("the HPA was able to successfully calculate a replica count from {CPU}");
     ensure!(message(&hpa, "ScalingActive") == expected, "{}", message(&hpa, "ScalingActive"));
@@ -27,53 +27,62 @@ pub(super) async fn scales_up_and_down_on_cpu(env: TestEnv) -> Result<()> {
         "{metric}"
     );
 
-    env.cpu("web", Load::Total(400));
+    env.set_cpu("web", Load::Total(400));
     // A scale-up at most doubles the replicas.
-    env.event("web", "SuccessfulRescale", &format!("New size: 4; reason: {CPU} above target"))
-        .await?;
-    env.event("web", "SuccessfulRescale", &format!("New size: 8; reason: {CPU} above target"))
-        .await?;
-    web.scaled_to(8).await?;
-    let hpa = env.settled("web", 8).await?;
+    env.wait_for_event(
+        "web",
+        "SuccessfulRescale",
+        &format!("New size: 4; reason: {CPU} above target"),
+    )
+    .await?;
+    env.wait_for_event(
+        "web",
+        "SuccessfulRescale",
+        &format!("New size: 8; reason: {CPU} above target"),
+    )
+    .await?;
+    web.wait_for_replicas(8).await?;
+    let hpa = env.wait_until_settled("web", 8).await?;
     ensure!(hpa.status.clone().unwrap_or_default().last_scale_time.is_some(), "no lastScaleTime");
 
-    env.cpu("web", Load::Total(100));
+    env.set_cpu("web", Load::Total(100));
     env.wait_for_hpa("web", "the stabilization", |hpa| {
         has_condition(hpa, "AbleToScale", "True", "ScaleDownStabilized")
     })
     .await?;
-    web.scaled_to(2).await?;
-    env.event("web", "SuccessfulRescale", "New size: 2; reason: All metrics below target").await?;
-    env.settled("web", 2).await?;
+    web.wait_for_replicas(2).await?;
+    env.wait_for_event("web", "SuccessfulRescale", "New size: 2; reason: All metrics below target")
+        .await?;
+    env.wait_until_settled("web", 2).await?;
     Ok(())
 }
 
 pub(super) async fn replicas_stay_within_bounds(env: TestEnv) -> Result<()> {
-    let low = env.deployment("low", 1).await?;
-    env.cpu("low", Load::PerPod(50));
-    env.hpa("low", low.hpa(3, 5, cpu(50))).await?;
-    low.scaled_to(3).await?;
-    env.event(
+    let low = env.create_deployment("low", 1).await?;
+    env.set_cpu("low", Load::PerPod(50));
+    env.create_hpa("low", low.hpa_spec(3, 5, cpu_metric(50))).await?;
+    low.wait_for_replicas(3).await?;
+    env.wait_for_event(
         "low",
         "SuccessfulRescale",
         "New size: 3; reason: Current number of replicas below Spec.MinReplicas",
     )
     .await?;
 
-    let high = env.deployment("high", 6).await?;
-    env.cpu("high", Load::PerPod(50));
-    env.hpa("high", high.hpa(1, 4, cpu(50))).await?;
-    high.scaled_to(4).await?;
-    env.event(
+    let high = env.create_deployment("high", 6).await?;
+    env.set_cpu("high", Load::PerPod(50));
+    env.create_hpa("high", high.hpa_spec(1, 4, cpu_metric(50))).await?;
+    high.wait_for_replicas(4).await?;
+    env.wait_for_event(
         "high",
         "SuccessfulRescale",
         "New size: 4; reason: Current number of replicas above Spec.MaxReplicas",
     )
     .await?;
-    let hpa = env.settled("high", 4).await?;
+    let hpa = env.wait_until_settled("high", 4).await?;
     ensure!(has_condition(&hpa, "ScalingLimited", "False", "DesiredWithinRange"));
 
-    env.cpu("high", Load::PerPod(100));
+    env.set_cpu("high", Load::PerPod(100));
     let hpa = env
         .wait_for_hpa("high", "the upper bound", |hpa| {
             has_condition(hpa, "ScalingLimited", "True", "TooManyReplicas")
@@ -81,7 +90,7 @@ pub(super) async fn replicas_stay_within_bounds(env: TestEnv) -> Result<()> {
         .await?;
     let text = "the desired replica count is more than the maximum replica count";
     ensure!(message(&hpa, "ScalingLimited") == text);
-    env.cpu("low", Load::PerPod(1));
+    env.set_cpu("low", Load::PerPod(1));
     let hpa = env
         .wait_for_hpa("low", "the lower bound", |hpa| {
             has_condition(hpa, "ScalingLimited", "True", "TooFewReplicas")
@@ -99,7 +108,7 @@ pub(super) async fn replicas_stay_within_bounds(env: TestEnv) -> Result<()> {
     let text = "scaling is disabled since the replica count of the target is zero";
     ensure!(message(&hpa, "ScalingActive") == text);
     low.scale(4).await?;
-    low.scaled_to(3).await?;
+    low.wait_for_replicas(3).await?;
     env.wait_for_hpa("low", "the end of the pause", |hpa| {
         has_condition(hpa, "ScalingActive", "True", "ValidMetricFound")
     })
@@ -108,14 +117,14 @@ pub(super) async fn replicas_stay_within_bounds(env: TestEnv) -> Result<()> {
 }
 
 pub(super) async fn behavior_policies(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 1).await?;
-    env.cpu("web", Load::PerPod(100));
-    let mut spec = web.hpa(1, 10, cpu(50));
+    let web = env.create_deployment("web", 1).await?;
+    env.set_cpu("web", Load::PerPod(100));
+    let mut spec = web.hpa_spec(1, 10, cpu_metric(50));
     spec["behavior"] =
         json!({"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}});
-    env.hpa("web", spec).await?;
+    env.create_hpa("web", spec).await?;
     // The policy allows two more in ten minutes.
-    web.scaled_to(3).await?;
+    web.wait_for_replicas(3).await?;
     let hpa = env.wait_for_hpa("web", "the policy", |hpa| {
         has_condition(hpa, "ScalingLimited", "True", "ScaleUpLimit") && has_replicas(hpa, 3)
     });
@@ -125,20 +134,24 @@ pub(super) async fn behavior_policies(env: TestEnv) -> Result<()> {
     env.patch_hpa("web", json!({"spec": {"behavior": {"scaleUp": {"selectPolicy": "Disabled"}}}}))
         .await?;
     env.patch_hpa("web", json!({"spec": {"minReplicas": 5}})).await?;
-    web.scaled_to(5).await?;
+    web.wait_for_replicas(5).await?;
     Ok(())
 }
 
 pub(super) async fn scale_to_zero_and_back(env: TestEnv) -> Result<()> {
-    let worker = env.deployment("worker", 2).await?;
+    let worker = env.create_deployment("worker", 2).await?;
     env.metrics.set_external(&env.ns, "jobs", &[("", "20")]);
-    env.hpa("worker", worker.hpa(0, 10, external("jobs", "10"))).await?;
-    env.settled("worker", 2).await?;
+    env.create_hpa("worker", worker.hpa_spec(0, 10, external_metric("jobs", "10"))).await?;
+    env.wait_until_settled("worker", 2).await?;
 
     env.metrics.set_external(&env.ns, "jobs", &[("", "0")]);
-    worker.scaled_to(0).await?;
-    env.event("worker", "SuccessfulRescale", "New size: 0; reason: All metrics below target")
-        .await?;
+    worker.wait_for_replicas(0).await?;
+    env.wait_for_event(
+        "worker",
+        "SuccessfulRescale",
+        "New size: 0; reason: All metrics below target",
+    )
+    .await?;
     let hpa = env
         .wait_for_hpa("worker", "ScaledToZero=True", |hpa| {
             has_condition(hpa, "ScaledToZero", "True", "ScaledToZero")
@@ -148,8 +161,9 @@ pub(super) async fn scale_to_zero_and_back(env: TestEnv) -> Result<()> {
     ensure!(message(&hpa, "ScaledToZero") == "the HPA controller scaled the workload to zero");
 
     env.metrics.set_external(&env.ns, "jobs", &[("", "30")]);
-    worker.scaled_to(3).await?;
-    env.event("worker", "SuccessfulRescale", "New size: 3; reason: external metric jobs").await?;
+    worker.wait_for_replicas(3).await?;
+    env.wait_for_event("worker", "SuccessfulRescale", "New size: 3; reason: external metric jobs")
+        .await?;
     let hpa = env
         .wait_for_hpa("worker", "ScaledToZero=False", |hpa| {
             has_condition(hpa, "ScaledToZero", "False", "NotScaledToZero")
@@ -168,15 +182,15 @@ pub(super) async fn scale_to_zero_and_back(env: TestEnv) -> Result<()> {
         .await?;
     ensure!(condition(&hpa, "ScaledToZero").is_none_or(|condition| condition.status == "False"));
     worker.scale(1).await?;
-    worker.scaled_to(3).await?;
-    env.settled("worker", 3).await?;
+    worker.wait_for_replicas(3).await?;
+    env.wait_until_settled("worker", 3).await?;
     Ok(())
 }
 
 /// KEDA creates an autoscaler with a minimum of 1 and an external metric that it selects by label,
 /// and scales the target between 0 and 1 itself.
 pub(super) async fn keda_activates_the_target(env: TestEnv) -> Result<()> {
-    let worker = env.deployment("worker", 1).await?;
+    let worker = env.create_deployment("worker", 1).await?;
     let set_metric = |value: &str| {
         let series = [("scaledobject.keda.sh/name=worker", value), ("other=1", "1000")];
         env.metrics.set_external(&env.ns, "s0-queue", &series);
@@ -187,8 +201,8 @@ pub(super) async fn keda_activates_the_target(env: TestEnv) -> Result<()> {
         "target": {"type": "AverageValue", "averageValue": "10"},
     }}]);
     set_metric("0");
-    env.hpa("keda-hpa-worker", worker.hpa(1, 100, metrics)).await?;
-    env.settled("keda-hpa-worker", 1).await?;
+    env.create_hpa("keda-hpa-worker", worker.hpa_spec(1, 100, metrics)).await?;
+    env.wait_until_settled("keda-hpa-worker", 1).await?;
 
     // Deactivated by KEDA.
     worker.scale(0).await?;
@@ -199,9 +213,9 @@ pub(super) async fn keda_activates_the_target(env: TestEnv) -> Result<()> {
     set_metric("30");
     // Activated by KEDA.
     worker.scale(1).await?;
-    worker.scaled_to(3).await?;
-    env.settled("keda-hpa-worker", 3).await?;
+    worker.wait_for_replicas(3).await?;
+    env.wait_until_settled("keda-hpa-worker", 3).await?;
     set_metric("0");
-    worker.scaled_to(1).await?;
+    worker.wait_for_replicas(1).await?;
     Ok(())
 }

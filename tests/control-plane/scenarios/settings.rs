@@ -12,8 +12,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{cpu, external};
-use crate::control_plane::from;
+use super::{cpu_metric, external_metric};
+use crate::control_plane::from_json;
 use crate::metrics::Load;
 use crate::test_env::{
     Hpa, Target, TestEnv, WAIT_LIMIT, condition, current_metric, has_condition, has_replicas,
@@ -22,18 +22,18 @@ use crate::test_env::{
 use crate::wait;
 use crate::workload::container;
 
-/// Each setting is set, set to a value that is not allowed, and removed.
+/// Each setting is set to a valid value, then to an invalid one, and removed.
 pub(super) async fn every_setting_is_reported(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::PerPod(50));
-    let [resource, queue] = [cpu(50), external("queue", "10")];
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::PerPod(50));
+    let [resource, queue] = [cpu_metric(50), external_metric("queue", "10")];
     let metrics = [resource.as_array(), queue.as_array()].into_iter().flatten().flatten();
-    env.hpa("web", web.hpa(1, 6, metrics.cloned().collect())).await?;
+    env.create_hpa("web", web.hpa_spec(1, 6, metrics.cloned().collect())).await?;
     for setting in SETTINGS {
         let name = setting.name;
         // These two have separate conditions.
         if !["pause", "dry-run"].contains(&name) {
-            set(&env, name, json!(setting.example())).await?;
+            set_annotation(&env, name, json!(setting.example())).await?;
             let awaited = format!("{name} to be applied");
             let applied = format!("{name}=");
             let is_applied = |hpa: &Hpa| {
@@ -44,14 +44,14 @@ pub(super) async fn every_setting_is_reported(env: TestEnv) -> Result<()> {
             let text = env.explain("web", &[]).await?;
             ensure!(text.contains(&applied), "{name}: {text}");
         }
-        set(&env, name, json!("wrong")).await?;
+        set_annotation(&env, name, json!("wrong")).await?;
         let problem = format!("annotation {DOMAIN}/{name} must be ");
         let is_invalid = |hpa: &Hpa| {
             has_condition(hpa, "CustomSettings", "False", "InvalidSettings")
                 && message(hpa, "CustomSettings").starts_with(&problem)
         };
         env.wait_for_hpa("web", &format!("{name} as ignored"), is_invalid).await?;
-        set(&env, name, Value::Null).await?;
+        set_annotation(&env, name, Value::Null).await?;
         let is_gone = |hpa: &Hpa| condition(hpa, "CustomSettings").is_none();
         env.wait_for_hpa("web", &format!("no settings after {name}"), is_gone).await?;
     }
@@ -61,25 +61,25 @@ pub(super) async fn every_setting_is_reported(env: TestEnv) -> Result<()> {
 /// The pods of a busy Job have the labels of an idle Deployment. Only `pods=owned` keeps the
 /// Deployment from being scaled.
 pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::PerPod(50));
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::PerPod(50));
     env.metrics.set_usage(&env.ns, "web", "import", "cpu", Load::PerPod(400));
     create_job(&env, 4).await?;
-    env.hpa("web", web.hpa(1, 6, cpu(50))).await?;
+    env.create_hpa("web", web.hpa_spec(1, 6, cpu_metric(50))).await?;
 
-    let reference = env.plane.reference()?;
+    let reference = env.plane.start_reference()?;
     ensure!(reference.is_some(), "the reference is installed, its other controllers run");
-    web.scaled_to(6).await?;
+    web.wait_for_replicas(6).await?;
     drop(reference);
-    reset(&web, 2).await?;
+    scale_back(&web, 2).await?;
     // Without the setting, the decision is the same.
-    let controller = env.controller("without", &["--allow-other-controller"])?;
-    web.scaled_to(6).await?;
-    stop(controller).await?;
-    reset(&web, 2).await?;
+    let controller = env.start_controller("without", &["--allow-other-controller"])?;
+    web.wait_for_replicas(6).await?;
+    stop_controller(controller).await?;
+    scale_back(&web, 2).await?;
 
-    set(&env, "pods", json!("owned")).await?;
-    let controller = env.controller("owned", &["--allow-other-controller"])?;
+    set_annotation(&env, "pods", json!("owned")).await?;
+    let controller = env.start_controller("owned", &["--allow-other-controller"])?;
     let hpa = env.wait_for_hpa("web", "a decision by the Deployment's pods", |hpa| {
         let utilization = &current_metric(hpa)["resource"]["current"]["averageUtilization"];
         has_replicas(hpa, 2) && *utilization == 50
@@ -92,18 +92,19 @@ pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
     let of_the_job = "of other owners, not counted (4): import-";
     ensure!(text.contains("pods=owned") && text.contains(of_the_job), "{text}");
     // Without the setting, the pods of the Job are counted.
-    set(&env, "pods", Value::Null).await?;
-    web.scaled_to(6).await?;
-    let without = |hpa: &Hpa| condition(hpa, "CustomSettings").is_none_or(|c| c.status == "False");
-    env.wait_for_hpa("web", "no custom settings", without).await?;
-    stop(controller).await
+    set_annotation(&env, "pods", Value::Null).await?;
+    web.wait_for_replicas(6).await?;
+    let has_no_settings =
+        |hpa: &Hpa| condition(hpa, "CustomSettings").is_none_or(|c| c.status == "False");
+    env.wait_for_hpa("web", "no custom settings", has_no_settings).await?;
+    stop_controller(controller).await
 }
 
 /// A Job whose pods have the labels of the Deployment `web`.
 async fn create_job(env: &TestEnv, pods: i32) -> Result<()> {
     let mut container = container("app");
     container["name"] = "import".into();
-    let job: Job = from(json!({
+    let job: Job = from_json(json!({
         "metadata": {"name": "import"},
         "spec": {"parallelism": pods, "completions": pods, "template": {
             "metadata": {"labels": {"app": "web"}},
@@ -119,35 +120,35 @@ async fn create_job(env: &TestEnv, pods: i32) -> Result<()> {
     Ok(())
 }
 
-/// Each pod works on ten jobs, as the target allows. A rollout with a surge of 50 % raises the
-/// replicas to the maximum, and they stay there, unless `rollout=ignore-surge`.
+/// Each pod works on ten jobs, which is the metric's target. A rollout with a surge of 50 % raises
+/// the replicas to the maximum, where they stay, unless the setting is `rollout=ignore-surge`.
 pub(super) async fn rollout_with_surge(env: TestEnv) -> Result<()> {
-    let worker = env.deployment("web", 4).await?;
+    let worker = env.create_deployment("web", 4).await?;
     env.metrics.set_external_by_pod(&env.ns, "jobs_in_progress", "web", 10);
-    let mut spec = worker.hpa(1, 12, external("jobs_in_progress", "10"));
+    let mut spec = worker.hpa_spec(1, 12, external_metric("jobs_in_progress", "10"));
     let policy = json!({"type": "Percent", "value": 500, "periodSeconds": 15});
     spec["behavior"] = json!({"scaleUp": {"policies": [policy]}});
-    env.hpa("web", spec).await?;
+    env.create_hpa("web", spec).await?;
 
-    let reference = env.plane.reference()?;
+    let reference = env.plane.start_reference()?;
     ensure!(reference.is_some(), "the reference is installed, its other controllers run");
-    ratchets(&env, &worker, "first").await?;
+    rollout_scales_to_maximum(&env, &worker, "first").await?;
     drop(reference);
-    reset(&worker, 4).await?;
+    scale_back(&worker, 4).await?;
     // Without the setting, the decisions are the same.
-    let controller = env.controller("without", &["--allow-other-controller"])?;
-    ratchets(&env, &worker, "second").await?;
-    stop(controller).await?;
-    reset(&worker, 4).await?;
+    let controller = env.start_controller("without", &["--allow-other-controller"])?;
+    rollout_scales_to_maximum(&env, &worker, "second").await?;
+    stop_controller(controller).await?;
+    scale_back(&worker, 4).await?;
 
-    set(&env, "rollout", json!("ignore-surge")).await?;
-    let controller = env.controller("ignored", &["--allow-other-controller"])?;
-    let hpa = env.settled("web", 4).await?;
+    set_annotation(&env, "rollout", json!("ignore-surge")).await?;
+    let controller = env.start_controller("ignored", &["--allow-other-controller"])?;
+    let hpa = env.wait_until_settled("web", 4).await?;
     let last_scale = |hpa: &Hpa| hpa.status.clone().and_then(|status| status.last_scale_time);
     let scaled_before = last_scale(&hpa);
     start_rollout(&worker, "third").await?;
     let with_surge = |hpa: &Hpa| {
-        // The jobs of six pods, by desired replica.
+        // The jobs of six pods, divided by four desired replicas.
         current_metric(hpa)["external"]["current"]["averageValue"] == "15"
     };
     env.wait_for_hpa("web", "a decision during the rollout", with_surge).await?;
@@ -161,11 +162,11 @@ pub(super) async fn rollout_with_surge(env: TestEnv) -> Result<()> {
         })
         .await?;
     ensure!(last_scale(&hpa) == scaled_before, "the rollout scaled");
-    stop(controller).await
+    stop_controller(controller).await
 }
 
-/// A rollout scales to the maximum, and its end changes nothing.
-async fn ratchets(env: &TestEnv, worker: &Target, revision: &str) -> Result<()> {
+/// Checks that a rollout scales to the maximum, and that its end changes nothing.
+async fn rollout_scales_to_maximum(env: &TestEnv, worker: &Target, revision: &str) -> Result<()> {
     env.wait_for_hpa("web", "a decision before the rollout", |hpa| has_replicas(hpa, 4)).await?;
     start_rollout(worker, revision).await?;
     wait::object(&worker.api, "web", "the maximum", WAIT_LIMIT, |object| {
@@ -180,7 +181,7 @@ async fn ratchets(env: &TestEnv, worker: &Target, revision: &str) -> Result<()> 
 /// Starts a rollout whose new pods are ready, but not yet available. This halts the rollout.
 async fn start_rollout(target: &Target, revision: &str) -> Result<()> {
     let rolling = json!({"maxSurge": "50%", "maxUnavailable": 0});
-    patch(
+    patch_spec(
         target,
         json!({
             "minReadySeconds": 3600, "progressDeadlineSeconds": 7200,
@@ -191,9 +192,9 @@ async fn start_rollout(target: &Target, revision: &str) -> Result<()> {
     .await
 }
 
-/// Makes all pods of a rollout available, and waits until they have replaced the others.
+/// Makes the new pods of a rollout available, and waits until they have replaced the old ones.
 async fn end_rollout(target: &Target, replicas: i64) -> Result<()> {
-    patch(target, json!({"minReadySeconds": 0})).await?;
+    patch_spec(target, json!({"minReadySeconds": 0})).await?;
     wait::object(&target.api, &target.name, "the end of the rollout", WAIT_LIMIT, |object| {
         let status = &object.data["status"];
         status["updatedReplicas"] == replicas
@@ -204,27 +205,27 @@ async fn end_rollout(target: &Target, replicas: i64) -> Result<()> {
     Ok(())
 }
 
-async fn patch(target: &Target, spec: Value) -> Result<()> {
+async fn patch_spec(target: &Target, spec: Value) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": spec}));
     target.api.patch(&target.name, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 /// Scales back as a user, while no controller runs.
-async fn reset(target: &Target, replicas: i32) -> Result<()> {
+async fn scale_back(target: &Target, replicas: i32) -> Result<()> {
     target.scale(replicas).await?;
-    target.scaled_to(replicas).await?;
+    target.wait_for_replicas(replicas).await?;
     Ok(())
 }
 
 /// Sets or removes a setting of the autoscaler `web`.
-async fn set(env: &TestEnv, name: &str, value: Value) -> Result<()> {
+async fn set_annotation(env: &TestEnv, name: &str, value: Value) -> Result<()> {
     let annotations = json!({format!("{DOMAIN}/{name}"): value});
     env.patch_hpa("web", json!({"metadata": {"annotations": annotations}})).await?;
     Ok(())
 }
 
-async fn stop(mut controller: Process) -> Result<()> {
+async fn stop_controller(mut controller: Process) -> Result<()> {
     let status = controller.terminate(Duration::from_secs(15)).await?;
     ensure!(status.success(), "{status}\n{}", controller.tail(10, ""));
     let forbidden = controller.tail(5, "forbidden");

@@ -6,45 +6,46 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::cpu;
-use crate::control_plane::from;
+use super::cpu_metric;
+use crate::control_plane::from_json;
 use crate::metrics::Load;
 use crate::test_env::{TestEnv, WAIT_LIMIT, has_condition, message};
 use crate::wait;
 use crate::workload::Kind;
 
 pub(super) async fn stateful_set(env: TestEnv) -> Result<()> {
-    built_in(env, Kind::STATEFUL_SET).await
+    scale_built_in_kind(env, Kind::STATEFUL_SET).await
 }
 
 pub(super) async fn replica_set(env: TestEnv) -> Result<()> {
-    built_in(env, Kind::REPLICA_SET).await
+    scale_built_in_kind(env, Kind::REPLICA_SET).await
 }
 
 pub(super) async fn replication_controller(env: TestEnv) -> Result<()> {
-    built_in(env, Kind::REPLICATION_CONTROLLER).await
+    scale_built_in_kind(env, Kind::REPLICATION_CONTROLLER).await
 }
 
-async fn built_in(env: TestEnv, kind: Kind) -> Result<()> {
-    follows_load(&env, kind, "app").await
+async fn scale_built_in_kind(env: TestEnv, kind: Kind) -> Result<()> {
+    scale_by_load(&env, kind, "app").await
 }
 
-/// A new target of the kind is scaled up and down.
-async fn follows_load(env: &TestEnv, kind: Kind, name: &str) -> Result<()> {
-    let app = env.target(kind, name, 1).await?;
-    env.cpu(name, Load::Total(200));
-    env.hpa(name, app.hpa(1, 10, cpu(50))).await?;
-    app.scaled_to(4).await?;
-    env.event(name, "SuccessfulRescale", "New size: 4; reason: cpu resource utilization").await?;
-    env.settled(name, 4).await?;
-    env.cpu(name, Load::Total(50));
-    app.scaled_to(1).await?;
-    env.settled(name, 1).await?;
+/// Creates a target of the kind, and checks that it is scaled up and down.
+async fn scale_by_load(env: &TestEnv, kind: Kind, name: &str) -> Result<()> {
+    let app = env.create_target(kind, name, 1).await?;
+    env.set_cpu(name, Load::Total(200));
+    env.create_hpa(name, app.hpa_spec(1, 10, cpu_metric(50))).await?;
+    app.wait_for_replicas(4).await?;
+    env.wait_for_event(name, "SuccessfulRescale", "New size: 4; reason: cpu resource utilization")
+        .await?;
+    env.wait_until_settled(name, 4).await?;
+    env.set_cpu(name, Load::Total(50));
+    app.wait_for_replicas(1).await?;
+    env.wait_until_settled(name, 1).await?;
     Ok(())
 }
 
 /// Creates a CustomResourceDefinition with a scale subresource, and waits until it is served.
-pub(super) async fn define(env: &TestEnv, kind: Kind, versions: &[&str]) -> Result<()> {
+pub(super) async fn define_kind(env: &TestEnv, kind: Kind, versions: &[&str]) -> Result<()> {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
@@ -60,7 +61,7 @@ pub(super) async fn define(env: &TestEnv, kind: Kind, versions: &[&str]) -> Resu
         })
         .collect();
     let name = format!("{}.{}", kind.plural, kind.group);
-    let definition: CustomResourceDefinition = from(json!({
+    let definition: CustomResourceDefinition = from_json(json!({
         "metadata": {"name": name},
         "spec": {
             "group": kind.group, "scope": "Namespaced", "versions": versions,
@@ -78,13 +79,13 @@ pub(super) async fn define(env: &TestEnv, kind: Kind, versions: &[&str]) -> Resu
     Ok(())
 }
 
-/// A kind that is defined while the controller runs, by both versions.
+/// A kind that is defined while the controller runs, with an autoscaler for each of its versions.
 pub(super) async fn custom_resource(env: TestEnv) -> Result<()> {
     let new = Kind::new("e2e.hpa-rs.test", "v1", "Widget", "widgets");
-    define(&env, new, &["v1", "v1beta1"]).await?;
-    env.workloads.follow(new);
+    define_kind(&env, new, &["v1", "v1beta1"]).await?;
+    env.workloads.run_targets(new);
     let old = Kind { version: "v1beta1", ..new };
-    tokio::try_join!(follows_load(&env, new, "new"), follows_load(&env, old, "old"))?;
+    tokio::try_join!(scale_by_load(&env, new, "new"), scale_by_load(&env, old, "old"))?;
     Ok(())
 }
 
@@ -92,9 +93,10 @@ pub(super) async fn custom_resource(env: TestEnv) -> Result<()> {
 pub(super) async fn unknown_kind(env: TestEnv) -> Result<()> {
     let kind = Kind::new("later.hpa-rs.test", "v1", "Gadget", "gadgets");
     let target = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "name": "app"});
-    env.hpa(
+    let metrics = cpu_metric(50);
+    env.create_hpa(
         "app",
-        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": cpu(50)}),
+        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": metrics}),
     )
     .await?;
     let hpa = env
@@ -105,14 +107,14 @@ pub(super) async fn unknown_kind(env: TestEnv) -> Result<()> {
     let text = message(&hpa, "AbleToScale");
     let prefix = "the HPA controller was unable to get the target's current scale: ";
     ensure!(text.starts_with(prefix) && text.contains("no matches for kind \"Gadget\""), "{text}");
-    env.event("app", "FailedGetScale", "no matches for kind \"Gadget\"").await?;
+    env.wait_for_event("app", "FailedGetScale", "no matches for kind \"Gadget\"").await?;
 
-    define(&env, kind, &["v1"]).await?;
-    env.workloads.follow(kind);
-    env.cpu("app", Load::PerPod(50));
-    let app = env.target(kind, "app", 1).await?;
-    app.scaled_to(2).await?;
-    let hpa = env.settled("app", 2).await?;
+    define_kind(&env, kind, &["v1"]).await?;
+    env.workloads.run_targets(kind);
+    env.set_cpu("app", Load::PerPod(50));
+    let app = env.create_target(kind, "app", 1).await?;
+    app.wait_for_replicas(2).await?;
+    let hpa = env.wait_until_settled("app", 2).await?;
     ensure!(!message(&hpa, "AbleToScale").contains("no matches"));
     Ok(())
 }
@@ -120,9 +122,10 @@ pub(super) async fn unknown_kind(env: TestEnv) -> Result<()> {
 /// The target is created after the autoscaler.
 pub(super) async fn missing_target(env: TestEnv) -> Result<()> {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "app"});
-    env.hpa(
+    let metrics = cpu_metric(50);
+    env.create_hpa(
         "app",
-        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": cpu(50)}),
+        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": metrics}),
     )
     .await?;
     let hpa = env
@@ -132,10 +135,10 @@ pub(super) async fn missing_target(env: TestEnv) -> Result<()> {
         .await?;
     let text = message(&hpa, "AbleToScale");
     ensure!(text.ends_with("deployments.apps \"app\" not found"), "{text}");
-    env.event("app", "FailedGetScale", "deployments.apps \"app\" not found").await?;
-    env.cpu("app", Load::PerPod(50));
-    let app = env.deployment("app", 2).await?;
-    env.settled("app", 2).await?;
+    env.wait_for_event("app", "FailedGetScale", "deployments.apps \"app\" not found").await?;
+    env.set_cpu("app", Load::PerPod(50));
+    let app = env.create_deployment("app", 2).await?;
+    env.wait_until_settled("app", 2).await?;
     app.api.delete("app", &kube::api::DeleteParams::default()).await?;
     env.wait_for_hpa("app", "no target again", |hpa| {
         has_condition(hpa, "AbleToScale", "False", "FailedGetScale")

@@ -1,12 +1,13 @@
-//! Shared queries must have the results of single ones.
+//! A shared query, which reads all objects of a namespace, must have the same results as the single
+//! queries for these objects.
 //!
-//! All queries are evaluated at one time: results must be bitwise equal. The series are random:
-//! pods without series, series that ended recently or long ago, counters with resets, several
-//! series for a pod, NaN and infinite values.
+//! All queries are evaluated for the same time, so that results must be bitwise equal. The series
+//! are random: pods without series, series that ended recently or long ago, counters with resets,
+//! several series for a pod, NaN and infinite values.
 
 mod recipes;
 mod series;
-mod shapes;
+mod templates;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +18,7 @@ use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_prometheus::rules::{
     Compat, Config, NotPerObject, Rule,
-    query::{Context, Objects},
+    query::{Objects, QueryContext},
     results::{ObjectSamples, QueryResult, Sample},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -32,25 +33,25 @@ use crate::{
 /// The seed of series and templates.
 const SEED: u64 = 20_261_122;
 const TEMPLATES: usize = 400;
-/// The minimum number of shared random templates.
+/// The minimum number of random templates whose queries are shared.
 const MIN_SHARED: usize = 60;
-/// The age of the last samples: Prometheus keeps blocks for days.
+/// The age of the newest samples, far below the retention time of Prometheus.
 const AGE: SignedDuration = SignedDuration::from_hours(4);
 const LABEL: &str = "pod";
 
 /// A server with random series.
-pub(crate) struct Fixture {
+pub(crate) struct RandomSeries {
     client: Client,
     _server: Server,
 }
 
-impl Fixture {
+impl RandomSeries {
     pub(crate) async fn start() -> Result<Self> {
         let end = Timestamp::now() - AGE;
         let series = series::openmetrics(end.as_second(), &mut Rng::with_seed(SEED));
-        let server = Server::start_with(&series)?;
+        let server = Server::start_with_series(&series)?;
         let url = format!("{}/?time={}", server.url, end.as_second());
-        Reader::new(&url)?.wait_for("sum(inflight)").await?;
+        Reader::new(&url)?.wait_for_result("sum(inflight)").await?;
         let client = Client::new(Settings::new("random", &url)?, Arc::new(()))?;
         Ok(Self { client, _server: server })
     }
@@ -67,15 +68,15 @@ impl Fixture {
 }
 
 /// Checks that shared random templates have the results of single queries.
-pub(crate) async fn check_random(fixture: &Fixture) -> Result<()> {
+pub(crate) async fn check_random(random_series: &RandomSeries) -> Result<()> {
     let mut rng = Rng::with_seed(SEED);
     let (mut shared, mut values) = (0, 0);
     for _ in 0..TEMPLATES {
-        let checked = CheckedRule::new(&shapes::template(&mut rng))?;
+        let rule = RuleUnderTest::new(&templates::random(&mut rng))?;
         for namespace in series::NAMESPACES {
-            let Ok(query) = checked.shared_query(namespace) else { continue };
-            let found = checked.compare(fixture, namespace, query, &mut rng).await?;
-            let found = found.with_context(|| checked.template.clone())?;
+            let Ok(query) = rule.shared_query(namespace) else { continue };
+            let found = rule.compare(random_series, namespace, query, &mut rng).await?;
+            let found = found.with_context(|| rule.template.clone())?;
             shared += 1;
             values += found;
         }
@@ -88,15 +89,15 @@ pub(crate) async fn check_random(fixture: &Fixture) -> Result<()> {
 
 /// Checks that templates whose results would differ are not shared. Also shows that the comparison
 /// finds differences.
-pub(crate) async fn check_not_shared(fixture: &Fixture) -> Result<()> {
+pub(crate) async fn check_not_shared(random_series: &RandomSeries) -> Result<()> {
     let mut rng = Rng::with_seed(SEED);
-    for template in shapes::NOT_SHARED {
-        let checked = CheckedRule::new(template)?;
+    for template in templates::NOT_SHARED {
+        let rule = RuleUnderTest::new(template)?;
         let mut is_different = false;
         for namespace in series::NAMESPACES {
-            ensure!(checked.shared_query(namespace).is_err(), "{template} is shared");
-            let query = checked.unchecked_query(namespace)?;
-            let result = checked.compare(fixture, namespace, query, &mut rng).await?;
+            ensure!(rule.shared_query(namespace).is_err(), "{template} is shared");
+            let query = rule.unchecked_query(namespace)?;
+            let result = rule.compare(random_series, namespace, query, &mut rng).await?;
             is_different |= result.is_err();
         }
         ensure!(is_different, "{template}: the results are equal");
@@ -104,14 +105,14 @@ pub(crate) async fn check_not_shared(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// A rule with a template to check.
-struct CheckedRule {
+/// A rule whose queries are compared.
+struct RuleUnderTest {
     template: String,
     rule: Rule,
     selector: Selector,
 }
 
-impl CheckedRule {
+impl RuleUnderTest {
     fn new(template: &str) -> Result<Self> {
         let file = format!(
             "rules:\n- seriesQuery: x\n  resources: {{template: <<.Resource>>}}\n  \
@@ -135,20 +136,21 @@ impl CheckedRule {
         let resource = GroupResource::pods();
         let objects = Objects { resource: &resource, namespace, names: &[] };
         let (labels, resources) = (self.rule.labels(), resources());
-        let context = Context { labels, resources: &resources, compat: Compat::Off };
+        let context = QueryContext { labels, resources: &resources, compat: Compat::Off };
         let template = self.rule.query_template();
         Ok(template.for_all_objects("x", objects, &self.selector, &[], context)?)
     }
 
-    /// Compares a shared query with single ones. Returns the number of values, or a difference.
+    /// Compares the results of a shared query with those of queries for one pod and for several
+    /// pods. Returns the number of values, or the first difference.
     async fn compare(
         &self,
-        fixture: &Fixture,
+        random_series: &RandomSeries,
         namespace: &str,
         query: String,
         rng: &mut Rng,
     ) -> Result<Result<usize>> {
-        let shared = fixture.query(query).await;
+        let shared = random_series.query(query).await;
         let pods = series::pods();
         let mut requests: Vec<Vec<String>> = pods.iter().map(|pod| vec![pod.clone()]).collect();
         for _ in 0..3 {
@@ -163,8 +165,8 @@ impl CheckedRule {
             let objects = Objects { resource: &resource, namespace, names: &names };
             let (selector, resources) = (&self.selector, resources());
             let query = self.rule.custom_query("x", objects, selector, &resources, Compat::Off)?;
-            let single = fixture.query(query.clone()).await;
-            match difference(&shared, &single, &names) {
+            let single = random_series.query(query.clone()).await;
+            match compare_results(&shared, &single, &names) {
                 Ok(found) => values += found,
                 Err(error) => return Ok(Err(error.context(query))),
             }
@@ -173,28 +175,29 @@ impl CheckedRule {
     }
 }
 
-/// Compares results. Returns the number of values.
-fn difference(
+/// Compares the results of a shared query with those of a single query for these objects. Returns
+/// the number of values.
+fn compare_results(
     shared: &Result<Vec<Sample>, String>,
     single: &Result<Vec<Sample>, String>,
     names: &[String],
 ) -> Result<usize> {
     let (shared, single) = match (shared, single) {
         (Ok(shared), Ok(single)) => (shared, single),
-        // A failed query is not shared.
+        // If a shared query fails, its result is not used.
         (Err(_), _) => return Ok(0),
         (Ok(_), Err(error)) => bail!("only the single query fails: {error}"),
     };
-    let part = |samples: &[Sample]| {
-        let mut part: Vec<(BTreeMap<String, String>, u64, i64)> = samples
+    let of_objects = |samples: &[Sample]| {
+        let mut samples: Vec<(BTreeMap<String, String>, u64, i64)> = samples
             .iter()
             .filter(|sample| sample.labels.get(LABEL).is_some_and(|name| names.contains(name)))
             .map(|sample| (sample.labels.clone(), sample.value.to_bits(), sample.timestamp_ms))
             .collect();
-        part.sort();
-        part
+        samples.sort();
+        samples
     };
-    let (of_shared, of_single) = (part(shared), part(single));
+    let (of_shared, of_single) = (of_objects(shared), of_objects(single));
     ensure!(of_shared == of_single, "{names:?}: shared {of_shared:?}, single {of_single:?}");
     ensure!(of_single.len() == single.len(), "{names:?}: further results {single:?}");
     let items = |samples: &[Sample]| {

@@ -1,4 +1,4 @@
-//! The recipes of the cookbook with and without shared queries.
+//! The recipes of the cookbook must have the same values with and without shared queries.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const SHARED: [(&str, &[&str]); 8] = [
     ("Labels of kube-state-metrics", &["web", "api"]),
 ];
 
-/// Reads all objects of a recipe twice, with single and with shared queries.
+/// Reads the objects of a recipe with single and with shared queries, and compares the values.
 pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
     let found = SHARED.iter().find(|(title, _)| *title == recipe.title);
     let Some((_, objects)) = found else {

@@ -20,31 +20,31 @@ pub(super) fn pods() -> Vec<String> {
 
 /// A file with series until `end`, in seconds since 1970.
 pub(super) fn openmetrics(end: i64, rng: &mut Rng) -> String {
-    let mut file = File { text: String::new(), end, rng };
-    file.requests();
-    file.gauges();
-    file.histograms();
-    file.information();
+    let mut file = OpenMetricsFile { text: String::new(), end, rng };
+    file.add_counters();
+    file.add_gauges();
+    file.add_histograms();
+    file.add_join_series();
     file.text.push_str("# EOF\n");
     file.text
 }
 
-struct File<'r> {
+struct OpenMetricsFile<'r> {
     text: String,
     end: i64,
     rng: &'r mut Rng,
 }
 
-impl File<'_> {
-    fn family(&mut self, name: &str, kind: &str) {
+impl OpenMetricsFile<'_> {
+    fn start_family(&mut self, name: &str, kind: &str) {
         // Writing to a string can't fail.
         let _ = writeln!(self.text, "# TYPE {name} {kind}");
     }
 
     /// Adds a series with a sample for each step. It may start late, have gaps, or end early.
-    fn series(&mut self, name: &str, labels: &str, mut value: impl FnMut(&mut Rng) -> f64) {
+    fn add_series(&mut self, name: &str, labels: &str, mut value: impl FnMut(&mut Rng) -> f64) {
         let first = if self.rng.u8(..4) == 0 { self.rng.i64(0..STEPS) } else { 0 };
-        // Some series have ended, others are just within the lookback.
+        // One series in six ended before the lookback, and one in six within it.
         let age = match self.rng.u8(..6) {
             0 => LOOKBACK + self.rng.i64(0..600),
             1 => self.rng.i64(0..LOOKBACK),
@@ -59,15 +59,15 @@ impl File<'_> {
         }
     }
 
-    /// Calls a function with the labels of each pod. Some pods have no series.
-    fn pods(&mut self, add: impl Fn(&mut Self, &str)) {
+    /// Calls a function with the labels of random pods, and sometimes with those of a namespace.
+    fn for_each_pod(&mut self, add: impl Fn(&mut Self, &str)) {
         for namespace in NAMESPACES {
             for pod in pods().iter().take(PODS) {
                 if self.rng.u8(..7) > 0 {
                     add(self, &format!("namespace=\"{namespace}\",pod=\"{pod}\""));
                 }
             }
-            // A series in the namespace without a pod.
+            // A series without a pod.
             if self.rng.bool() {
                 add(self, &format!("namespace=\"{namespace}\""));
             }
@@ -75,12 +75,12 @@ impl File<'_> {
     }
 
     /// Counters with occasional resets.
-    fn requests(&mut self) {
-        self.family("requests", "counter");
-        self.pods(|file, labels| {
+    fn add_counters(&mut self) {
+        self.start_family("requests", "counter");
+        self.for_each_pod(|file, labels| {
             for code in ["200", "500"] {
                 let mut total = file.rng.f64() * 1e6;
-                file.series("requests_total", &format!("{labels},code=\"{code}\""), |rng| {
+                file.add_series("requests_total", &format!("{labels},code=\"{code}\""), |rng| {
                     total = if rng.u8(..30) == 0 { rng.f64() } else { total + rng.f64() * 99.0 };
                     total
                 });
@@ -89,12 +89,12 @@ impl File<'_> {
     }
 
     /// Gauges: several for a pod, also with NaN and infinite values.
-    fn gauges(&mut self) {
-        self.family("inflight", "gauge");
-        self.pods(|file, labels| {
+    fn add_gauges(&mut self) {
+        self.start_family("inflight", "gauge");
+        self.for_each_pod(|file, labels| {
             for container in ["app", "proxy"].into_iter().take(file.rng.usize(1..=2)) {
                 let labels = format!("{labels},container=\"{container}\"");
-                file.series("inflight", &labels, |rng| match rng.u8(..40) {
+                file.add_series("inflight", &labels, |rng| match rng.u8(..40) {
                     0 => f64::NAN,
                     1 => f64::INFINITY,
                     2 => 0.0,
@@ -102,15 +102,15 @@ impl File<'_> {
                 });
             }
         });
-        self.family("workers", "gauge");
-        self.pods(|file, labels| {
-            file.series("workers", labels, |rng| f64::from(rng.u8(..4)));
+        self.start_family("workers", "gauge");
+        self.for_each_pod(|file, labels| {
+            file.add_series("workers", labels, |rng| f64::from(rng.u8(..4)));
         });
     }
 
-    fn histograms(&mut self) {
-        self.family("latency_seconds", "histogram");
-        self.pods(|file, labels| {
+    fn add_histograms(&mut self) {
+        self.start_family("latency_seconds", "histogram");
+        self.for_each_pod(|file, labels| {
             let mut totals = [0.0; 4];
             let bounds = ["0.1", "0.5", "2", "+Inf"];
             let lines: Vec<[f64; 4]> = (0..STEPS)
@@ -126,28 +126,28 @@ impl File<'_> {
             for (index, bound) in bounds.into_iter().enumerate() {
                 let mut values = lines.iter().filter_map(|line| line.get(index).copied());
                 let labels = format!("{labels},le=\"{bound}\"");
-                file.series("latency_seconds_bucket", &labels, |_| {
+                file.add_series("latency_seconds_bucket", &labels, |_| {
                     values.next().unwrap_or_default()
                 });
             }
         });
     }
 
-    /// Series to join: the limits and nodes of pods, and the zones of nodes.
-    fn information(&mut self) {
-        self.family("limits", "gauge");
-        self.pods(|file, labels| {
-            file.series("limits", labels, |rng| f64::from(rng.u8(1..9)));
+    /// Series that templates join with others: limits and nodes of pods, and zones of nodes.
+    fn add_join_series(&mut self) {
+        self.start_family("limits", "gauge");
+        self.for_each_pod(|file, labels| {
+            file.add_series("limits", labels, |rng| f64::from(rng.u8(1..9)));
         });
-        self.family("pod_info", "gauge");
-        self.pods(|file, labels| {
+        self.start_family("pod_info", "gauge");
+        self.for_each_pod(|file, labels| {
             let node = file.rng.u8(..3);
-            file.series("pod_info", &format!("{labels},node=\"node-{node}\""), |_| 1.0);
+            file.add_series("pod_info", &format!("{labels},node=\"node-{node}\""), |_| 1.0);
         });
-        self.family("zone_info", "gauge");
+        self.start_family("zone_info", "gauge");
         for node in 0..3 {
             let labels = format!("node=\"node-{node}\",zone=\"zone-{}\"", node % 2);
-            self.series("zone_info", &labels, |_| 1.0);
+            self.add_series("zone_info", &labels, |_| 1.0);
         }
     }
 }

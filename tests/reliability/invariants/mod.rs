@@ -1,5 +1,6 @@
-//! Invariants that hold under any faults, checked on the journal after a run: on the objects that
-//! the API server stored and the metrics that it reported, not on the controller's records.
+//! Invariants that hold under any faults. They are checked after a run, on the journal: on what the
+//! API server stored and received, on the reported loads, and on the reconciles that controllers
+//! reported.
 
 mod requests;
 mod scalings;
@@ -11,9 +12,9 @@ use hpa_calc::settings::DOMAIN;
 use serde_json::Value;
 
 use crate::{
-    MAX, PERIOD, WINDOW,
+    MAX_REPLICAS, PERIOD, WINDOW,
     cluster::Cluster,
-    journal::{Entries, Lifetime, Reconcile, Request, Scaling, Version, When, grouped},
+    journal::{AutoscalerVersion, Entries, Lifetime, Reconcile, Request, Scaling, When, group_by},
     targets::{Id, Source},
 };
 
@@ -35,38 +36,38 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
 /// controller, and each decision is based on the whole load.
 pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<String> {
     let entries = cluster.journal.entries();
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for autoscaler in by_autoscaler(&entries) {
         let target = cluster.shape.targets.iter().find(|target| target.id == *autoscaler.id);
         let is_external = target.is_some_and(|target| target.source == Source::External);
         let needs_are_known = is_external || pods_are_known;
-        found.extend(scalings::violations(cluster, &autoscaler, needs_are_known));
+        violations.extend(scalings::violations(cluster, &autoscaler, needs_are_known));
         if needs_are_known {
-            found.extend(stabilization::violations(cluster, &autoscaler));
+            violations.extend(stabilization::violations(cluster, &autoscaler));
         }
-        found.extend(requests::unexplained_statuses(&autoscaler));
-        found.extend(reconciled_at_most_as_often_as_needed(cluster, &autoscaler));
+        violations.extend(requests::unexplained_statuses(&autoscaler));
+        violations.extend(too_many_reconciles(cluster, &autoscaler));
     }
-    found.extend(requests::unexpected(&entries));
-    found.extend(requests::without_lease(&entries));
-    found
+    violations.extend(requests::unexpected_writes(&entries));
+    violations.extend(requests::writes_without_lease(&entries));
+    violations
 }
 
 /// The journal entries of one autoscaler and its target.
 struct AutoscalerEntries<'a> {
     id: &'a Id,
     scalings: Vec<&'a Scaling>,
-    versions: Vec<&'a Version>,
+    versions: Vec<&'a AutoscalerVersion>,
     reconciles: Vec<&'a Reconcile>,
     requests: Vec<&'a Request>,
     lifetimes: &'a [Lifetime],
 }
 
 fn by_autoscaler(entries: &Entries) -> Vec<AutoscalerEntries<'_>> {
-    let mut scalings = grouped(&entries.scalings, |one| &one.target);
-    let mut reconciles = grouped(&entries.reconciles, |one| &one.autoscaler);
-    let mut requests = grouped(&entries.requests, |one| &one.object);
-    let versions = grouped(&entries.versions, |one| &one.autoscaler);
+    let mut scalings = group_by(&entries.scalings, |one| &one.target);
+    let mut reconciles = group_by(&entries.reconciles, |one| &one.autoscaler);
+    let mut requests = group_by(&entries.requests, |one| &one.object);
+    let versions = group_by(&entries.versions, |one| &one.autoscaler);
     let group = |(id, versions)| AutoscalerEntries {
         id,
         scalings: scalings.remove(id).unwrap_or_default(),
@@ -79,11 +80,12 @@ fn by_autoscaler(entries: &Entries) -> Vec<AutoscalerEntries<'_>> {
 }
 
 impl<'a> AutoscalerEntries<'a> {
-    /// The versions that the API server held at some time between these two.
-    fn held(&self, from: When, to: When) -> Vec<&'a Version> {
+    /// The versions that the API server stored at some time between these two.
+    fn versions_between(&self, from: When, to: When) -> Vec<&'a AutoscalerVersion> {
         let first = self.versions.partition_point(|version| version.when <= from);
-        let held = self.versions.iter().skip(first.saturating_sub(1));
-        held.take_while(|version| version.when <= to)
+        let stored = self.versions.iter().skip(first.saturating_sub(1));
+        stored
+            .take_while(|version| version.when <= to)
             .filter(|version| !version.is_deleted)
             .copied()
             .collect()
@@ -102,46 +104,43 @@ impl<'a> AutoscalerEntries<'a> {
     }
 }
 
-fn bounds(version: &Version) -> (i64, i64) {
+fn bounds(version: &AutoscalerVersion) -> (i64, i64) {
     bounds_of(&version.spec, &version.annotations)
 }
 
-/// The bounds of an autoscaler. A schedule has one entry, which holds at all times.
+/// The bounds of an autoscaler. Its schedule of bounds, if any, has one entry for all times.
 pub(crate) fn bounds_of(spec: &Value, annotations: &Value) -> (i64, i64) {
     let schedule: Value = setting(annotations, "bounds")
         .map(|text| serde_json::from_str(text).expect("a schedule"))
         .unwrap_or_default();
-    let of = |name: &str, default| {
+    let bound = |name: &str, default| {
         let scheduled = schedule[0][name].as_i64();
         scheduled.or(spec[name].as_i64()).unwrap_or(default)
     };
-    (of("minReplicas", 1), of("maxReplicas", i64::from(MAX)))
+    (bound("minReplicas", 1), bound("maxReplicas", i64::from(MAX_REPLICAS)))
 }
 
-/// The text of a setting.
+/// The value of a setting, which is an annotation.
 fn setting<'a>(annotations: &'a Value, name: &str) -> Option<&'a str> {
     annotations[format!("{DOMAIN}/{name}")].as_str()
 }
 
 /// A setting that is a number of seconds, such as `30s`.
-fn seconds(version: &Version, name: &str) -> Option<Duration> {
+fn seconds(version: &AutoscalerVersion, name: &str) -> Option<Duration> {
     let text = setting(&version.annotations, name)?.strip_suffix('s').expect("seconds");
     Some(Duration::from_secs(text.parse().expect("a number")))
 }
 
 /// The downscale stabilization window of an autoscaler.
-fn window(version: &Version) -> Duration {
+fn window(version: &AutoscalerVersion) -> Duration {
     let behavior = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
     let setting = || seconds(version, "downscale-stabilization").unwrap_or(WINDOW);
     behavior.map_or_else(setting, Duration::from_secs)
 }
 
-/// The queue holds each autoscaler once: reconciles are not much more frequent than the sync period
-/// and the changes require.
-fn reconciled_at_most_as_often_as_needed(
-    cluster: &Cluster,
-    entries: &AutoscalerEntries<'_>,
-) -> Option<String> {
+/// The queue holds each autoscaler once. Therefore, reconciles are not much more frequent than the
+/// sync period and the changes require.
+fn too_many_reconciles(cluster: &Cluster, entries: &AutoscalerEntries<'_>) -> Option<String> {
     let setting =
         entries.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
     let periods = cluster.clock.age().as_secs() / setting.unwrap_or(PERIOD).as_secs() + 1;
@@ -165,6 +164,6 @@ pub(crate) fn longest_gaps(
         let gaps = [from].into_iter().chain(starts.iter().copied()).zip(ends);
         gaps.map(|(before, after)| after.saturating_sub(before)).max().unwrap_or_default()
     };
-    let of = grouped(reconciles, |one| &one.autoscaler);
-    of.into_iter().map(|(id, starts)| (id, gaps(starts))).collect()
+    let by_autoscaler = group_by(reconciles, |one| &one.autoscaler);
+    by_autoscaler.into_iter().map(|(id, starts)| (id, gaps(starts))).collect()
 }

@@ -4,13 +4,13 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{AutoscalerEntries, MAX_REQUEST_DELAY};
-use crate::journal::{Entries, LeaseVersion, Reconcile, Request, Version};
+use crate::journal::{AutoscalerVersion, Entries, LeaseVersion, Reconcile, Request};
 
 /// `leaseDurationSeconds` of the elected instances.
 const LEASE: Duration = Duration::from_secs(15);
 
 /// The writes that a controller needs, as verb, resource and subresource.
-const NEEDED: [(&str, &str, &str); 11] = [
+const NEEDED_WRITES: [(&str, &str, &str); 11] = [
     ("update", "deployments", "scale"),
     ("update", "fleets", "scale"),
     ("update", "widgets", "scale"),
@@ -29,10 +29,10 @@ fn writes(entries: &Entries) -> impl Iterator<Item = &Request> {
 }
 
 /// Writes that no controller needs.
-pub(super) fn unexpected(entries: &Entries) -> BTreeSet<String> {
+pub(super) fn unexpected_writes(entries: &Entries) -> BTreeSet<String> {
     let is_needed = |one: &&Request| {
         let Request { verb, resource, subresource, .. } = one;
-        NEEDED.contains(&(verb.as_str(), resource.as_str(), subresource.as_str()))
+        NEEDED_WRITES.contains(&(verb.as_str(), resource.as_str(), subresource.as_str()))
     };
     let others = writes(entries).filter(|one| !is_needed(one));
     others
@@ -42,8 +42,8 @@ pub(super) fn unexpected(entries: &Entries) -> BTreeSet<String> {
         .collect()
 }
 
-/// Writes of a scale or status by an instance that is not the holder of a current lease.
-pub(super) fn without_lease(entries: &Entries) -> Vec<String> {
+/// Writes of a scale or status by an elected instance that didn't hold a current lease.
+pub(super) fn writes_without_lease(entries: &Entries) -> Vec<String> {
     if entries.leases.is_empty() {
         return Vec::new();
     }
@@ -66,10 +66,10 @@ pub(super) fn without_lease(entries: &Entries) -> Vec<String> {
     wrong.collect()
 }
 
-/// Status writes without a reconcile. A reconcile is reported before its status write, or not at
-/// all if the autoscaler changed or the controller was killed.
+/// Status writes by controllers that no reconcile explains. A reconcile is reported before its
+/// status write, or not at all if the autoscaler changed or the controller was killed.
 pub(super) fn unexplained_statuses(entries: &AutoscalerEntries<'_>) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for (index, version) in entries.versions.iter().enumerate() {
         let Some(instance) = &version.instance else { continue };
         if entries.lifetime(instance, version.when).is_none() {
@@ -83,18 +83,18 @@ pub(super) fn unexplained_statuses(entries: &AutoscalerEntries<'_>) -> Vec<Strin
                 && one.started <= at
                 && at <= one.ended.at + MAX_REQUEST_DELAY
         };
-        let is_edit = |before: &&&Version| {
+        let is_edit = |before: &&&AutoscalerVersion| {
             before.instance.is_none() && before.when.at + MAX_REQUEST_DELAY >= at
         };
         let is_explained = entries.reconciles.iter().any(explains)
             || entries.versions[..index].iter().any(|before| is_edit(&before))
             || entries.ends_soon_after(instance, version.when);
         if !is_explained {
-            found.push(format!(
+            violations.push(format!(
                 "{instance} wrote the status of {} at {at:?}: no reconcile explains it",
                 entries.id
             ));
         }
     }
-    found
+    violations
 }

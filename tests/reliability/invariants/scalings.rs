@@ -4,7 +4,7 @@ use super::{AutoscalerEntries, IN_FLIGHT, MAX_REQUEST_DELAY, SAMPLE_WINDOW, boun
 use crate::{
     PERIOD,
     cluster::Cluster,
-    journal::{Actor, Request, Scaling, Version, When},
+    journal::{Actor, AutoscalerVersion, Request, Scaling, When},
 };
 
 /// A scaling by a controller, with the stored versions of the autoscaler during its decision.
@@ -12,8 +12,8 @@ pub(super) struct Write<'a> {
     pub(super) scaling: &'a Scaling,
     /// When the request arrived.
     sent: When,
-    /// The versions of the autoscaler from its last read before the write.
-    pub(super) held: Vec<&'a Version>,
+    /// The versions of the autoscaler from its last read before the write until the write.
+    pub(super) versions: Vec<&'a AutoscalerVersion>,
 }
 
 pub(super) fn violations(
@@ -21,13 +21,14 @@ pub(super) fn violations(
     entries: &AutoscalerEntries<'_>,
     needs_are_known: bool,
 ) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for (index, scaling) in entries.scalings.iter().enumerate() {
         if scaling.by != Actor::Controller {
             continue;
         }
         let before = entries.scalings[..index].last().map(|before| before.by);
-        let checks = match write(entries, scaling) {
+        // A function named after an invariant returns the violation of the invariant.
+        let checks = match find_write(entries, scaling) {
             None => vec![Some("no request of this instance made it".to_owned())],
             Some(write) => vec![
                 within_bounds(&write),
@@ -42,34 +43,35 @@ pub(super) fn violations(
             let Scaling { instance, target, from, to, when, .. } = scaling;
             format!("{instance} scaled {target} from {from} to {to} at {:?}: {wrong}", when.at)
         };
-        found.extend(checks.into_iter().flatten().map(violation));
+        violations.extend(checks.into_iter().flatten().map(violation));
     }
-    found
+    violations
 }
 
-pub(super) fn write<'a>(
+/// Finds the request that made a scaling.
+pub(super) fn find_write<'a>(
     entries: &AutoscalerEntries<'a>,
     scaling: &'a Scaling,
 ) -> Option<Write<'a>> {
     let before = |when: When, matches: fn(&Request) -> bool| {
         let mut requests = entries.requests.iter().rev();
-        let found = requests
+        let latest = requests
             .find(|one| one.when < when && one.instance == scaling.instance && matches(one));
-        found.map(|one| one.when)
+        latest.map(|one| one.when)
     };
     let sent = before(scaling.when, |one| one.verb == "update" && one.subresource == "scale")?;
-    // The autoscaler is read before the write, and a change in between can't be known.
+    // The controller reads the autoscaler before the write. It can't know of a change in between.
     let verified = before(sent, |one| one.verb == "get");
     let from = verified.filter(|read| read.at + MAX_REQUEST_DELAY >= sent.at).unwrap_or(sent);
-    Some(Write { scaling, sent, held: entries.held(from, scaling.when) })
+    Some(Write { scaling, sent, versions: entries.versions_between(from, scaling.when) })
 }
 
 fn within_bounds(write: &Write<'_>) -> Option<String> {
-    let fits = write.held.iter().any(|version| {
+    let fits = write.versions.iter().any(|version| {
         let (min, max) = bounds(version);
         (min..=max).contains(&write.scaling.to)
     });
-    let all: Vec<_> = write.held.iter().map(|version| bounds(version)).collect();
+    let all: Vec<_> = write.versions.iter().map(|version| bounds(version)).collect();
     (!fits).then(|| format!("outside of the bounds {all:?}"))
 }
 
@@ -77,7 +79,7 @@ impl Write<'_> {
     /// Whether the scaling only enforces `minReplicas` or `maxReplicas`, which needs no metrics.
     pub(super) fn is_into_bounds(&self) -> bool {
         let Scaling { from, to, .. } = *self.scaling;
-        self.held.iter().any(|version| {
+        self.versions.iter().any(|version| {
             let (min, max) = bounds(version);
             (from > max && to == max) || (from < min && to == min)
         })
@@ -91,7 +93,7 @@ impl Write<'_> {
     }
 
     fn recent_loads(&self, cluster: &Cluster) -> Vec<i64> {
-        // Shared metrics may be older by a part of a period.
+        // Metrics that autoscalers share may be older, by less than a period.
         let Scaling { target, when, .. } = self.scaling;
         cluster.loads.within(target, when.at.saturating_sub(IN_FLIGHT + PERIOD), when.at)
     }
@@ -112,19 +114,20 @@ fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String>
     (to < lowest).then(|| format!("below the load {loads:?}"))
 }
 
-/// A scale-up never goes above the needs within the stabilization window, or the replicas in it:
-/// the current ones are the first recommendation of a new autoscaler or controller.
+/// A scale-up never goes above the maximum of the loads and the replicas within the stabilization
+/// window. Replicas count because the current ones are the first recommendation for a new
+/// autoscaler, and after a start of the controller.
 fn not_above_window(
     cluster: &Cluster,
     entries: &AutoscalerEntries<'_>,
     write: &Write<'_>,
 ) -> Option<String> {
     let Scaling { from, to, target, when, .. } = write.scaling;
-    let is_at_min = write.held.iter().any(|version| *to == bounds(version).0);
+    let is_at_min = write.versions.iter().any(|version| *to == bounds(version).0);
     if to <= from || is_at_min {
         return None;
     }
-    let longest = write.held.iter().map(|version| window(version)).max().unwrap_or_default();
+    let longest = write.versions.iter().map(|version| window(version)).max().unwrap_or_default();
     let since = when.at.saturating_sub(longest + IN_FLIGHT + PERIOD);
     let loads = cluster.loads.within(target, since, when.at);
     let replicas = entries.scalings.iter().filter(|one| one.when < *when && one.when.at >= since);
@@ -136,7 +139,7 @@ fn not_above_window(
 /// The reconcile of the write decided on the replaced replicas: no change by another writer was
 /// overwritten. A killed controller reports no reconcile.
 fn explained(entries: &AutoscalerEntries<'_>, write: &Write<'_>) -> Option<String> {
-    let Write { scaling, sent, held } = write;
+    let Write { scaling, sent, versions } = write;
     let mut spanning = entries.reconciles.iter().filter(|one| {
         one.instance == scaling.instance && one.started <= sent.at && one.ended >= scaling.when
     });
@@ -144,7 +147,7 @@ fn explained(entries: &AutoscalerEntries<'_>, write: &Write<'_>) -> Option<Strin
         let is_cut_off = entries.ends_soon_after(&scaling.instance, scaling.when);
         return (!is_cut_off).then(|| "no reconcile explains it".to_owned());
     };
-    if !held.iter().any(|version| version.uid == reconcile.uid) {
+    if !versions.iter().any(|version| version.uid == reconcile.uid) {
         return Some(format!("decided for an earlier autoscaler, {}", reconcile.uid));
     }
     let is_decided = (reconcile.current, reconcile.desired) == (scaling.from, scaling.to);

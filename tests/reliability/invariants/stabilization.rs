@@ -5,25 +5,28 @@ use std::time::Duration;
 
 use super::{
     AutoscalerEntries, bounds,
-    scalings::{Write, write},
+    scalings::{Write, find_write},
     window,
 };
 use crate::{
     PERIOD,
     cluster::Cluster,
-    journal::{Actor, Reconcile, Scaling, Version, When},
+    journal::{Actor, AutoscalerVersion, Reconcile, Scaling, When},
 };
 
 /// The maximum age of a metric that autoscalers share.
-const SHARED: Duration = Duration::from_secs(PERIOD.as_secs() / 3);
-/// After this time, a leader has stored the history of a decision.
-const UNSTORED: Duration = Duration::from_secs(20);
+const MAX_SHARED_AGE: Duration = Duration::from_secs(PERIOD.as_secs() / 3);
+/// The maximum time from a decision until the leader has stored its history.
+const MAX_STORE_DELAY: Duration = Duration::from_secs(20);
 
 pub(super) fn violations(cluster: &Cluster, entries: &AutoscalerEntries<'_>) -> Vec<String> {
-    let is_ours =
+    let is_scale_down =
         |scaling: &&&Scaling| scaling.by == Actor::Controller && scaling.to < scaling.from;
-    let downs =
-        entries.scalings.iter().filter(is_ours).filter_map(|scaling| write(entries, scaling));
+    let downs = entries
+        .scalings
+        .iter()
+        .filter(is_scale_down)
+        .filter_map(|scaling| find_write(entries, scaling));
     downs
         .filter(|write| !write.is_into_bounds())
         .filter_map(|write| below_the_window(cluster, entries, &write))
@@ -36,10 +39,10 @@ fn below_the_window(
     write: &Write<'_>,
 ) -> Option<String> {
     let scaling = write.scaling;
-    let version = write.held.iter().min_by_key(|version| window(version))?;
+    let version = write.versions.iter().min_by_key(|version| window(version))?;
     // A recommendation exactly as old as the window of a behavior is not part of it.
     let from = scaling.when.at.saturating_sub(window(version)) + Duration::from_secs(1);
-    let max = write.held.iter().map(|version| bounds(version).1).min()?;
+    let max = write.versions.iter().map(|version| bounds(version).1).min()?;
     let in_window = entries
         .reconciles
         .iter()
@@ -65,18 +68,21 @@ fn is_remembered(
     reconcile: &Reconcile,
     scaling: &Scaling,
 ) -> bool {
-    let life = |instance: &str, when: When| entries.lifetime(instance, when).map(|one| one.started);
-    let (decided, scaled) =
-        (life(&reconcile.instance, reconcile.ended), life(&scaling.instance, scaling.when));
-    // A single instance does not store its history.
+    let start_of_lifetime =
+        |instance: &str, when: When| entries.lifetime(instance, when).map(|one| one.started);
+    let (decided, scaled) = (
+        start_of_lifetime(&reconcile.instance, reconcile.ended),
+        start_of_lifetime(&scaling.instance, scaling.when),
+    );
+    // Only elected instances store their histories, and restarted ones have a new name.
     let is_stored = reconcile.instance != scaling.instance
-        && entries.ends_later(&reconcile.instance, reconcile.ended, UNSTORED);
+        && entries.reconciles_after(&reconcile.instance, reconcile.ended, MAX_STORE_DELAY);
     decided == scaled || is_stored
 }
 
 impl AutoscalerEntries<'_> {
-    /// Whether an instance still works this long after a time.
-    fn ends_later(&self, instance: &str, when: When, by: Duration) -> bool {
+    /// Whether an instance starts a reconcile later than `by` after a time.
+    fn reconciles_after(&self, instance: &str, when: When, by: Duration) -> bool {
         let mut later = self.reconciles.iter().rev();
         later.any(|one| one.instance == instance && one.started > when.at + by)
     }
@@ -90,13 +96,15 @@ fn least_recommendation(
     reconcile: &Reconcile,
 ) -> Option<i64> {
     let started = When::first_at(reconcile.started);
-    let needs_no_metrics = |version: &&Version| {
+    let needs_no_metrics = |version: &&AutoscalerVersion| {
         let (min, max) = bounds(version);
         reconcile.current == 0 || !(min..=max).contains(&reconcile.current)
     };
-    if reconcile.is_failed || entries.held(started, reconcile.ended).iter().any(needs_no_metrics) {
+    if reconcile.is_failed
+        || entries.versions_between(started, reconcile.ended).iter().any(needs_no_metrics)
+    {
         return None;
     }
-    let (from, to) = (reconcile.started.saturating_sub(SHARED), reconcile.ended.at);
+    let (from, to) = (reconcile.started.saturating_sub(MAX_SHARED_AGE), reconcile.ended.at);
     cluster.loads.within(entries.id, from, to).into_iter().min()
 }

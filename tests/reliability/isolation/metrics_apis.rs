@@ -6,10 +6,10 @@ use hpa_testbed::{Effect, Fault, Match};
 use hpa_tests::harness::objects;
 use serde_json::json;
 
-use super::{DURATION, cluster, reconciles};
-use crate::{MAX, PERIOD, cluster::Cluster, random::CONTROLLER};
+use super::{DURATION, reconciles, running_cluster};
+use crate::{MAX_REPLICAS, PERIOD, cluster::Cluster, random::CONTROLLER};
 
-/// Autoscalers with an external metric, in addition to `jobs`.
+/// The number of autoscalers with an external metric, in addition to `jobs`.
 const EXTERNAL: usize = 10;
 
 fn external_metrics(effect: Effect) -> Fault {
@@ -28,11 +28,11 @@ fn create_external(cluster: &Cluster, autoscalers: usize, metrics: usize) {
         let metrics = (0..metrics).map(|metric| format!("{name}-{metric}"));
         let metrics: Vec<_> = metrics.map(|name| objects::external_metric(&name, "10")).collect();
         cluster.apply(objects::deployment(&name, 1));
-        cluster.apply(objects::hpa(&name, 1..=MAX, metrics));
+        cluster.apply(objects::hpa(&name, 1..=MAX_REPLICAS, metrics));
     }
 }
 
-/// The CPU-only autoscaler is reconciled in every period.
+/// Checks that `web`, which has only a CPU metric, was reconciled in every period.
 fn assert_unaffected(cluster: &Cluster, since: Duration) {
     let (count, longest_gap) = reconciles(cluster, "web", since);
     assert!(count >= 119, "reconciled {count} times");
@@ -41,7 +41,7 @@ fn assert_unaffected(cluster: &Cluster, since: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn overloaded_metrics_api_delays_no_other_api() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     create_external(&cluster, EXTERNAL, 1);
     faults.add(external_metrics(Effect::TooManyRequests { retry_after_seconds: Some(5) }));
     let since = cluster.clock.age();
@@ -53,19 +53,19 @@ async fn overloaded_metrics_api_delays_no_other_api() {
 
 #[tokio::test(start_paused = true)]
 async fn hanging_metrics_api_delays_no_other_autoscaler() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     create_external(&cluster, EXTERNAL, 1);
     faults.add(external_metrics(hang()));
     let since = cluster.clock.age();
     cluster.sleep(DURATION).await;
     assert!(faults.total_hits() > 100, "{} hits", faults.total_hits());
     assert_unaffected(&cluster, since);
-    // The others are also reconciled in every period, and scale when the API responds again.
+    // Autoscalers with external metrics are also reconciled, and scale when the API responds again.
     let (count, longest_gap) = reconciles(&cluster, "external-0", since);
     assert!(count >= 115 && longest_gap <= 2 * PERIOD, "{count} times, after {longest_gap:?}");
     cluster.loads.set("external-0-0", 4);
     faults.clear();
-    cluster.scaled_to("external-0", 4).await;
+    cluster.wait_for_replicas("external-0", 4).await;
     let recovery = cluster.clock.age().saturating_sub(since + DURATION);
     assert!(recovery < 3 * PERIOD, "scaled after {recovery:?}");
     cluster.shut_down().await;
@@ -73,7 +73,7 @@ async fn hanging_metrics_api_delays_no_other_autoscaler() {
 
 #[tokio::test(start_paused = true)]
 async fn controller_stays_alive_when_hundreds_of_metrics_hang() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     create_external(&cluster, 5, 250);
     faults.add(external_metrics(hang()));
     let since = cluster.clock.age();
@@ -87,10 +87,10 @@ async fn controller_stays_alive_when_hundreds_of_metrics_hang() {
     cluster.shut_down().await;
 }
 
-/// A slow API responds, but each response takes most of a request's timeout.
+/// Each response takes most of the request timeout.
 #[tokio::test(start_paused = true)]
 async fn slow_metrics_api_fails_no_metric() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     create_external(&cluster, EXTERNAL, 1);
     for at in 0..EXTERNAL {
         cluster.loads.set(&format!("external-{at}-0"), 4);

@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 const DURATION: Duration = Duration::from_mins(30);
 
 /// A cluster that has been running for a minute.
-async fn cluster() -> (Cluster, Faults) {
+async fn running_cluster() -> (Cluster, Faults) {
     let faults = Faults::new(1);
     let cluster = Cluster::with_faults(&faults);
     cluster.until(Duration::from_secs(61)).await;

@@ -2,25 +2,31 @@
 
 use hpa_testbed::{Effect, Fault, Match};
 
-use super::{cluster, reconciles};
+use super::{reconciles, running_cluster};
 use crate::{
     NAMESPACE, PERIOD,
     random::CONTROLLER,
-    targets::{Id, Kind, Source, Target, definition},
+    targets::{Id, Kind, Source, Target, fleet_definition},
 };
 
-/// More than the workers, and than the concurrent requests of the client.
+/// The number of targets: more than there are workers or concurrent requests.
 const FLEETS: usize = 100;
 
 fn fleet(index: usize) -> Target {
     let id = Id::new(NAMESPACE, &format!("fleet-{index}"));
-    Target { id, kind: Kind::Fleet, source: Source::External, to_zero: false, settings: Vec::new() }
+    Target {
+        id,
+        kind: Kind::Fleet,
+        source: Source::External,
+        can_scale_to_zero: false,
+        settings: Vec::new(),
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn hanging_custom_resources_delay_no_other_autoscaler() {
-    let (cluster, faults) = cluster().await;
-    cluster.apply(definition());
+    let (cluster, faults) = running_cluster().await;
+    cluster.apply(fleet_definition());
     for target in (0..FLEETS).map(fleet) {
         cluster.loads.set_of(&target.id, 2);
         cluster.apply(target.workload(2));

@@ -11,23 +11,23 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn killed() {
+async fn controller_killed_after_a_rise_of_the_load() {
     Scenario::default().kill(76).start(95).survives().await;
 }
 
-/// Within the stabilization windows after the load has dropped.
+/// The load has dropped, and its last value is still in the stabilization windows.
 #[tokio::test(start_paused = true)]
-async fn killed_within_a_window() {
+async fn controller_killed_within_a_window() {
     Scenario::default().kill(140).start(145).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopped_within_a_window() {
+async fn controller_stopped_within_a_window() {
     Scenario::default().stop(140).start(145).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_every_twenty_seconds() {
+async fn controller_killed_every_twenty_seconds() {
     let mut scenario = Scenario::default();
     for at in (60..240).step_by(20) {
         scenario = scenario.kill(at).start(at + 1);
@@ -37,7 +37,7 @@ async fn killed_every_twenty_seconds() {
 
 /// Writes take seconds, and the controller dies before they take effect.
 #[tokio::test(start_paused = true)]
-async fn killed_before_slow_writes() {
+async fn controller_killed_before_slow_writes_take_effect() {
     let slow = during(Match::verbs(["update", "patch"]))
         .effect(Effect::Slow { by: Duration::from_secs(5) });
     Scenario::with([slow]).kill(92).start(94).survives().await;
@@ -81,12 +81,12 @@ async fn stalled_leader() {
 
 /// Kills the controller between its scale write and its status write.
 async fn kill_after_scaling(cluster: &mut Cluster, target: &str, replicas: i64) {
-    cluster.scaled_to(target, replicas).await;
+    cluster.wait_for_replicas(target, replicas).await;
     cluster.kill_controller().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_between_scale_and_status() {
+async fn controller_killed_between_scale_write_and_status_write() {
     let faults = Faults::new(1);
     let mut cluster = Cluster::with_faults(&faults);
     cluster.until(Duration::from_secs(90)).await;
@@ -109,8 +109,8 @@ async fn killed_between_scale_and_status() {
     cluster.shut_down().await;
 }
 
-/// The time of the first scale-down of the target after `after`.
-fn first_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
+/// The time of the controller's first scale-down of a target after a time.
+fn first_scale_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
     let downs = cluster.journal.scalings().into_iter().filter(|scaling| {
         scaling.target.name == target
             && scaling.by == Actor::Controller
@@ -120,30 +120,34 @@ fn first_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Durati
     downs.map(|scaling| scaling.when.at).next()
 }
 
-/// The load drops at 120 s and the controller dies at 140 s. Returns when `web` is scaled down.
-async fn down_after_a_kill(first: fn(&mut Cluster), second: fn(&mut Cluster)) -> Duration {
+/// The load drops at 120 s. The first controller is killed at 140 s, and the second one starts.
+/// Returns the time at which `web` is scaled down.
+async fn scale_down_after_kill(
+    start_first: fn(&mut Cluster),
+    start_second: fn(&mut Cluster),
+) -> Duration {
     let mut cluster = Cluster::with_faults(&Faults::new(1));
     cluster.kill_controller().await;
-    first(&mut cluster);
+    start_first(&mut cluster);
     cluster.until(Duration::from_secs(60)).await;
     cluster.loads.set("web", 6);
-    let fall = Duration::from_secs(120);
-    cluster.until(fall).await;
+    let load_drop = Duration::from_secs(120);
+    cluster.until(load_drop).await;
     assert_eq!(cluster.testbed.replicas("web"), 6);
     cluster.loads.set("web", 2);
     cluster.until(Duration::from_secs(140)).await;
     cluster.kill_controller().await;
-    second(&mut cluster);
+    start_second(&mut cluster);
     cluster.until(Duration::from_secs(300)).await;
     assert_eq!(violations(&cluster), Vec::<String>::new());
-    let down = first_down(&cluster, "web", fall).expect("a scale-down");
+    let down = first_scale_down(&cluster, "web", load_drop).expect("a scale-down");
     cluster.shut_down().await;
     down
 }
 
 #[tokio::test(start_paused = true)]
 async fn elected_successor_continues_the_window() {
-    let down = down_after_a_kill(
+    let down = scale_down_after_kill(
         |cluster| cluster.start_elected("first"),
         |cluster| cluster.start_elected("second"),
     )
@@ -155,7 +159,7 @@ async fn elected_successor_continues_the_window() {
 /// Without leader election no history is stored, as in the reference.
 #[tokio::test(start_paused = true)]
 async fn successor_without_history_starts_a_new_window() {
-    let down = down_after_a_kill(Cluster::start_controller, Cluster::start_controller).await;
+    let down = scale_down_after_kill(Cluster::start_controller, Cluster::start_controller).await;
     let [earliest, latest] = [140, 140 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
     assert!((earliest..=latest).contains(&down), "scaled down at {down:?}");
 }

@@ -1,4 +1,4 @@
-//! Long faults, and faults with a lasting effect. They have no baseline to compare with.
+//! Long faults, and faults with a lasting effect. These tests have no baseline to compare with.
 
 use std::time::Duration;
 
@@ -60,15 +60,16 @@ async fn server_restored_from_before_an_edit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_other_request_fails_for_ten_minutes() {
+async fn most_requests_fail_for_ten_minutes() {
     let faults = Faults::new(7);
     let cluster = Cluster::with_faults(&faults);
     cluster.until(Duration::from_secs(60)).await;
-    let half = |effect| Fault::on(Match::any().client(CONTROLLER)).probability(0.25).effect(effect);
+    let quarter_of_requests =
+        |effect| Fault::on(Match::any().client(CONTROLLER)).probability(0.25).effect(effect);
     let kinds = [
-        half(Effect::ServiceUnavailable),
-        half(Effect::LostResponse),
-        half(Effect::Disconnect { applied: true }),
+        quarter_of_requests(Effect::ServiceUnavailable),
+        quarter_of_requests(Effect::LostResponse),
+        quarter_of_requests(Effect::Disconnect { applied: true }),
     ];
     let added = kinds.map(|fault| faults.add(fault));
     for (index, load) in [7, 2, 5, 1, 8, 3, 6, 1, 4, 2].into_iter().enumerate() {

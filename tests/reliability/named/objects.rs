@@ -12,19 +12,19 @@ fn reads() -> Match {
     Match::verbs(["get", "list", "watch"])
 }
 
-fn with(pointer: &str, value: Value) -> Effect {
+fn malformed(pointer: &str, value: Value) -> Effect {
     Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value }
 }
 
 fn expire_watches(cluster: &Cluster) {
     cluster.testbed.compact();
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
 }
 
 #[tokio::test(start_paused = true)]
 async fn malformed_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
-    Scenario::with([on(autoscalers, with("/spec/maxReplicas", json!("many")))])
+    Scenario::with([on(autoscalers, malformed("/spec/maxReplicas", json!("many")))])
         .incident(70, expire_watches)
         .survives()
         .await;
@@ -33,7 +33,7 @@ async fn malformed_autoscalers() {
 #[tokio::test(start_paused = true)]
 async fn malformed_status_of_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
-    Scenario::with([on(autoscalers, with("/status/conditions", json!(7)))])
+    Scenario::with([on(autoscalers, malformed("/status/conditions", json!(7)))])
         .incident(70, expire_watches)
         .survives()
         .await;
@@ -51,11 +51,11 @@ async fn one_malformed_autoscaler() {
     Scenario::with([on(autoscalers, effect)]).incident(70, expire_watches).survives().await;
 }
 
-/// The list has the number of autoscalers, but not their names.
+/// Lists have the autoscalers without their names.
 #[tokio::test(start_paused = true)]
 async fn autoscalers_without_metadata() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
-    Scenario::with([on(autoscalers, with("/metadata", Value::Null))])
+    Scenario::with([on(autoscalers, malformed("/metadata", Value::Null))])
         .incident(70, expire_watches)
         .survives()
         .await;
@@ -64,7 +64,7 @@ async fn autoscalers_without_metadata() {
 /// Malformed pods for only a minute, because relists for undecodable objects back off.
 fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
     let pods = during(reads().group("").resource("pods")).until(Duration::from_secs(120));
-    pods.effect(with(pointer, value))
+    pods.effect(malformed(pointer, value))
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,26 +87,26 @@ async fn pods_without_names() {
 #[tokio::test(start_paused = true)]
 async fn malformed_scales() {
     let scales = reads().subresource("scale");
-    Scenario::with([on(scales, with("/spec/replicas", json!("two")))]).survives().await;
+    Scenario::with([on(scales, malformed("/spec/replicas", json!("two")))]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn scales_without_selector() {
     let scales = reads().subresource("scale");
-    Scenario::with([on(scales, with("/status/selector", Value::Null))]).survives().await;
+    Scenario::with([on(scales, malformed("/status/selector", Value::Null))]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn malformed_metrics() {
     let faults = [
-        on(reads().group("metrics.k8s.io"), with("/containers/0/usage/cpu", json!("warm"))),
-        on(reads().group("custom.metrics.k8s.io"), with("/value", json!(""))),
-        on(reads().group("external.metrics.k8s.io"), with("/value", json!([]))),
+        on(reads().group("metrics.k8s.io"), malformed("/containers/0/usage/cpu", json!("warm"))),
+        on(reads().group("custom.metrics.k8s.io"), malformed("/value", json!(""))),
+        on(reads().group("external.metrics.k8s.io"), malformed("/value", json!([]))),
     ];
     Scenario::with(faults).survives().await;
 }
 
-/// Without samples of some pods, recommendations are higher. They stay in the stabilization window.
+/// Without samples of some pods, recommendations are higher, and stay in the stabilization window.
 #[tokio::test(start_paused = true)]
 async fn metrics_of_some_pods_only() {
     Scenario::default()

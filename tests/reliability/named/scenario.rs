@@ -1,5 +1,5 @@
-//! A scenario runs twice: with faults, and without them as the baseline. Loads and users are the
-//! same.
+//! A scenario runs with faults, and without faults as the baseline. Changes of the load and by
+//! users are the same in both runs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) fn on(matching: Match, effect: Effect) -> Fault {
     during(matching).effect(effect)
 }
 
-/// Like [`on`], for faults with more triggers.
+/// The trigger of such a fault, to which more conditions can be added.
 pub(super) fn during(matching: Match) -> Trigger {
     Fault::on(matching.client(CONTROLLER)).from(BEGIN).until(END)
 }
@@ -50,8 +50,8 @@ pub(super) fn metrics() -> Match {
         .group("external.metrics.k8s.io")
 }
 
-/// The load at the end of a scenario. The load rises, users edit replicas and a bound, and the load
-/// drops. With `High` it rises again before the faults end.
+/// The load at the end of a scenario, after the load has risen and dropped. With `High`, it rises
+/// again before the faults end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Low,
@@ -63,8 +63,8 @@ enum Step {
     Kill,
     Stop,
     Start,
-    Elect(&'static str),
-    StandBy(&'static str),
+    StartElected(&'static str),
+    StartStandby(&'static str),
 }
 
 /// Faults and steps in addition to [`common_steps`].
@@ -81,7 +81,7 @@ impl Scenario {
         Self { faults: faults.into_iter().collect(), ..Self::default() }
     }
 
-    /// Extends the recovery by a stabilization window, because of the faults' effects.
+    /// Extends the recovery by a stabilization window, in which effects of the faults may remain.
     pub(super) fn recovers_after_a_window(mut self) -> Self {
         self.extra_recovery = WINDOW;
         self
@@ -97,7 +97,7 @@ impl Scenario {
         self.step(at, true, Step::Do(Box::new(act)))
     }
 
-    /// Adds an incident at a second, only in the run with faults, like all steps below.
+    /// Adds an incident at a second. Like all following steps, it is not part of the baseline.
     pub(super) fn incident(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, false, Step::Do(Box::new(act)))
     }
@@ -118,16 +118,16 @@ impl Scenario {
 
     /// Starts a controller with leader election.
     pub(super) fn start_elected(self, at: u64, identity: &'static str) -> Self {
-        self.step(at, false, Step::Elect(identity))
+        self.step(at, false, Step::StartElected(identity))
     }
 
     /// Starts a second controller, which waits for the lease.
     pub(super) fn start_standby(self, at: u64, identity: &'static str) -> Self {
-        self.step(at, false, Step::StandBy(identity))
+        self.step(at, false, Step::StartStandby(identity))
     }
 
-    fn step(mut self, at: u64, in_both: bool, step: Step) -> Self {
-        self.steps.push((Duration::from_secs(at), in_both, step));
+    fn step(mut self, at: u64, is_in_baseline: bool, step: Step) -> Self {
+        self.steps.push((Duration::from_secs(at), is_in_baseline, step));
         self.steps.sort_by_key(|(at, ..)| *at);
         self
     }
@@ -146,19 +146,19 @@ impl Scenario {
 
     /// The run without faults, cached for scenarios without user actions.
     async fn baseline(&self, ending: Ending) -> Outcome {
-        static KNOWN: Mutex<Vec<(Ending, Duration, Outcome)>> = Mutex::new(Vec::new());
-        if self.steps.iter().any(|(_, in_both, _)| *in_both) {
+        static CACHE: Mutex<Vec<(Ending, Duration, Outcome)>> = Mutex::new(Vec::new());
+        if self.steps.iter().any(|(_, is_in_baseline, _)| *is_in_baseline) {
             return self.run(ending, false).await;
         }
-        let matches = |known: &&(Ending, Duration, Outcome)| {
-            known.0 == ending && known.1 == self.extra_recovery
+        let matches = |cached: &&(Ending, Duration, Outcome)| {
+            cached.0 == ending && cached.1 == self.extra_recovery
         };
-        if let Some((.., end)) = KNOWN.lock().iter().find(matches) {
-            return end.clone();
+        if let Some((.., outcome)) = CACHE.lock().iter().find(matches) {
+            return outcome.clone();
         }
-        let end = self.run(ending, false).await;
-        KNOWN.lock().push((ending, self.extra_recovery, end.clone()));
-        end
+        let outcome = self.run(ending, false).await;
+        CACHE.lock().push((ending, self.extra_recovery, outcome.clone()));
+        outcome
     }
 
     async fn run(&self, ending: Ending, is_faulty: bool) -> Outcome {
@@ -168,7 +168,7 @@ impl Scenario {
         let added: Vec<_> =
             added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
         let common_steps = common_steps(ending);
-        let steps = self.steps.iter().filter(|(_, in_both, _)| *in_both || is_faulty);
+        let steps = self.steps.iter().filter(|(_, is_in_baseline, _)| *is_in_baseline || is_faulty);
         let mut steps: Vec<_> = steps
             .map(|(at, _, step)| (*at, step))
             .chain(common_steps.iter().map(|(at, step)| (*at, step)))
@@ -187,8 +187,8 @@ impl Scenario {
             eprintln!("{}", cluster.journal);
         }
         let mut violations = violations(&cluster);
-        let idle = added.iter().filter(|(id, _)| faults.hits(*id) == 0);
-        violations.extend(idle.map(|(_, fault)| format!("never triggered: {fault:?}")));
+        let untriggered = added.iter().filter(|(id, _)| faults.hits(*id) == 0);
+        violations.extend(untriggered.map(|(_, fault)| format!("never triggered: {fault:?}")));
         if !cluster.has_running_controller() {
             violations.push("the controller has exited".to_owned());
         }
@@ -241,8 +241,8 @@ async fn apply(cluster: &mut Cluster, step: &Step) {
         Step::Kill => cluster.kill_controller().await,
         Step::Stop => cluster.stop_controller().await,
         Step::Start => cluster.start_controller(),
-        Step::Elect(identity) => cluster.start_elected(identity),
-        Step::StandBy(identity) => cluster.start_standby(identity),
+        Step::StartElected(identity) => cluster.start_elected(identity),
+        Step::StartStandby(identity) => cluster.start_standby(identity),
     }
 }
 
@@ -254,8 +254,8 @@ fn status(cluster: &Cluster, name: &str) -> Value {
     let is_current =
         |condition: &&Value| condition["type"] != "ScaledToZero" || condition["status"] == "True";
     let text = |condition: &Value| {
-        let of = |member: &str| condition[member].as_str().unwrap_or_default().to_owned();
-        (of("type"), json!([of("status"), of("reason"), of("message")]))
+        let member = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
+        (member("type"), json!([member("status"), member("reason"), member("message")]))
     };
     let conditions: BTreeMap<String, Value> =
         conditions.iter().filter(is_current).map(text).collect();

@@ -51,8 +51,8 @@ async fn server_restored_from_an_earlier_state() {
         .await;
 }
 
-/// All requests wait and continue together. Old decisions must not overwrite changes of users
-/// during the stall.
+/// All requests wait, and continue together at the end. Old decisions must not overwrite changes
+/// that users made meanwhile.
 #[tokio::test(start_paused = true)]
 async fn everything_stalls() {
     Scenario::with([on(Match::any(), Effect::Stall)]).survives().await;
@@ -67,14 +67,19 @@ async fn writes_stall_while_a_user_scales() {
         let stall = writes.from(Duration::from_secs(from)).until(Duration::from_secs(until));
         scenario = scenario.fault(stall.effect(Effect::Stall));
     }
-    let by_hand = |replicas: i64| {
+    let scale_all = |replicas: i64| {
         move |cluster: &Cluster| {
             for name in crate::cluster::TARGETS {
                 cluster.scale(name, replicas);
             }
         }
     };
-    scenario.user(79, by_hand(3)).user(107, by_hand(5)).user(139, by_hand(4)).survives().await;
+    scenario
+        .user(79, scale_all(3))
+        .user(107, scale_all(5))
+        .user(139, scale_all(4))
+        .survives()
+        .await;
 }
 
 fn skew_controller(by: i64) -> impl Fn(&Cluster) {

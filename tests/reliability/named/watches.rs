@@ -6,20 +6,20 @@ use hpa_tests::harness::TestbedExt;
 use super::scenario::{Scenario, autoscalers, on, pods};
 use crate::cluster::Cluster;
 
-fn drop_watches(cluster: &Cluster) {
-    cluster.testbed.drop_watches();
+fn end_watches(cluster: &Cluster) {
+    cluster.testbed.end_watches();
 }
 
 /// Watches restart from expired resource versions.
 fn expire_watches(cluster: &Cluster) {
     cluster.testbed.compact();
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_expire() {
     Scenario::with([on(Match::verb("watch"), Effect::Expired)])
-        .incident(70, drop_watches)
+        .incident(70, end_watches)
         .incident(115, expire_watches)
         .survives()
         .await;
@@ -33,8 +33,8 @@ async fn lists_expire() {
         .await;
 }
 
-/// A bound limits the target, and is lifted while lists fail. No scale write reveals the new bound
-/// to the controller; the first successful list does.
+/// A bound limits the target, and is raised while lists fail. The controller writes no scale, so
+/// only the first successful list reveals the new bound.
 #[tokio::test(start_paused = true)]
 async fn bounds_edited_while_lists_expire() {
     let bound = |max: i32| {
@@ -56,7 +56,7 @@ async fn bounds_edited_while_lists_expire() {
 async fn watches_are_dropped_every_second() {
     let mut scenario = Scenario::default();
     for at in 60..240 {
-        scenario = scenario.incident(at, drop_watches);
+        scenario = scenario.incident(at, end_watches);
     }
     scenario.survives().await;
 }
@@ -73,7 +73,7 @@ async fn watches_break_off_in_an_event() {
         .await;
 }
 
-/// The controller does not receive the edits of users until the faults end.
+/// Until the faults end, watches don't deliver the edits of users.
 #[tokio::test(start_paused = true)]
 async fn silent_watches() {
     Scenario::with([on(Match::verb("watch"), Effect::SilentWatch { after: 0 })]).survives().await;
@@ -93,7 +93,7 @@ async fn silent_watch_of_edited_autoscalers() {
         .await;
 }
 
-/// Unseen new pods must not cause a scale-down.
+/// New pods that the watch doesn't deliver must not cause a scale-down.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_of_pods() {
     Scenario::with([on(pods("watch"), Effect::SilentWatch { after: 0 })]).survives().await;

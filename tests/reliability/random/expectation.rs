@@ -1,4 +1,5 @@
-//! The expected replicas of a run, computed from the plan, the loads and the stored objects.
+//! The requirements on a run: the replicas at its end, which follow from the plan, the loads and
+//! the stored objects, and regular reconciles.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use crate::{
 
 /// The longest time between two reconciles of an autoscaler that no fault affects.
 const LONGEST_GAP: Duration = Duration::from_secs(2 * PERIOD.as_secs());
-/// The lease duration of elected instances: the wait of the standby when the leader ends.
+/// The lease duration of elected instances. The standby waits for it when the leader ends.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 /// Targets whose replicas don't match their load.
 pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String> {
-    let check = |(index, target): (usize, &Target)| {
+    let mismatch = |(index, target): (usize, &Target)| {
         let expected = expected(plan, index, cluster)?;
         let replicas = cluster.replicas(target);
         (replicas != expected).then(|| {
@@ -28,21 +29,22 @@ pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String>
             format!("{} has {replicas} replicas, but needs {expected} for load {load}", target.id)
         })
     };
-    plan.shape.targets.iter().enumerate().filter_map(check).collect()
+    plan.shape.targets.iter().enumerate().filter_map(mismatch).collect()
 }
 
 /// The expected replicas. `None` if they depend on timing.
 fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     let target = &plan.shape.targets[index];
-    let scales = |change: &Change| matches!(change, Change::Scale(_) | Change::RecreateTarget(_));
+    let sets_replicas =
+        |change: &Change| matches!(change, Change::Scale(_) | Change::RecreateTarget(_));
     let is_pause = |change: Change| matches!(change, Change::Scale(0));
     // The restored state may be from before or after the pause.
     if plan.restores() && plan.changes_of(index).any(is_pause) {
         return None;
     }
-    let is_paused = plan.changes_of(index).filter(scales).last().is_some_and(is_pause);
+    let is_paused = plan.changes_of(index).filter(sets_replicas).last().is_some_and(is_pause);
     let is_edited = |change: Change| matches!(change, Change::RecreateAutoscaler | Change::Min(_));
-    if target.to_zero && (plan.restores() || plan.changes_of(index).any(is_edited)) {
+    if target.can_scale_to_zero && (plan.restores() || plan.changes_of(index).any(is_edited)) {
         return None;
     }
     if is_paused {
@@ -53,10 +55,10 @@ fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     Some(cluster.loads.now(&target.id).clamp(min, max))
 }
 
-/// Unaffected autoscalers that were not reconciled for too long.
+/// Autoscalers that were not reconciled for too long, although no fault affected them.
 pub(super) fn starved(plan: &Plan, cluster: &Cluster, is_faulty: bool) -> Vec<String> {
     let entries = cluster.journal.entries();
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for span in if is_faulty { healthy_spans(plan) } else { vec![Span::without_incidents()] } {
         let Span { from, to, longest_gap } = span;
         let gaps = longest_gaps(&entries.reconciles, from, to);
@@ -66,17 +68,17 @@ pub(super) fn starved(plan: &Plan, cluster: &Cluster, is_faulty: bool) -> Vec<St
             };
             let gap = gaps.get(&target.id).copied().unwrap_or(to.saturating_sub(from));
             if gap > longest_gap && !(is_faulty && plan.faults.iter().any(disturbs)) {
-                found.push(format!(
+                violations.push(format!(
                     "{} was not reconciled for {gap:?} between {from:?} and {to:?}",
                     target.id
                 ));
             }
         }
     }
-    found
+    violations
 }
 
-/// A time in which healthy autoscalers are reconciled at least this often.
+/// A time span in which autoscalers that no fault affects are reconciled regularly.
 struct Span {
     from: Duration,
     to: Duration,
@@ -89,7 +91,7 @@ impl Span {
     }
 }
 
-/// The times without incidents. With two instances, also those in which the leader changes.
+/// The time spans without incidents. With two instances, also those with changes of the leader.
 fn healthy_spans(plan: &Plan) -> Vec<Span> {
     let mut spans = spans_between(&plan.incidents, LONGEST_GAP);
     if plan.shape.is_elected {
@@ -106,7 +108,7 @@ fn spans_between(incidents: &[(Duration, Step)], longest_gap: Duration) -> Vec<S
     let mut from = PERIOD;
     for (at, step) in incidents {
         spans.push(Span { from, to: *at, longest_gap });
-        let lasts = match step {
+        let outage = match step {
             Step::RestartApi(down_for) => *down_for,
             // Until the controller starts.
             Step::Kill | Step::Stop => Duration::from_secs(60),
@@ -114,7 +116,7 @@ fn spans_between(incidents: &[(Duration, Step)], longest_gap: Duration) -> Vec<S
             Step::Skew(_) => LEASE_DURATION,
             _ => Duration::ZERO,
         };
-        from = from.max(*at + lasts + longest_gap);
+        from = from.max(*at + outage + longest_gap);
     }
     spans.push(Span { from, to: FAULTS_END, longest_gap });
     spans.retain(|span| span.from + span.longest_gap < span.to);

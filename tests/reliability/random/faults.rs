@@ -1,4 +1,5 @@
-//! Temporary faults that affect the controllers only, drawn from a seed.
+//! Faults that affect only the controllers, drawn from a seed. All but [`lasting_silence`] are
+//! temporary.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     FAULTS_END,
-    plan::{BUSY, at},
+    plan::{CHANGE_SECONDS, random_time},
 };
 use crate::{
     NAMESPACE, WINDOW,
@@ -17,7 +18,7 @@ use crate::{
     targets::Target,
 };
 
-/// More identities than a run uses.
+/// The number of identities of elected instances, more than a run uses.
 const IDENTITIES: usize = 60;
 
 /// A fault, and the affected autoscalers.
@@ -58,13 +59,13 @@ impl Scope {
     }
 
     fn includes(&self, target: &Target) -> bool {
-        let is = |limit: &Option<String>, actual: &str| {
+        let matches = |limit: &Option<String>, actual: &str| {
             limit.as_deref().is_none_or(|limit| limit == actual)
         };
-        is(&self.metrics, target.source.group())
-            && is(&self.targets, target.kind.group())
-            && is(&self.namespace, &target.id.namespace)
-            && is(&self.name, &target.id.name)
+        matches(&self.metrics, target.source.group())
+            && matches(&self.targets, target.kind.group())
+            && matches(&self.namespace, &target.id.namespace)
+            && matches(&self.name, &target.id.name)
     }
 }
 
@@ -99,7 +100,7 @@ impl Requests {
 
 pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     let (requests, effect) = match rng.u8(..14) {
-        0..5 => (limited(request(rng), shape, rng), failure(rng)),
+        0..5 => (limit_randomly(random_requests(rng), shape, rng), failure(rng)),
         5 | 12 => (watches(rng), broken_watch(rng)),
         6 | 7 => malformed(rng),
         8 => {
@@ -114,14 +115,14 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
         }
         9 => (permission(rng), forbidden()),
         10 if shape.is_elected => (Requests::new(election(rng)), failure(rng)),
-        // Single objects are never stale: an API server reads them from etcd, or waits for its
-        // cache.
+        // Only lists are stale: an API server reads single objects from etcd, or waits until its
+        // cache is current.
         _ => {
             let revisions = rng.u64(1..20);
             (Requests::for_pods(Match::verb("list")), Effect::Stale { revisions })
         }
     };
-    let from = at(rng, [BUSY[0], FAULTS_END.as_secs() - 1]);
+    let from = random_time(rng, [CHANGE_SECONDS[0], FAULTS_END.as_secs() - 1]);
     // Recommendations from a part of the metrics, or from an earlier state, stay in the
     // stabilization window.
     let affects_window = matches!(effect, Effect::Malformed { .. } | Effect::Stale { .. });
@@ -144,7 +145,7 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
 /// A watch that stays open and silent, even after the faults end.
 pub(super) fn lasting_silence(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     let requests = watches(rng);
-    let from = at(rng, [BUSY[0], FAULTS_END.as_secs() - 1]);
+    let from = random_time(rng, [CHANGE_SECONDS[0], FAULTS_END.as_secs() - 1]);
     let matching = of_clients(requests.matching, shape, rng);
     let trigger = Fault::on(matching).from(from).nth(rng.u64(1..4));
     let fault = trigger.effect(Effect::SilentWatch { after: 0 });
@@ -159,7 +160,7 @@ pub(super) fn lasting_silence(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     }
 }
 
-/// All instances, or one of them.
+/// Limits requests to those of the controller, or of some of the elected instances.
 fn of_clients(matching: Match, shape: &Shape, rng: &mut Rng) -> Match {
     if !shape.is_elected {
         return matching.client(CONTROLLER);
@@ -170,7 +171,7 @@ fn of_clients(matching: Match, shape: &Shape, rng: &mut Rng) -> Match {
     names.fold(matching, |matching, name| matching.client(&name))
 }
 
-fn request(rng: &mut Rng) -> Requests {
+fn random_requests(rng: &mut Rng) -> Requests {
     let scale = |verb| Match::verb(verb).subresource("scale");
     let of = |resource, verb| Match::verb(verb).resource(resource);
     match rng.u8(..13) {
@@ -189,7 +190,7 @@ fn request(rng: &mut Rng) -> Requests {
 }
 
 /// Sometimes limits requests to a namespace or an object.
-fn limited(requests: Requests, shape: &Shape, rng: &mut Rng) -> Requests {
+fn limit_randomly(requests: Requests, shape: &Shape, rng: &mut Rng) -> Requests {
     let Requests { matching, mut scope, of_pods } = requests;
     let target = &shape.targets[rng.usize(..shape.targets.len())].id;
     let matching = match rng.u8(..4) {
@@ -222,9 +223,9 @@ fn failure(rng: &mut Rng) -> Effect {
         6 => Effect::Html { code: if rng.bool() { 502 } else { 200 } },
         7 => Effect::Disconnect { applied: rng.bool() },
         8 => Effect::LostResponse,
-        // Below the request timeout, with time for changes between request and response; then above
-        // it.
+        // Below the request timeout: there is time for changes between request and response.
         9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
+        // Mostly above the request timeout.
         10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
         11 => Effect::Stall,
         12 => Effect::TruncatedBody,

@@ -1,5 +1,6 @@
-//! Random scenarios. Each seed runs twice: with faults, and without them as the baseline. In both
-//! runs the replicas must match the load at the end. Large clusters run with faults only.
+//! Random scenarios. A seed runs with faults, and without faults as the baseline. At the end of
+//! both runs, the replicas must match the load. There is no baseline for large clusters, nor for
+//! restored API servers.
 
 mod expectation;
 mod faults;
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 
 use self::{
     expectation::{starved, unexpected_replicas},
-    plan::{BUSY, Change, Plan, Restore, Step, plan},
+    plan::{CHANGE_SECONDS, Change, Plan, Restore, Step, plan},
 };
 use crate::{
     PERIOD, RECOVERY, WINDOW, cluster::Cluster, invariants::violations_with, targets::Target,
@@ -32,27 +33,28 @@ use crate::{
 
 /// End of the faults. By then, every recommendation from before the last change of the load has
 /// left the stabilization windows.
-const FAULTS_END: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
+const FAULTS_END: Duration = Duration::from_secs(CHANGE_SECONDS[1] + 120 + WINDOW.as_secs());
 /// Client name of the controller.
 pub(crate) const CONTROLLER: &str = "controller";
+/// The number of seeds without `HPA_LONG_TESTS`.
 const SEEDS: u64 = 40;
 /// The number of seeds with `HPA_LONG_TESTS`.
 const MANY_SEEDS: u64 = 300;
 /// Clusters with more targets run without a baseline.
-const SMALL: usize = 10;
+const MAX_BASELINE_TARGETS: usize = 10;
 /// The interval at which ended elected instances are replaced.
 const RESTART_INTERVAL: Duration = Duration::from_secs(5);
-/// Writes of other clients between a snapshot and its restore. Because of them, a rewind is
+/// The number of writes by other clients between a snapshot and its restore, so that a rewind is
 /// detected before all resource versions are in use again.
 const OTHER_WRITES: u64 = 500;
 /// Real-time limit of a seed.
 const LIMIT: Duration = Duration::from_mins(2);
 
-pub(crate) fn number(variable: &str) -> Option<u64> {
+pub(crate) fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
 }
 
-fn range(variable: &str) -> Option<Range<u64>> {
+fn env_range(variable: &str) -> Option<Range<u64>> {
     let text = std::env::var(variable).ok()?;
     let (from, to) = text.split_once("..").unwrap_or(("0", &text));
     Some(from.parse().expect("a number")..to.parse().expect("a number"))
@@ -60,11 +62,10 @@ fn range(variable: &str) -> Option<Range<u64>> {
 
 #[test]
 fn random_faults_leave_no_trace() {
-    let seeds = match number("RELIABILITY_SEED") {
+    let seeds = match env_number("RELIABILITY_SEED") {
         Some(seed) => seed..seed + 1,
-        None => {
-            range("RELIABILITY_SEEDS").unwrap_or(0..if long_tests() { MANY_SEEDS } else { SEEDS })
-        }
+        None => env_range("RELIABILITY_SEEDS")
+            .unwrap_or(0..if long_tests() { MANY_SEEDS } else { SEEDS }),
     };
     let (next, failures) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -72,21 +73,21 @@ fn random_faults_leave_no_trace() {
         (0..workers).map(|_| Mutex::default()).collect();
     let active_workers = AtomicUsize::new(workers);
     thread::scope(|scope| {
-        for own in &running {
+        for running_seed in &running {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end {
                         break;
                     }
-                    *own.lock() = Some((seed, Instant::now()));
-                    // In two steps: the lock must not be held during the run.
+                    *running_seed.lock() = Some((seed, Instant::now()));
+                    // Not in one expression with the lock, which must not be held during the run.
                     let failure = catch_unwind(|| run_seed(seed))
                         .unwrap_or_else(|_| Err(format!("seed {seed} panicked")))
                         .err();
                     failures.lock().extend(failure);
                 }
-                *own.lock() = None;
+                *running_seed.lock() = None;
                 active_workers.fetch_sub(1, Ordering::Relaxed);
             });
         }
@@ -102,14 +103,15 @@ fn random_faults_leave_no_trace() {
     );
 }
 
-/// After a restart, a list is from before the scale to zero. The autoscaler must not be disabled.
+/// With this seed, the first list after a restart is from before the scale to zero. The autoscaler
+/// must not be disabled.
 #[test]
 fn outdated_list_does_not_disable_scaling_from_zero() {
     assert_eq!(run_seed(7454), Ok(()));
 }
 
-/// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, and with
-/// it all timeouts inside the run.
+/// Exits the process if a seed hangs. Timeouts in the run don't help: an endless loop without
+/// waiting stops virtual time.
 fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], active_workers: &AtomicUsize) {
     while active_workers.load(Ordering::Relaxed) > 0 {
         for (seed, since) in running.iter().filter_map(|one| *one.lock()) {
@@ -137,16 +139,17 @@ struct Outcome {
 fn run_seed(seed: u64) -> Result<(), String> {
     let plan = plan(seed);
     let faulty = in_virtual_time(run(&plan, true));
-    let mut wrong = faulty.violations.clone();
-    // A restored server has lost changes of users, which the baseline has.
-    if plan.shape.targets.len() <= SMALL && !plan.restores() {
-        wrong.extend(differences(&plan, &faulty, &in_virtual_time(run(&plan, false))));
+    let mut violations = faulty.violations.clone();
+    // A restored server has lost changes of users that the baseline has.
+    if plan.shape.targets.len() <= MAX_BASELINE_TARGETS && !plan.restores() {
+        violations.extend(differences(&plan, &faulty, &in_virtual_time(run(&plan, false))));
     }
-    if wrong.is_empty() {
+    if violations.is_empty() {
         return Ok(());
     }
-    let journal = if number("RELIABILITY_SEED").is_some() { faulty.journal } else { String::new() };
-    Err(format!("seed {seed}:\n  {}\n{plan}{journal}", wrong.join("\n  ")))
+    let journal =
+        if env_number("RELIABILITY_SEED").is_some() { faulty.journal } else { String::new() };
+    Err(format!("seed {seed}:\n  {}\n{plan}{journal}", violations.join("\n  ")))
 }
 
 /// The differences between the run with faults and the baseline.
@@ -156,7 +159,7 @@ fn differences(plan: &Plan, faulty: &Outcome, baseline: &Outcome) -> Vec<String>
     for (index, target) in plan.shape.targets.iter().enumerate() {
         let (replicas, expected) = (faulty.replicas[index], baseline.replicas[index]);
         // A new autoscaler is disabled if it finds its target at zero.
-        let can_be_disabled = target.to_zero && plan.recreates_autoscaler(index);
+        let can_be_disabled = target.can_scale_to_zero && plan.recreates_autoscaler(index);
         if can_be_disabled && (replicas == 0) != (expected == 0) {
             continue;
         }
@@ -220,7 +223,7 @@ async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     let mut violations = unexpected_replicas(plan, &run.cluster);
     run.until(recovered + 4 * PERIOD + WINDOW).await;
     let cluster = &run.cluster;
-    violations.extend(violations_with(cluster, plan.shows_pods(is_faulty)));
+    violations.extend(violations_with(cluster, plan.shows_all_pods(is_faulty)));
     violations.extend(starved(plan, cluster, is_faulty));
     if !cluster.has_running_controller() {
         violations.push("the controller has exited".to_owned());
@@ -237,7 +240,7 @@ impl Run<'_> {
         let cluster = &mut self.cluster;
         while cluster.shape.is_elected && cluster.clock.age() + RESTART_INTERVAL < age {
             cluster.sleep(RESTART_INTERVAL).await;
-            cluster.replace_ended();
+            cluster.replace_ended_instances();
         }
         cluster.until(age).await;
     }
@@ -250,13 +253,13 @@ impl Run<'_> {
             }
             Step::Kill => cluster.kill_controller().await,
             Step::Stop => cluster.stop_controller().await,
-            Step::Start if cluster.shape.is_elected => cluster.replace_ended(),
+            Step::Start if cluster.shape.is_elected => cluster.replace_ended_instances(),
             Step::Start if cluster.has_running_controller() => {}
             Step::Start => cluster.start_controller(),
             Step::RestartApi(down_for) => cluster.testbed.restart(Restart::Same, down_for),
             Step::Compact => {
                 cluster.testbed.compact();
-                cluster.testbed.drop_watches();
+                cluster.testbed.end_watches();
             }
             Step::Save => {
                 self.saved = Some((cluster.testbed.snapshot(), cluster.testbed.resource_version()));
@@ -277,9 +280,8 @@ impl Run<'_> {
                 let watches = Match::verb("watch").resource(resource);
                 let silent = Fault::on(watches).effect(Effect::SilentWatch { after: 0 });
                 self.silences.push(self.faults.add(silent));
-                cluster.testbed.drop_watches();
+                cluster.testbed.end_watches();
             }
-            // Ends silent watches.
             Step::EndSilence => {
                 for silence in self.silences.drain(..) {
                     self.faults.remove(silence);
@@ -318,7 +320,7 @@ fn apply_change(cluster: &Cluster, target: &Target, change: Change) {
     }
 }
 
-/// The status without traces of its past: times, and conditions of what has ended.
+/// The status without traces of the past: times, and conditions that remain with status `False`.
 fn status(cluster: &Cluster, target: &Target) -> Value {
     let mut status =
         cluster.autoscaler(target).map_or(Value::Null, |object| object["status"].clone());
@@ -328,12 +330,12 @@ fn status(cluster: &Cluster, target: &Target) -> Value {
         status.remove("observedGeneration");
     }
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
-    let stays_after_the_end = ["ScaledToZero", "ExternalMetricFallbackActive"];
+    let remaining_conditions = ["ScaledToZero", "ExternalMetricFallbackActive"];
     conditions.retain(|condition| {
-        let is_past = stays_after_the_end.iter().any(|name| condition["type"] == *name);
+        let is_past = remaining_conditions.iter().any(|name| condition["type"] == *name);
         !is_past || condition["status"] == "True"
     });
-    // Without a decision, ScalingLimited is that of an earlier reconcile.
+    // If a reconcile decides nothing, ScalingLimited is from an earlier one.
     let is_active =
         |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
     if !conditions.iter().any(is_active) {

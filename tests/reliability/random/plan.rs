@@ -10,12 +10,12 @@ use super::{
     faults::{PlannedFault, fault, lasting_silence},
     shape::shape,
 };
-use crate::{MAX, PERIOD, WINDOW, cluster::Shape};
+use crate::{MAX_REPLICAS, PERIOD, WINDOW, cluster::Shape};
 
-/// The time span of changes of loads and by users, in seconds.
-pub(super) const BUSY: [u64; 2] = [60, 240];
+/// The first and the last second of changes of the load and by users.
+pub(super) const CHANGE_SECONDS: [u64; 2] = [60, 240];
 
-/// The time until a silent watch is replaced and two reconciles have followed.
+/// The maximum time until a silent watch is replaced and two reconciles have followed.
 const STALENESS: Duration = Duration::from_secs(4 * PERIOD.as_secs());
 /// The time until a new leader replaces an ended one: the lease duration, the retry interval of
 /// standbys, and the restart of the process.
@@ -67,7 +67,7 @@ pub(super) struct Plan {
     pub(super) shape: Shape,
     /// Steps of both runs.
     pub(super) common_steps: Vec<(Duration, Step)>,
-    /// Steps of only the run with faults.
+    /// Steps of the run with faults only.
     pub(super) incidents: Vec<(Duration, Step)>,
     pub(super) faults: Vec<PlannedFault>,
 }
@@ -85,9 +85,9 @@ impl Plan {
         self.changes_of(target).any(|change| matches!(change, Change::RecreateAutoscaler))
     }
 
-    /// Whether all decisions are based on all pods and their metrics. While pods start, the needs
-    /// are estimated.
-    pub(super) fn shows_pods(&self, is_faulty: bool) -> bool {
+    /// Whether all decisions are based on the metrics of all pods. No fault hides them, and no pods
+    /// are starting, whose load controllers must estimate.
+    pub(super) fn shows_all_pods(&self, is_faulty: bool) -> bool {
         let hides = self.restores() || self.faults.iter().any(|fault| fault.hides_pods);
         self.shape.delays.startup.is_zero() && !(is_faulty && hides)
     }
@@ -96,7 +96,7 @@ impl Plan {
         self.incidents.iter().any(|(_, step)| matches!(step, Step::Restore(_)))
     }
 
-    /// The additional time of the recovery.
+    /// The time of the recovery in addition to [`RECOVERY`](crate::RECOVERY).
     pub(super) fn extra_recovery(&self) -> Duration {
         let window = if self.has_restart() { WINDOW } else { Duration::ZERO };
         let is_stale = self.faults.iter().any(|fault| fault.is_lasting);
@@ -105,8 +105,8 @@ impl Plan {
         window + extras.map(|(_, extra)| extra).sum::<Duration>()
     }
 
-    /// Whether a controller starts during the run. It stabilizes the current replicas for a window,
-    /// which may begin only after the faults.
+    /// Whether a controller starts during the run. A new controller stabilizes the current replicas
+    /// for a window, which may begin only after the faults.
     pub(super) fn has_restart(&self) -> bool {
         let starts = |step: &Step| matches!(step, Step::Start);
         self.shape.is_elected || self.incidents.iter().any(|(_, step)| starts(step))
@@ -132,13 +132,13 @@ pub(super) fn plan(seed: u64) -> Plan {
     let count = shape.targets.len();
     for _ in 0..rng.usize(count..2 * count) {
         let target = rng.usize(..count);
-        let mut time = at(&mut rng, BUSY);
+        let mut time = random_time(&mut rng, CHANGE_SECONDS);
         // Changes in quick succession meet in one reconcile.
         for _ in 0..rng.usize(1..4) {
             let change = change(&mut rng, &shape, target);
             common_steps.push((time, Step::Change(target, change)));
-            time =
-                (time + Duration::from_millis(rng.u64(..10_000))).min(Duration::from_secs(BUSY[1]));
+            time = (time + Duration::from_millis(rng.u64(..10_000)))
+                .min(Duration::from_secs(CHANGE_SECONDS[1]));
         }
     }
     let mut incidents = Vec::new();
@@ -159,12 +159,12 @@ pub(super) fn plan(seed: u64) -> Plan {
     Plan { seed, shape, common_steps, incidents, faults }
 }
 
-pub(super) fn at(rng: &mut Rng, [from, to]: [u64; 2]) -> Duration {
+pub(super) fn random_time(rng: &mut Rng, [from, to]: [u64; 2]) -> Duration {
     Duration::from_millis(rng.u64(from * 1000..to * 1000))
 }
 
 fn change(rng: &mut Rng, shape: &Shape, target: usize) -> Change {
-    let max = i64::from(MAX);
+    let max = i64::from(MAX_REPLICAS);
     let target = &shape.targets[target];
     match rng.u8(..18) {
         0..8 => Change::Load(rng.i64(target.min_load()..=max)),
@@ -174,7 +174,7 @@ fn change(rng: &mut Rng, shape: &Shape, target: usize) -> Change {
         11 => Change::RecreateTarget(rng.i64(1..=max)),
         12 => Change::Touch,
         13 | 14 => Change::Rollout,
-        // For an autoscaler that scales to zero, a race decides whether a zero set by a user is a
+        // No zero for an autoscaler that can scale to zero: a race would decide whether it is a
         // pause.
         _ => Change::Scale(rng.i64(1 - target.min_load()..=max)),
     }
@@ -196,8 +196,8 @@ fn race(rng: &mut Rng, shape: &Shape) -> Race {
         1 | 2 => ("horizontalpodautoscalers", Change::Max(rng.i64(4..=5))),
         _ => (target.kind.resource(), Change::Scale(rng.i64(1..=3))),
     };
-    let begin = at(rng, [BUSY[0], BUSY[1] - 2]);
-    let load = Change::Load(rng.i64(6..=i64::from(MAX)));
+    let begin = random_time(rng, [CHANGE_SECONDS[0], CHANGE_SECONDS[1] - 2]);
+    let load = Change::Load(rng.i64(6..=i64::from(MAX_REPLICAS)));
     let changed = begin + Duration::from_millis(rng.u64(1..2_000));
     Race {
         changes: vec![(begin, Step::Change(index, load)), (changed, Step::Change(index, change))],
@@ -208,11 +208,11 @@ fn race(rng: &mut Rng, shape: &Shape) -> Race {
     }
 }
 
-/// Incidents beyond single requests.
+/// An incident that affects more than single requests.
 fn incident(rng: &mut Rng, shape: &Shape) -> Vec<(Duration, Step)> {
     // A new controller stabilizes the current replicas for a window.
     let last_start = FAULTS_END.as_secs() - WINDOW.as_secs() - 2 * PERIOD.as_secs();
-    let begin = at(rng, [BUSY[0], last_start - 60]);
+    let begin = random_time(rng, [CHANGE_SECONDS[0], last_start - 60]);
     match rng.u8(..7) {
         0 => {
             let end = if rng.bool() { Step::Kill } else { Step::Stop };

@@ -5,7 +5,7 @@ use fastrand::Rng;
 
 use crate::targets::{Source, Target};
 
-/// Some targets have only the settings of the flags.
+/// Random settings. Half of the targets have none.
 pub(super) fn settings(target: &Target, rng: &mut Rng) -> Vec<(&'static str, &'static str)> {
     if rng.bool() {
         return Vec::new();
@@ -31,7 +31,7 @@ fn applicable(target: &Target) -> Vec<(&'static str, &'static [&'static str])> {
         ("downscale-stabilization", &["15s", "30s"]),
         ("max-sample-age", &["3m"]),
     ];
-    if target.to_zero {
+    if target.can_scale_to_zero {
         all.push(("zero-after", &["10s", "45s"]));
     } else {
         all.push(("bounds", &[ALL_DAY]));
@@ -52,8 +52,8 @@ fn applicable(target: &Target) -> Vec<(&'static str, &'static [&'static str])> {
     all
 }
 
-/// A schedule that the clock doesn't change.
+/// A schedule whose bounds apply at all times.
 const ALL_DAY: &str = r#"[{"start": "00:00", "end": "00:00", "minReplicas": 2, "maxReplicas": 6}]"#;
-/// A fallback that neither raises nor lowers the replicas.
+/// A fallback that keeps the current replicas.
 const CURRENT: &str =
     r#"{"replicas": 1, "failureDurationSeconds": 30, "behavior": "currentReplicas"}"#;

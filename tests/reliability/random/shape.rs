@@ -17,7 +17,7 @@ const NAMESPACES: [&str; 3] = [NAMESPACE, "team-a", "team-b"];
 pub(super) fn shape(seed: u64, rng: &mut Rng) -> Shape {
     let count = match seed % 500 {
         250 => 200,
-        at if at % 50 == 17 => 24,
+        remainder if remainder % 50 == 17 => 24,
         _ => rng.usize(3..7),
     };
     let named = TARGETS.iter().map(|name| Target::in_shop(name));
@@ -44,8 +44,8 @@ fn target(index: usize, rng: &mut Rng) -> Target {
         format!("app{index}")
     };
     let id = Id::new(if has_known_name { NAMESPACES[1] } else { namespace }, &name);
-    let to_zero = source == Source::External && rng.bool();
-    Target { id, kind, source, to_zero, settings: Vec::new() }
+    let can_scale_to_zero = source == Source::External && rng.bool();
+    Target { id, kind, source, can_scale_to_zero, settings: Vec::new() }
 }
 
 fn delays(rng: &mut Rng) -> Delays {

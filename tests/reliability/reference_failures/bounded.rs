@@ -5,54 +5,55 @@ use std::{collections::VecDeque, process::Command, time::Duration};
 use hpa_testbed::{Effect, Fault, Faults, Match};
 use hpa_tests::harness::{long_tests, objects};
 
-use super::{on, periods};
+use super::{on, sleep_periods};
 use crate::{
     NAMESPACE,
     cluster::{Cluster, TARGETS, hpa},
-    random::number,
+    random::env_number,
 };
 
-const NAME: &str = "reference_failures::bounded::memory_and_queue_stay_bounded";
-/// Set in the child process, which runs only this test.
-const ALONE: &str = "RELIABILITY_ALONE";
+/// The only test that the child process runs.
+const TEST_NAME: &str = "reference_failures::bounded::memory_and_queue_stay_bounded";
+/// The variable that is set in the child process.
+const CHILD_VARIABLE: &str = "RELIABILITY_ALONE";
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Length of the warm-up, after which everything has its final size, and of each round of the
-/// measurement.
+/// The number of minutes of a round. The warm-up and the measurement consist of rounds.
 fn minutes() -> u32 {
     if long_tests() { 60 } else { 20 }
 }
 
-/// Rounds of the measurement, unless `RELIABILITY_ROUNDS` says otherwise.
+/// Default of `RELIABILITY_ROUNDS`, the number of rounds of the measurement.
 const ROUNDS: u64 = 1;
-/// Rounds after which the memory of the event correlator is full, with the smallest [`minutes`].
-/// Each round has 80 autoscalers, and the correlator remembers 4096.
-const CORRELATOR_ROUNDS: u64 = 60;
+/// The maximum number of rounds of the warm-up, after which the memory of the event correlator is
+/// full: a round of 20 minutes has 80 autoscalers, and the correlator remembers 4096.
+const MAX_WARM_UP_ROUNDS: u64 = 60;
 
-/// The number of autoscalers created and deleted each minute, and of those that coexist.
+/// The number of autoscalers created and deleted each minute.
 const CHURN: usize = 4;
+/// The number of these autoscalers that exist at a time.
 const SHORT_LIVED: usize = 8;
 const LIVE: u64 = (TARGETS.len() + SHORT_LIVED) as u64;
 const MAX_QUEUED: u64 = LIVE + CHURN as u64;
 
-/// Resident memory of the process in KiB: the controller and the testbed.
-fn resident() -> u64 {
+/// Resident memory of this process in KiB. It runs the controller and the testbed.
+fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// The sum of a metric's series.
-fn value(text: &str, name: &str) -> u64 {
+/// The sum of the series whose names start with `name`.
+fn sum_of_series(text: &str, name: &str) -> u64 {
     let series = text.lines().filter(|line| line.starts_with(name));
     series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
 }
 
-fn series(text: &str) -> usize {
+fn series_count(text: &str) -> usize {
     text.lines().filter(|line| !line.starts_with('#')).count()
 }
 
-/// Permanent faults of about a tenth of all requests.
+/// Permanent faults that affect about a tenth of all requests.
 fn permanent_faults() -> Vec<Fault> {
     let some = |matching: Match, effect| {
         Fault::on(matching.client(crate::random::CONTROLLER)).probability(0.03).effect(effect)
@@ -114,10 +115,10 @@ async fn churn(cluster: &Cluster, short_lived: &mut ShortLived) -> u64 {
         }
         if minute % 7 == 0 {
             cluster.testbed.compact();
-            cluster.testbed.drop_watches();
+            cluster.testbed.end_watches();
         }
         cluster.sleep(MINUTE / 2).await;
-        longest = longest.max(value(&cluster.telemetry.render(), "workqueue_depth"));
+        longest = longest.max(sum_of_series(&cluster.telemetry.render(), "workqueue_depth"));
         for _ in 0..short_lived.names.len().saturating_sub(SHORT_LIVED) {
             short_lived.delete_oldest(cluster);
         }
@@ -133,7 +134,7 @@ async fn warm_up_and_measure() {
     let faults = Faults::new(3);
     let cluster = Cluster::start_with(hpa_testbed::Config {
         interceptor: Some(std::sync::Arc::new(faults.clone())),
-        // The testbed reaches its final size soon.
+        // With a small watch cache, the testbed soon reaches its final size.
         watch_cache_size: 200,
         ..hpa_testbed::Config::default()
     });
@@ -141,49 +142,62 @@ async fn warm_up_and_measure() {
         faults.add(fault);
     }
     let mut short_lived = ShortLived::default();
-    let rounds = number("RELIABILITY_ROUNDS").unwrap_or(ROUNDS);
-    for _ in 0..rounds.min(CORRELATOR_ROUNDS) {
+    let rounds = env_number("RELIABILITY_ROUNDS").unwrap_or(ROUNDS);
+    for _ in 0..rounds.min(MAX_WARM_UP_ROUNDS) {
         churn(&cluster, &mut short_lived).await;
     }
-    let (series_before, resident_before) = (series(&cluster.telemetry.render()), resident());
+    let (series_before, resident_before) =
+        (series_count(&cluster.telemetry.render()), resident_kib());
     let mut longest = 0;
     for round in 0..rounds {
         longest = longest.max(churn(&cluster, &mut short_lived).await);
-        println!("round {round}: {resident_before} KiB became {} KiB", resident());
+        println!("round {round}: {resident_before} KiB became {} KiB", resident_kib());
     }
-    let (text, grown) = (cluster.telemetry.render(), resident().saturating_sub(resident_before));
+    let (text, grown) =
+        (cluster.telemetry.render(), resident_kib().saturating_sub(resident_before));
     assert!(longest <= MAX_QUEUED, "{longest} autoscalers were queued at a time");
-    assert!(series(&text) <= series_before + 50, "{series_before} series became {}", series(&text));
+    assert!(
+        series_count(&text) <= series_before + 50,
+        "{series_before} series became {}",
+        series_count(&text)
+    );
     assert!(text.matches("hpa_name=").count() as u64 <= LIVE);
-    assert_eq!(value(&text, "hpa_controller_events_dropped_total{cause=\"queue_full\"}"), 0);
-    assert!(grown < 4096, "grew by {grown} KiB, to {} KiB", resident());
+    assert_eq!(
+        sum_of_series(&text, "hpa_controller_events_dropped_total{cause=\"queue_full\"}"),
+        0
+    );
+    assert!(grown < 4096, "grew by {grown} KiB, to {} KiB", resident_kib());
     let hits = faults.total_hits();
     assert!(hits > 25 * rounds * u64::from(minutes()), "{hits} hits");
     faults.clear();
     cluster.load_all(6);
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     assert_eq!(cluster.all_replicas(), [6; 3]);
-    let count =
-        value(&cluster.telemetry.render(), "horizontal_pod_autoscaler_controller_num_horizontal");
+    let count = sum_of_series(
+        &cluster.telemetry.render(),
+        "horizontal_pod_autoscaler_controller_num_horizontal",
+    );
     assert_eq!(count, LIVE);
     cluster.shut_down().await;
 }
 
-/// Creates and deletes hundreds of autoscalers while a part of all requests fails. Runs in its own
-/// process, whose memory it measures.
+/// Creates and deletes autoscalers while a part of all requests fails. Runs in a child process,
+/// whose memory it measures.
 #[test]
 fn memory_and_queue_stay_bounded() {
-    if std::env::var_os(ALONE).is_some() {
+    if std::env::var_os(CHILD_VARIABLE).is_some() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         return runtime.expect("a runtime").block_on(warm_up_and_measure());
     }
     let executable = std::env::current_exe().expect("path of the test executable");
-    let alone =
-        Command::new(executable).args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output();
-    let alone = alone.expect("a process");
-    let output = [alone.stdout, alone.stderr]
+    let child = Command::new(executable)
+        .args(["--exact", TEST_NAME, "--nocapture"])
+        .env(CHILD_VARIABLE, "1")
+        .output();
+    let child = child.expect("a process");
+    let output = [child.stdout, child.stderr]
         .map(|output| String::from_utf8_lossy(&output).into_owned())
         .concat();
-    assert!(alone.status.success() && output.contains("1 passed"), "{output}");
+    assert!(child.status.success() && output.contains("1 passed"), "{output}");
 }

@@ -6,12 +6,12 @@ use hpa_testbed::{Effect, Match};
 use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::{Value, json};
 
-use super::{cluster, finish, on, periods};
+use super::{finish, on, running_cluster, sleep_periods};
 use crate::{NAMESPACE, PERIOD, cluster::Cluster};
 
 const API_VERSION: &str = "example.com/v1";
 
-/// The definition of widgets, with these paths of replicas and selector.
+/// The definition of widgets. `replicas` and `selector` are paths in the object.
 fn definition(replicas: &str, selector: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -39,7 +39,7 @@ fn definition(replicas: &str, selector: &str) -> Value {
 
 /// A cluster with an autoscaled widget of two pods, whose scale is cached.
 async fn cluster_with_widget() -> (Cluster, hpa_testbed::Faults) {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     cluster.apply(definition(".spec.replicas", ".status.selector"));
     cluster.apply(json!({
         "apiVersion": API_VERSION, "kind": "Widget",
@@ -55,10 +55,10 @@ async fn cluster_with_widget() -> (Cluster, hpa_testbed::Faults) {
     hpa["spec"]["scaleTargetRef"] =
         json!({ "apiVersion": API_VERSION, "kind": "Widget", "name": "widget" });
     cluster.apply(hpa);
-    periods(&cluster, 4).await;
+    sleep_periods(&cluster, 4).await;
     assert_eq!(scaling_active(&cluster), "True");
     let reads = faults.add(on(reads_of_scale(), Effect::Slow { by: Duration::ZERO }));
-    periods(&cluster, 4).await;
+    sleep_periods(&cluster, 4).await;
     assert_eq!(faults.hits(reads), 0, "the scale is cached");
     faults.remove(reads);
     (cluster, faults)
@@ -68,6 +68,7 @@ fn reads_of_scale() -> Match {
     Match::verb("get").resource("widgets").subresource("scale")
 }
 
+/// The status of the condition `ScalingActive` of the widget.
 fn scaling_active(cluster: &Cluster) -> String {
     let [status, ..] = cluster.testbed.condition("widget", "ScalingActive").expect("a condition");
     status
@@ -77,7 +78,7 @@ fn edit_widget(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
     cluster.edit(cluster.testbed.get(API_VERSION, "Widget", NAMESPACE, "widget"), change);
 }
 
-/// The old path of the selector has another selector, which matches no pod.
+/// At the old path of the selector, there is another selector that matches no pod.
 #[tokio::test(start_paused = true)]
 async fn changed_selector_path_is_detected_when_the_api_server_returns_another_scale() {
     let (cluster, faults) = cluster_with_widget().await;
@@ -86,7 +87,7 @@ async fn changed_selector_path_is_detected_when_the_api_server_returns_another_s
         widget["status"]["podSelector"] = json!("app=widget");
         widget["status"]["selector"] = json!("app=none");
     });
-    periods(&cluster, 3).await;
+    sleep_periods(&cluster, 3).await;
     let reads = faults.add(on(reads_of_scale(), Effect::Slow { by: Duration::ZERO }));
     for _ in 0..20 {
         assert_eq!(scaling_active(&cluster), "True", "at {:?}", cluster.clock.age());
@@ -96,7 +97,7 @@ async fn changed_selector_path_is_detected_when_the_api_server_returns_another_s
     finish(cluster).await;
 }
 
-/// No reconcile reads the scale: no response contradicts the cache.
+/// As no reconcile reads the scale, no response contradicts the cache.
 #[tokio::test(start_paused = true)]
 async fn changed_replicas_path_is_detected_within_ten_minutes() {
     let (cluster, _faults) = cluster_with_widget().await;
@@ -116,7 +117,7 @@ async fn nothing_is_scaled_by_the_replicas_at_the_old_path() {
     cluster.apply(definition(".spec.size", ".status.selector"));
     let since = cluster.clock.age();
     cluster.loads.set("widget", 6);
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     let scaled: Vec<_> = cluster
         .journal
         .reconciles()

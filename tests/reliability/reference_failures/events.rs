@@ -6,12 +6,12 @@ use hpa_testbed::{Effect, Match};
 use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 
-use super::{cluster, finish, on, periods};
+use super::{finish, on, running_cluster, sleep_periods};
 use crate::cluster::{Cluster, hpa};
 
-/// Slightly more than an hour. The budget grows by one event every five minutes, which the failure
-/// uses up.
-const HOUR: Duration = Duration::from_secs(3700);
+/// The duration of the failure, slightly more than an hour. The budget grows by one event every
+/// five minutes, which the events of the failure use up.
+const FAILURE_DURATION: Duration = Duration::from_secs(3700);
 
 /// Messages of the autoscaler's events with this reason.
 fn messages(cluster: &Cluster, name: &str, reason: &str) -> Vec<String> {
@@ -26,7 +26,8 @@ fn messages(cluster: &Cluster, name: &str, reason: &str) -> Vec<String> {
         .collect()
 }
 
-fn over_budget(cluster: &Cluster) -> u64 {
+/// The number of events that were dropped because the budget was used up.
+fn dropped_over_budget(cluster: &Cluster) -> u64 {
     let text = cluster.telemetry.render();
     let line = text.lines().find_map(|line| {
         line.strip_prefix("hpa_controller_events_dropped_total{cause=\"over_budget\"} ")
@@ -36,17 +37,17 @@ fn over_budget(cluster: &Cluster) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn rescale_is_reported_after_one_of_two_metrics_failed_for_an_hour() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     cluster.edit(cluster.testbed.hpa("web"), |object| {
         let cpu = object["spec"]["metrics"][0].clone();
         object["spec"]["metrics"] = json!([hpa("jobs")["spec"]["metrics"][0], cpu]);
     });
     faults.add(on(Match::any().group("external.metrics.k8s.io"), Effect::InternalError));
-    cluster.sleep(HOUR).await;
-    assert!(over_budget(&cluster) > 100, "the budget was not used up");
+    cluster.sleep(FAILURE_DURATION).await;
+    assert!(dropped_over_budget(&cluster) > 100, "the budget was not used up");
     assert_eq!(messages(&cluster, "web", "SuccessfulRescale"), Vec::<String>::new());
     cluster.loads.set("web", 4);
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
     let reported = messages(&cluster, "web", "SuccessfulRescale");
     assert_eq!(
@@ -58,14 +59,14 @@ async fn rescale_is_reported_after_one_of_two_metrics_failed_for_an_hour() {
 
 #[tokio::test(start_paused = true)]
 async fn rescale_is_reported_after_the_only_metric_failed_for_an_hour() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     faults.add(on(Match::any().group("custom.metrics.k8s.io"), Effect::InternalError));
     cluster.loads.set("api", 5);
-    cluster.sleep(HOUR).await;
-    assert!(over_budget(&cluster) > 100, "the budget was not used up");
+    cluster.sleep(FAILURE_DURATION).await;
+    assert!(dropped_over_budget(&cluster) > 100, "the budget was not used up");
     assert_eq!(cluster.testbed.replicas("api"), 2);
     faults.clear();
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     let reported = messages(&cluster, "api", "SuccessfulRescale");
     assert_eq!(reported, ["New size: 5; reason: pods metric requests above target"]);
     finish(cluster).await;

@@ -12,17 +12,17 @@ use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 use tower::Service;
 
-use super::{finish, periods};
+use super::{finish, sleep_periods};
 use crate::cluster::{Cluster, client_limits};
 
-/// Completes each request, even if the client cancels it, like a server that has received it.
+/// Completes each request even if the client cancels it, as a server does that has received it.
 #[derive(Clone)]
-struct Detached(hpa_testbed::Service);
+struct UncancellableService(hpa_testbed::Service);
 
 type Request = http::Request<kube::client::Body>;
 type Inner = hpa_testbed::Service;
 
-impl Service<Request> for Detached {
+impl Service<Request> for UncancellableService {
     type Response = <Inner as Service<Request>>::Response;
     type Error = <Inner as Service<Request>>::Error;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
@@ -38,14 +38,14 @@ impl Service<Request> for Detached {
 }
 
 /// The first leader scales `jobs` up. Its status write is delayed until the second leader has
-/// scaled `jobs` to zero. If it took effect, it would remove `ScaledToZero`, and `jobs` would stay
-/// at zero.
+/// scaled `jobs` to zero. If the late write took effect, it would remove `ScaledToZero`, and `jobs`
+/// would stay at zero.
 #[tokio::test(start_paused = true)]
 async fn late_status_write_of_a_former_leader_is_refused() {
     let faults = Faults::new(1);
     let mut cluster = Cluster::with_faults(&faults);
     cluster.kill_controller().await;
-    let service = Detached(cluster.testbed.service_named("first"));
+    let service = UncancellableService(cluster.testbed.service_named("first"));
     cluster.start_elected_with(Clients::from_service(service, &client_limits()), "first");
     cluster.edit(cluster.testbed.hpa("jobs"), |hpa| {
         hpa["spec"]["behavior"] = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
@@ -54,24 +54,24 @@ async fn late_status_write_of_a_former_leader_is_refused() {
     cluster.start_standby("second");
     cluster.until(Duration::from_secs(61)).await;
 
-    let is_first = |matching: Match| Fault::on(matching.client("first"));
+    let on_first = |matching: Match| Fault::on(matching.client("first"));
     let status_of_jobs = Match::verb("patch").resource("horizontalpodautoscalers").name("jobs");
-    let late = faults.add(is_first(status_of_jobs).effect(Effect::Stall));
+    let late = faults.add(on_first(status_of_jobs).effect(Effect::Stall));
     cluster.loads.set("jobs", 6);
-    cluster.scaled_to("jobs", 6).await;
+    cluster.wait_for_replicas("jobs", 6).await;
     faults.wait_for_hits(late, 1).await;
-    faults.add(is_first(Match::any().resource("leases")).effect(Effect::InternalError));
+    faults.add(on_first(Match::any().resource("leases")).effect(Effect::InternalError));
     cluster.loads.set("jobs", 0);
-    cluster.scaled_to("jobs", 0).await;
+    cluster.wait_for_replicas("jobs", 0).await;
     assert!(cluster.has_exited(), "the second instance leads");
     cluster.sleep(Duration::from_secs(3)).await;
     faults.remove(late);
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
 
     let [mark, ..] = cluster.testbed.condition("jobs", "ScaledToZero").expect("a condition");
     assert_eq!(mark, "True");
     cluster.loads.set("jobs", 3);
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 3);
     finish(cluster).await;
 }
@@ -79,12 +79,12 @@ async fn late_status_write_of_a_former_leader_is_refused() {
 /// A user edits the autoscaler while its status is written.
 #[tokio::test(start_paused = true)]
 async fn status_is_written_although_the_autoscaler_was_edited_meanwhile() {
-    let (cluster, faults) = super::cluster().await;
+    let (cluster, faults) = super::running_cluster().await;
     let status_of_web = Match::verb("patch").resource("horizontalpodautoscalers").name("web");
     let slow = Effect::Slow { by: Duration::from_secs(2) };
     let slow = faults.add(super::on(status_of_web, slow));
     cluster.loads.set("web", 4);
-    cluster.scaled_to("web", 4).await;
+    cluster.wait_for_replicas("web", 4).await;
     faults.wait_for_hits(slow, 1).await;
     cluster.edit(cluster.testbed.hpa("web"), |hpa| {
         hpa["metadata"]["labels"] = json!({ "team": "shop" });

@@ -23,7 +23,7 @@ use hpa_tests::harness::TestbedExt;
 use crate::{PERIOD, WINDOW, cluster::Cluster, invariants::violations, random::CONTROLLER};
 
 /// A cluster that has been running for a minute.
-async fn cluster() -> (Cluster, Faults) {
+async fn running_cluster() -> (Cluster, Faults) {
     let faults = Faults::new(1);
     let cluster = Cluster::with_faults(&faults);
     cluster.until(Duration::from_secs(61)).await;
@@ -35,20 +35,21 @@ fn on(matching: Match, effect: Effect) -> Fault {
     Fault::on(matching.client(CONTROLLER)).effect(effect)
 }
 
-async fn periods(cluster: &Cluster, count: u32) {
+/// Waits for this many sync periods.
+async fn sleep_periods(cluster: &Cluster, count: u32) {
     cluster.sleep(count * PERIOD).await;
 }
 
 /// A cluster whose autoscaler has scaled `jobs` to zero.
-async fn at_zero() -> (Cluster, Faults) {
-    let (cluster, faults) = cluster().await;
+async fn cluster_at_zero() -> (Cluster, Faults) {
+    let (cluster, faults) = running_cluster().await;
     cluster.loads.set("jobs", 0);
     cluster.sleep(WINDOW + 2 * PERIOD).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 0);
     (cluster, faults)
 }
 
-/// Checks the invariants.
+/// Checks the invariants, and shuts the cluster down.
 async fn finish(cluster: Cluster) {
     assert_eq!(violations(&cluster), Vec::<String>::new());
     cluster.shut_down().await;

@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{cluster, finish, periods};
+use super::{finish, running_cluster, sleep_periods};
 use crate::{NAMESPACE, PERIOD, cluster::Cluster};
 
 const REFERENCE: &str = "kube-controller-manager";
@@ -28,9 +28,9 @@ async fn write_status(cluster: &Cluster, manager: &str, replicas: i32) {
         .expect("a status write");
 }
 
-/// Stops the controller of a cluster, then writes a status as this field manager.
-async fn written_by(manager: &str) -> Cluster {
-    let (mut cluster, _faults) = cluster().await;
+/// A cluster whose controller is stopped. Then this field manager has written a status.
+async fn cluster_written_by(manager: &str) -> Cluster {
+    let (mut cluster, _faults) = running_cluster().await;
     cluster.stop_controller().await;
     write_status(&cluster, manager, 5).await;
     cluster
@@ -45,11 +45,11 @@ fn peer_writes(cluster: &Cluster) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn controller_does_not_start_beside_an_active_one() {
-    let mut cluster = written_by(REFERENCE).await;
+    let mut cluster = cluster_written_by(REFERENCE).await;
     cluster.sleep(PERIOD).await;
     let before = cluster.testbed.resource_version();
     cluster.start_controller();
-    let error = cluster.exited().await.expect_err("it must not start");
+    let error = cluster.wait_for_exit().await.expect_err("it must not start");
     let RunError::OtherController(peer) = &error else { panic!("{error}") };
     assert_eq!((peer.key.to_string().as_str(), peer.others), ("shop/web", 0));
     assert_eq!(peer.write.manager, REFERENCE);
@@ -61,7 +61,7 @@ async fn controller_does_not_start_beside_an_active_one() {
 
     cluster.sleep(PERIOD + Duration::from_secs(1)).await;
     cluster.start_controller();
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     assert_eq!(peer_writes(&cluster), 0, "writes from before the start");
     let stored = cluster.testbed.hpa("web").expect("an autoscaler");
     assert_eq!(stored["status"]["desiredReplicas"], 2);
@@ -71,43 +71,43 @@ async fn controller_does_not_start_beside_an_active_one() {
 /// A rollout that changes the lease must not wait forever for the pods that it replaces.
 #[tokio::test(start_paused = true)]
 async fn another_release_does_not_prevent_the_start() {
-    let mut cluster = written_by("hpa-controller:other/hpa").await;
+    let mut cluster = cluster_written_by("hpa-controller:other/hpa").await;
     cluster.start_controller();
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     assert!(!cluster.has_exited());
     finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn standby_starts_beside_its_leader() {
-    let (mut cluster, _faults) = cluster().await;
+    let (mut cluster, _faults) = running_cluster().await;
     cluster.stop_controller().await;
     cluster.start_elected("first");
     cluster.loads.set("web", 4);
-    cluster.scaled_to("web", 4).await;
+    cluster.wait_for_replicas("web", 4).await;
     cluster.start_standby("second");
     cluster.sleep(Duration::from_secs(1)).await;
     cluster.kill_controller().await;
     assert!(cluster.has_running_controller());
     cluster.loads.set("web", 6);
-    cluster.scaled_to("web", 6).await;
+    cluster.wait_for_replicas("web", 6).await;
     assert_eq!(peer_writes(&cluster), 0, "the predecessor is no peer");
     finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn peer_that_becomes_active_is_reported() {
-    let (cluster, _faults) = cluster().await;
+    let (cluster, _faults) = running_cluster().await;
     let deployments: Api<Deployment> = Api::namespaced(cluster.testbed.client(), NAMESPACE);
     let scale = Patch::Merge(json!({ "spec": { "replicas": 3 } }));
     let kubectl = PatchParams { field_manager: Some("kubectl".into()), ..PatchParams::default() };
     deployments.patch_scale("web", &kubectl, &scale).await.expect("a scale");
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     assert_eq!(peer_writes(&cluster), 0, "a manual scaling");
 
     for replicas in [5, 6, 7] {
         write_status(&cluster, REFERENCE, replicas).await;
-        periods(&cluster, 1).await;
+        sleep_periods(&cluster, 1).await;
     }
     assert_eq!(peer_writes(&cluster), 3);
     let events: Api<Event> = Api::namespaced(cluster.testbed.client(), NAMESPACE);

@@ -1,11 +1,11 @@
-//! etcd restored without a revision bump: resource versions are reused, and a watch that resumes at
-//! an earlier one misses changes.
+//! etcd is restored without a revision bump: resource versions are reused, and a watch that resumes
+//! at a version from before the restore misses changes.
 
 use std::time::Duration;
 
 use hpa_testbed::{Faults, Restart, Snapshot};
 
-use super::{cluster, finish, periods};
+use super::{finish, running_cluster, sleep_periods};
 use crate::{
     PERIOD,
     cluster::{Cluster, Shape},
@@ -14,20 +14,20 @@ use crate::{
 
 const DOWN_FOR: Duration = Duration::from_secs(2);
 
-/// Changes everything that is cached since the snapshot: `web` grows from 4 to 7 pods, and the
-/// autoscaler of `api` is deleted.
-async fn changed_since_snapshot(cluster: &Cluster) -> Snapshot {
+/// Takes a snapshot, then changes cached objects of each kind: `web` grows from 4 to 7 pods, and
+/// the autoscaler of `api` is deleted.
+async fn change_after_snapshot(cluster: &Cluster) -> Snapshot {
     cluster.load_all(4);
     for name in ["web", "api", "jobs"] {
-        cluster.scaled_to(name, 4).await;
+        cluster.wait_for_replicas(name, 4).await;
     }
-    periods(cluster, 6).await;
+    sleep_periods(cluster, 6).await;
     let saved = cluster.testbed.snapshot();
-    periods(cluster, 1).await;
+    sleep_periods(cluster, 1).await;
     cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", "api");
     cluster.loads.set("web", 7);
-    cluster.scaled_to("web", 7).await;
-    periods(cluster, 2).await;
+    cluster.wait_for_replicas("web", 7).await;
+    sleep_periods(cluster, 2).await;
     saved
 }
 
@@ -40,12 +40,12 @@ fn rewind(cluster: &Cluster, saved: Snapshot) {
 
 /// Checks that the caches follow the restored state: `web` needs 7 pods again, and the autoscaler
 /// of `api` is reconciled.
-async fn follows_the_restored_state(cluster: &Cluster) {
+async fn assert_follows_restored_state(cluster: &Cluster) {
     let since = cluster.clock.age() + DOWN_FOR;
     cluster.sleep(DOWN_FOR + 2 * PERIOD).await;
     assert_eq!(cluster.all_replicas(), [7, 4, 4]);
     cluster.loads.set("api", 6);
-    periods(cluster, 2).await;
+    sleep_periods(cluster, 2).await;
     assert_eq!(cluster.all_replicas(), [7, 6, 4]);
     let id = Id::in_shop("api");
     let reconciles = cluster.journal.entries().reconciles;
@@ -56,41 +56,41 @@ async fn follows_the_restored_state(cluster: &Cluster) {
 
 #[tokio::test(start_paused = true)]
 async fn caches_follow_a_rewound_api_server() {
-    let (cluster, _) = cluster().await;
-    let saved = changed_since_snapshot(&cluster).await;
+    let (cluster, _) = running_cluster().await;
+    let saved = change_after_snapshot(&cluster).await;
     rewind(&cluster, saved);
-    follows_the_restored_state(&cluster).await;
+    assert_follows_restored_state(&cluster).await;
     finish(cluster).await;
 }
 
 /// Nothing is reconciled: only the watches can detect the rewind.
 #[tokio::test(start_paused = true)]
 async fn restored_autoscalers_are_reconciled_if_none_was_left() {
-    let (cluster, _) = cluster().await;
-    let saved = changed_since_snapshot(&cluster).await;
+    let (cluster, _) = running_cluster().await;
+    let saved = change_after_snapshot(&cluster).await;
     for name in ["web", "jobs"] {
         cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);
     }
-    periods(&cluster, 1).await;
+    sleep_periods(&cluster, 1).await;
     rewind(&cluster, saved);
-    follows_the_restored_state(&cluster).await;
+    assert_follows_restored_state(&cluster).await;
     finish(cluster).await;
 }
 
-/// No watch detects the rewind. The status of `web` has an earlier version than the last written
-/// one.
+/// No watch detects the rewind. A status write does: the restored status of `web` is older than the
+/// one that the controller wrote last.
 #[tokio::test(start_paused = true)]
 async fn rewind_is_detected_by_a_status_if_resource_versions_are_in_use_again() {
-    let (cluster, _) = cluster().await;
-    let saved = changed_since_snapshot(&cluster).await;
+    let (cluster, _) = running_cluster().await;
+    let saved = change_after_snapshot(&cluster).await;
     let before = cluster.testbed.resource_version();
     rewind(&cluster, saved);
     cluster.write_elsewhere_until(before + 1);
-    follows_the_restored_state(&cluster).await;
+    assert_follows_restored_state(&cluster).await;
     finish(cluster).await;
 }
 
-/// The autoscalers in the cache of the standby.
+/// The number of autoscalers in the cache of the controller that started last, here the standby.
 fn cached_autoscalers(cluster: &Cluster) -> u32 {
     let text = cluster.telemetry.render();
     let series = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers ";
@@ -104,18 +104,18 @@ async fn standby_detects_a_rewind_by_the_lease() {
     let shape = Shape { is_elected: true, ..Shape::default() };
     let mut cluster = Cluster::with_shape(&Faults::new(1), shape);
     cluster.until(Duration::from_secs(61)).await;
-    let saved = changed_since_snapshot(&cluster).await;
+    let saved = change_after_snapshot(&cluster).await;
     let before = cluster.testbed.resource_version();
     assert_eq!(cached_autoscalers(&cluster), 2);
     rewind(&cluster, saved);
     cluster.write_elsewhere_until(before + 1);
-    // The first instance leads. It ends before it writes anything.
+    // The leader ends before it writes anything.
     cluster.kill_controller().await;
-    // Until the second poll of the lease. The first one may fail.
+    // Until the standby has polled the lease twice. The first poll may fail.
     cluster.sleep(DOWN_FOR + Duration::from_secs(5)).await;
     assert_eq!(cached_autoscalers(&cluster), 3);
     // Until the lease expires, and a period for the first reconciles.
     cluster.sleep(Duration::from_secs(8) + PERIOD).await;
-    follows_the_restored_state(&cluster).await;
+    assert_follows_restored_state(&cluster).await;
     finish(cluster).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hpa_testbed::{Effect, Faults, Match};
 use hpa_tests::harness::TestbedExt;
 
-use super::{at_zero, cluster, finish, on, periods};
+use super::{cluster_at_zero, finish, on, running_cluster, sleep_periods};
 use crate::{
     cluster::Cluster,
     journal::{Actor, Scaling},
@@ -15,12 +15,12 @@ use crate::{
 async fn silence_watch(cluster: &Cluster, faults: &Faults) {
     let watches = Match::verb("watch").resource("deployments");
     let silent = faults.add(on(watches, Effect::SilentWatch { after: 0 }));
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
     faults.wait_for_hits(silent, 1).await;
-    periods(cluster, 1).await;
+    sleep_periods(cluster, 1).await;
 }
 
-fn by_controller(cluster: &Cluster, target: &str) -> Vec<(i64, i64)> {
+fn scalings_by_controller(cluster: &Cluster, target: &str) -> Vec<(i64, i64)> {
     let matches =
         |scaling: &Scaling| scaling.target.name == target && scaling.by == Actor::Controller;
     cluster
@@ -34,26 +34,26 @@ fn by_controller(cluster: &Cluster, target: &str) -> Vec<(i64, i64)> {
 
 #[tokio::test(start_paused = true)]
 async fn decision_uses_current_replicas_instead_of_cached_ones() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     silence_watch(&cluster, &faults).await;
     cluster.scale("web", 3);
     cluster.loads.set("web", 5);
-    periods(&cluster, 2).await;
-    assert_eq!(by_controller(&cluster, "web"), [(3, 5)]);
+    sleep_periods(&cluster, 2).await;
+    assert_eq!(scalings_by_controller(&cluster, "web"), [(3, 5)]);
     faults.clear();
     finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn own_writes_update_the_cache() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     silence_watch(&cluster, &faults).await;
     let conflicts = cluster.telemetry.render().matches("code=\"409\"").count();
     for load in [4, 6] {
         cluster.loads.set("web", load);
-        cluster.scaled_to("web", load).await;
+        cluster.wait_for_replicas("web", load).await;
     }
-    assert_eq!(by_controller(&cluster, "web"), [(2, 4), (4, 6)]);
+    assert_eq!(scalings_by_controller(&cluster, "web"), [(2, 4), (4, 6)]);
     assert_eq!(cluster.telemetry.render().matches("code=\"409\"").count(), conflicts);
     faults.clear();
     finish(cluster).await;
@@ -61,12 +61,12 @@ async fn own_writes_update_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn target_deleted_unseen_is_reported_when_it_should_scale() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     silence_watch(&cluster, &faults).await;
     let web = cluster.testbed.deployment("web").expect("a target");
     cluster.delete("apps/v1", "Deployment", "web");
     cluster.loads.set("web", 5);
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     let able = cluster.testbed.condition("web", "AbleToScale").expect("a condition");
     assert_eq!(&able[..2], ["False", "FailedGetScale"], "{able:?}");
     cluster.apply(web);
@@ -76,17 +76,17 @@ async fn target_deleted_unseen_is_reported_when_it_should_scale() {
 
 #[tokio::test(start_paused = true)]
 async fn zero_is_always_read_from_the_api_server() {
-    let (cluster, faults) = at_zero().await;
+    let (cluster, faults) = cluster_at_zero().await;
     silence_watch(&cluster, &faults).await;
     cluster.loads.set("jobs", 3);
-    cluster.scaled_to("jobs", 3).await;
+    cluster.wait_for_replicas("jobs", 3).await;
     cluster.loads.set("jobs", 0);
-    cluster.scaled_to("jobs", 0).await;
+    cluster.wait_for_replicas("jobs", 0).await;
     let mark = cluster.testbed.condition("jobs", "ScaledToZero").expect("a condition");
     assert_eq!(mark[0], "True", "{mark:?}");
     cluster.sleep(Duration::from_mins(1)).await;
     cluster.loads.set("jobs", 2);
-    cluster.scaled_to("jobs", 2).await;
+    cluster.wait_for_replicas("jobs", 2).await;
     faults.clear();
     finish(cluster).await;
 }

@@ -1,17 +1,17 @@
-//! Ambiguous selectors become unambiguous when a target has no pods.
+//! An ambiguous selector becomes unambiguous when the other autoscaler's target has no pods.
 
 use hpa_testbed::{Effect, Match};
 use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::{Value, json};
 
-use super::{cluster, on, periods};
+use super::{on, running_cluster, sleep_periods};
 use crate::{
     NAMESPACE,
     cluster::{Cluster, hpa},
 };
 
-/// Adds a target and its autoscaler. The selector of `web` also matches its pods.
-fn overlap(cluster: &Cluster) {
+/// Adds the target `next` and its autoscaler. `web` and `next` select the same pods.
+fn add_overlapping_target(cluster: &Cluster) {
     let labels = json!({ "app": "web" });
     let mut next = objects::deployment("next", 2);
     next["spec"]["selector"]["matchLabels"] = labels.clone();
@@ -30,7 +30,7 @@ fn overlap(cluster: &Cluster) {
     cluster.apply(hpa_of_next);
 }
 
-/// Reason of `ScalingActive` of the second autoscaler.
+/// The reason of the condition `ScalingActive` of `next`.
 fn reason(cluster: &Cluster) -> String {
     cluster
         .testbed
@@ -39,16 +39,16 @@ fn reason(cluster: &Cluster) -> String {
         .unwrap_or_default()
 }
 
-async fn ambiguous() -> (Cluster, hpa_testbed::Faults) {
-    let (cluster, faults) = cluster().await;
-    overlap(&cluster);
-    periods(&cluster, 2).await;
+async fn ambiguous_cluster() -> (Cluster, hpa_testbed::Faults) {
+    let (cluster, faults) = running_cluster().await;
+    add_overlapping_target(&cluster);
+    sleep_periods(&cluster, 2).await;
     assert_eq!(reason(&cluster), "AmbiguousSelector");
     (cluster, faults)
 }
 
-async fn becomes_unambiguous(cluster: Cluster) {
-    periods(&cluster, 2).await;
+async fn assert_becomes_unambiguous(cluster: Cluster) {
+    sleep_periods(&cluster, 2).await;
     assert_eq!(reason(&cluster), "ValidMetricFound");
     cluster.shut_down().await;
 }
@@ -59,39 +59,39 @@ fn retarget(object: &mut Value) {
 
 #[tokio::test(start_paused = true)]
 async fn deleted_target_resolves_the_ambiguity() {
-    let (cluster, _faults) = ambiguous().await;
+    let (cluster, _faults) = ambiguous_cluster().await;
     cluster.delete("apps/v1", "Deployment", "web");
-    becomes_unambiguous(cluster).await;
+    assert_becomes_unambiguous(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn target_at_zero_resolves_the_ambiguity() {
-    let (cluster, _faults) = ambiguous().await;
+    let (cluster, _faults) = ambiguous_cluster().await;
     cluster.scale("web", 0);
-    becomes_unambiguous(cluster).await;
+    assert_becomes_unambiguous(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn change_to_a_missing_target_resolves_the_ambiguity() {
-    let (cluster, _faults) = ambiguous().await;
+    let (cluster, _faults) = ambiguous_cluster().await;
     cluster.edit(cluster.testbed.hpa("web"), retarget);
-    becomes_unambiguous(cluster).await;
+    assert_becomes_unambiguous(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn change_to_an_unreadable_target_resolves_the_ambiguity() {
-    let (cluster, faults) = ambiguous().await;
+    let (cluster, faults) = ambiguous_cluster().await;
     faults.add(on(Match::verb("get").subresource("scale").name("other"), Effect::InternalError));
     cluster.edit(cluster.testbed.hpa("web"), retarget);
-    becomes_unambiguous(cluster).await;
+    assert_becomes_unambiguous(cluster).await;
 }
 
-/// The target still has its pods.
+/// The target `web` still has pods.
 #[tokio::test(start_paused = true)]
 async fn unreadable_scale_does_not_resolve_the_ambiguity() {
-    let (cluster, faults) = ambiguous().await;
+    let (cluster, faults) = ambiguous_cluster().await;
     faults.add(on(Match::verb("get").subresource("scale").name("web"), Effect::InternalError));
-    periods(&cluster, 3).await;
+    sleep_periods(&cluster, 3).await;
     assert_eq!(reason(&cluster), "AmbiguousSelector");
     cluster.shut_down().await;
 }

@@ -7,7 +7,7 @@ use hpa_tests::harness::{TestbedExt, objects};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{cluster, finish, on, periods};
+use super::{finish, on, running_cluster, sleep_periods};
 use crate::{
     PERIOD,
     cluster::Cluster,
@@ -15,9 +15,9 @@ use crate::{
     targets::Id,
 };
 
-/// The maximum number of sync periods until a stale cache is repaired: two without a confirmation,
-/// and one until the next reconcile.
-const BOUND: u32 = 3;
+/// The maximum number of sync periods until a stale cache is repaired: two until the cache counts
+/// as stale, and one until the next reconcile.
+const MAX_REPAIR_PERIODS: u32 = 3;
 
 fn watches(resource: &str) -> Match {
     Match::verb("watch").resource(resource)
@@ -26,12 +26,12 @@ fn watches(resource: &str) -> Match {
 const WATCHED: [(&str, &str); 3] =
     [("apps", "deployments"), ("autoscaling", "horizontalpodautoscalers"), ("", "pods")];
 
-/// Counts the lists of the watched resources from now on. They include the checks for a rewind:
-/// lists of one object after an interrupted watch and every five minutes.
-struct Lists<'a>(&'a Faults, [FaultId; 3]);
+/// Counts the lists of the watched resources. They include checks for a rewind of resource
+/// versions, which list one object after an interrupted watch and every five minutes.
+struct ListCounter<'a>(&'a Faults, [FaultId; 3]);
 
-impl<'a> Lists<'a> {
-    fn count_in(faults: &'a Faults) -> Self {
+impl<'a> ListCounter<'a> {
+    fn start(faults: &'a Faults) -> Self {
         let count = |(group, resource)| {
             let lists = Match::verb("list").group(group).resource(resource);
             faults.add(on(lists, Effect::Slow { by: Duration::ZERO }))
@@ -44,7 +44,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// The age of the watch of a resource, according to the metrics.
+/// The age of the watch of a resource in seconds, according to the metrics.
 fn watch_age(cluster: &Cluster, resource: &str) -> f64 {
     let text = cluster.telemetry.render();
     let series = format!("hpa_controller_watch_age_seconds{{resource=\"{resource}\"}} ");
@@ -52,7 +52,7 @@ fn watch_age(cluster: &Cluster, resource: &str) -> f64 {
     value.parse().expect("a number")
 }
 
-fn by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
+fn scalings_by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
     let target = Id::in_shop(target);
     let matches = |scaling: &Scaling| {
         scaling.target == target && scaling.by == Actor::Controller && scaling.when.at >= since
@@ -63,10 +63,10 @@ fn by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, 
 
 /// A cluster whose target `web` has the four replicas that it needs.
 async fn steady_at_four() -> (Cluster, Faults) {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     cluster.loads.set("web", 4);
-    cluster.scaled_to("web", 4).await;
-    periods(&cluster, 4).await;
+    cluster.wait_for_replicas("web", 4).await;
+    sleep_periods(&cluster, 4).await;
     (cluster, faults)
 }
 
@@ -74,7 +74,7 @@ async fn steady_at_four() -> (Cluster, Faults) {
 async fn healthy_watches_confirm_their_caches_within_two_periods() {
     let (cluster, faults) = steady_at_four().await;
     let resumed = faults.add(on(watches("deployments"), Effect::Slow { by: Duration::ZERO }));
-    let lists = Lists::count_in(&faults);
+    let lists = ListCounter::start(&faults);
     for _ in 0..600 {
         cluster.sleep(Duration::from_secs(1)).await;
         for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
@@ -82,7 +82,7 @@ async fn healthy_watches_confirm_their_caches_within_two_periods() {
             assert!(age <= PERIOD.as_secs_f64() * 2.0, "{resource}: {age} s");
         }
     }
-    // Ten minutes, with watches of 22 to 27 s.
+    // In ten minutes, with watches that last 22 to 27 s.
     let resumed = faults.hits(resumed);
     assert!((22..=27).contains(&resumed), "{resumed} watches of Deployments");
     assert_eq!(lists.count(), [2; 3], "a watch that resumes is checked every five minutes");
@@ -94,22 +94,21 @@ async fn healthy_watches_confirm_their_caches_within_two_periods() {
 async fn change_hidden_by_a_silent_watch_is_repaired_within_the_bound() {
     let (cluster, faults) = steady_at_four().await;
     let silent = faults.add(on(watches("deployments"), Effect::SilentWatch { after: 0 }));
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
     faults.wait_for_hits(silent, 1).await;
     cluster.scale("web", 2);
-    periods(&cluster, BOUND).await;
+    sleep_periods(&cluster, MAX_REPAIR_PERIODS).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
     assert!(watch_age(&cluster, "deployments.apps") > PERIOD.as_secs_f64() * 2.0);
     // It stays repaired while the watch stays silent.
     cluster.scale("web", 2);
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
     faults.clear();
     finish(cluster).await;
 }
 
-/// One connection dies. Without another reason to read the scale, the watch resumes on another
-/// connection.
+/// A connection dies. Nothing but the watches detects it, and they resume on another connection.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_resumes_on_another_connection() {
     let (cluster, faults) = steady_at_four().await;
@@ -117,9 +116,9 @@ async fn silent_watch_resumes_on_another_connection() {
         let once = Fault::on(watches(resource).client(crate::random::CONTROLLER));
         once.first(1).effect(Effect::SilentWatch { after: 0 })
     };
-    let lists = Lists::count_in(&faults);
+    let lists = ListCounter::start(&faults);
     let silent = WATCHED.map(|watched| faults.add(silence(watched)));
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
     for silent in silent {
         faults.wait_for_hits(silent, 1).await;
     }
@@ -131,7 +130,7 @@ async fn silent_watch_resumes_on_another_connection() {
         assert!(watch_age(&cluster, resource) < PERIOD.as_secs_f64() * 2.5, "{resource}");
     }
     assert_eq!(lists.count(), [2; 3], "two checks, because two watches ended early");
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
         assert!(watch_age(&cluster, resource) <= PERIOD.as_secs_f64() * 2.0, "{resource}");
     }
@@ -146,32 +145,32 @@ async fn cached_scale_that_contradicts_the_pods_is_read() {
         let (object, pointer, value) = ("web".to_owned(), pointer.to_owned(), json!(4));
         faults.add(on(watches("deployments"), Effect::Malformed { object, pointer, value }));
     }
-    cluster.testbed.drop_watches();
-    periods(&cluster, 2).await;
+    cluster.testbed.end_watches();
+    sleep_periods(&cluster, 2).await;
     cluster.scale("web", 2);
-    periods(&cluster, 5).await;
+    sleep_periods(&cluster, 5).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
     faults.clear();
     finish(cluster).await;
 }
 
-/// Six pods of `web`, four of them unready in the cache. The two others have little load: they
-/// alone would need two replicas, all together need eight.
-async fn outdated_readiness() -> (Cluster, Faults) {
-    let (cluster, faults) = cluster().await;
+/// A cluster in which `web` has six ready pods, four of them unready in the cache. The load of the
+/// two others needs two replicas, that of all six needs eight.
+async fn cluster_with_outdated_readiness() -> (Cluster, Faults) {
+    let (cluster, faults) = running_cluster().await;
     cluster.loads.set("web", 6);
-    cluster.scaled_to("web", 6).await;
-    periods(&cluster, 2).await;
+    cluster.wait_for_replicas("web", 6).await;
+    sleep_periods(&cluster, 2).await;
     for index in 2..6 {
         let mut pod = objects::pod("web", index);
         pod["status"]["conditions"][0]["status"] = "False".into();
         pod["status"]["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
         cluster.apply(pod);
     }
-    periods(&cluster, 2).await;
+    sleep_periods(&cluster, 2).await;
     faults.add(on(watches("pods"), Effect::InternalError));
-    cluster.testbed.drop_watches();
-    periods(&cluster, 1).await;
+    cluster.testbed.end_watches();
+    sleep_periods(&cluster, 1).await;
     for index in 0..6 {
         cluster.apply(objects::pod("web", index));
         cluster.loads.set_pod_milli(&format!("web-{index}"), if index < 2 { 800 } else { 1600 });
@@ -181,22 +180,22 @@ async fn outdated_readiness() -> (Cluster, Faults) {
 
 #[tokio::test(start_paused = true)]
 async fn scale_down_by_outdated_readiness_is_decided_again_on_listed_pods() {
-    let (cluster, faults) = outdated_readiness().await;
+    let (cluster, faults) = cluster_with_outdated_readiness().await;
     let since = cluster.clock.age();
-    periods(&cluster, 12).await;
-    assert_eq!(by_controller(&cluster, "web", since), [(6, 8)]);
+    sleep_periods(&cluster, 12).await;
+    assert_eq!(scalings_by_controller(&cluster, "web", since), [(6, 8)]);
     faults.clear();
     finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_scaled_down_while_outdated_pods_cannot_be_listed() {
-    let (cluster, faults) = outdated_readiness().await;
+    let (cluster, faults) = cluster_with_outdated_readiness().await;
     let since = cluster.clock.age();
     let lists = Match::verb("list").group("").resource("pods");
     let failing = faults.add(on(lists, Effect::ServiceUnavailable));
-    periods(&cluster, 12).await;
-    assert_eq!(by_controller(&cluster, "web", since), []);
+    sleep_periods(&cluster, 12).await;
+    assert_eq!(scalings_by_controller(&cluster, "web", since), []);
     assert!(faults.hits(failing) > 0);
     let able = cluster.testbed.condition("web", "AbleToScale").expect("a condition");
     assert_eq!(&able[..2], ["False", "FailedUpdateScale"], "{able:?}");
@@ -213,16 +212,16 @@ async fn caches_are_relisted_after_a_suspension() {
     let silent = Match::verb("watch");
     let once = Fault::on(silent.client(crate::random::CONTROLLER));
     let silent = faults.add(once.first(3).effect(Effect::SilentWatch { after: 0 }));
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
     faults.wait_for_hits(silent, 3).await;
     cluster.edit(cluster.testbed.hpa("web"), |object| object["spec"]["minReplicas"] = 6.into());
     // Until the checks of the watches are done.
     cluster.sleep(Duration::from_secs(1)).await;
-    let lists = Lists::count_in(&faults);
+    let lists = ListCounter::start(&faults);
     cluster.controller_clock.skew(SignedDuration::from_hours(1));
     // The reconcile that detects the jump, and the one after the relist. A silent watch would hide
     // the new bound for longer.
-    periods(&cluster, 1).await;
+    sleep_periods(&cluster, 1).await;
     cluster.sleep(Duration::from_secs(1)).await;
     assert_eq!(lists.count(), [1; 3]);
     assert_eq!(cluster.testbed.replicas("web"), 6);
@@ -232,10 +231,10 @@ async fn caches_are_relisted_after_a_suspension() {
 #[tokio::test(start_paused = true)]
 async fn small_clock_steps_cause_no_relist() {
     let (cluster, faults) = steady_at_four().await;
-    let lists = Lists::count_in(&faults);
+    let lists = ListCounter::start(&faults);
     for step in [2, 5, -4, 5, -3600] {
         cluster.controller_clock.skew(SignedDuration::from_secs(step));
-        periods(&cluster, 1).await;
+        sleep_periods(&cluster, 1).await;
     }
     assert_eq!(lists.count(), [0; 3]);
     finish(cluster).await;

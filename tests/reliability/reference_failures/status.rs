@@ -1,15 +1,15 @@
-//! The status, and the metrics series of an autoscaler.
+//! Statuses, and metrics series of a deleted autoscaler.
 
 use hpa_testbed::{Effect, Match};
 use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 
-use super::{cluster, finish, on, periods};
+use super::{finish, on, running_cluster, sleep_periods};
 use crate::cluster::hpa;
 
 #[tokio::test(start_paused = true)]
 async fn failed_metrics_are_named_in_the_status() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     cluster.edit(cluster.testbed.hpa("web"), |object| {
         let external = hpa("jobs")["spec"]["metrics"][0].clone();
         let pods = hpa("api")["spec"]["metrics"][0].clone();
@@ -18,7 +18,7 @@ async fn failed_metrics_are_named_in_the_status() {
     });
     let failing = Match::any().group("external.metrics.k8s.io").group("custom.metrics.k8s.io");
     faults.add(on(failing, Effect::InternalError));
-    periods(&cluster, 3).await;
+    sleep_periods(&cluster, 3).await;
     let object = cluster.testbed.hpa("web").expect("an autoscaler");
     let current = object["status"]["currentMetrics"].as_array().cloned().expect("metrics");
     let names: Vec<_> = current
@@ -40,14 +40,14 @@ async fn failed_metrics_are_named_in_the_status() {
 
 #[tokio::test(start_paused = true)]
 async fn ambiguous_selectors_are_sorted_and_written_once() {
-    let (cluster, _faults) = cluster().await;
+    let (cluster, _faults) = running_cluster().await;
     let names: Vec<String> = (1..9).map(|index| format!("web-{index}")).collect();
     for name in &names {
         let mut another = hpa("web");
         another["metadata"]["name"] = json!(name);
         cluster.apply(another);
     }
-    periods(&cluster, 3).await;
+    sleep_periods(&cluster, 3).await;
     let [status, reason, message] =
         cluster.testbed.condition("web", "ScalingActive").expect("a condition");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "AmbiguousSelector"));
@@ -57,19 +57,19 @@ async fn ambiguous_selectors_are_sorted_and_written_once() {
         .collect();
     assert!(message.contains(&format!("[{}]", all.join(" "))), "{message}");
     let written = cluster.journal.versions().len();
-    periods(&cluster, 20).await;
+    sleep_periods(&cluster, 20).await;
     assert_eq!(cluster.journal.versions().len(), written, "a status is written without a change");
     cluster.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn deleted_autoscaler_has_no_series() {
-    let (cluster, _faults) = cluster().await;
+    let (cluster, _faults) = running_cluster().await;
     let series = "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"} 2";
     let has_series = || cluster.telemetry.render().lines().any(|line| line == series);
     assert!(has_series());
     cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", "web");
-    periods(&cluster, 1).await;
+    sleep_periods(&cluster, 1).await;
     assert!(!has_series());
     assert!(!cluster.telemetry.render().contains("\"web\""));
     finish(cluster).await;

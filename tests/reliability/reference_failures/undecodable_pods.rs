@@ -6,13 +6,14 @@ use hpa_testbed::{Effect, FaultId, Faults, Match};
 use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::json;
 
-use super::{cluster, finish, on, periods};
+use super::{finish, on, running_cluster, sleep_periods};
 use crate::{NAMESPACE, cluster::Cluster};
 
 const HOUR: Duration = Duration::from_hours(1);
-/// Lists of one pod, which check the resource version every five minutes.
+/// Lists that check for a rewind of resource versions: one every five minutes.
 const CHECKS_IN_AN_HOUR: u64 = 12;
-/// More than the time from an undecodable object to the first relist because of it.
+/// The interval between changes of a pod, longer than the delay of the first relist for an
+/// undecodable object.
 const CHURN_INTERVAL: Duration = Duration::from_secs(8);
 
 /// A request of 72,000 digits.
@@ -31,7 +32,7 @@ fn make_undecodable(cluster: &Cluster, faults: &Faults) {
     let pods = Match::verbs(["get", "list", "watch"]).group("").resource("pods");
     let (object, pointer) = ("tenant-0".into(), "/status/startTime".into());
     faults.add(on(pods, Effect::Malformed { object, pointer, value: json!("yesterday") }));
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
 }
 
 fn set_request(cluster: &Cluster, pod: &str, request: &str) {
@@ -40,10 +41,10 @@ fn set_request(cluster: &Cluster, pod: &str, request: &str) {
     });
 }
 
-/// In the reference, such a request has an arbitrary value: the lowest 64 bits of the number.
+/// The reference would take the lowest 64 bits of the number for the request.
 #[tokio::test(start_paused = true)]
 async fn excessive_request_fails_the_metric_and_causes_no_relist() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     let lists = count_lists(&faults);
     set_request(&cluster, "web-0", &excessive_request());
     let end = cluster.clock.age() + HOUR;
@@ -63,14 +64,14 @@ async fn excessive_request_fails_the_metric_and_causes_no_relist() {
     assert!(message.contains(expected), "{message}");
     assert_eq!(cluster.testbed.condition("api", "ScalingActive").expect("a condition")[0], "True");
     set_request(&cluster, "web-0", "1");
-    periods(&cluster, 1).await;
+    sleep_periods(&cluster, 1).await;
     assert_eq!(cluster.testbed.condition("web", "ScalingActive").expect("a condition")[0], "True");
     finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn pod_that_stays_undecodable_causes_few_relists() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     let lists = count_lists(&faults);
     make_undecodable(&cluster, &faults);
     cluster.apply(objects::pod("tenant", 0));
@@ -82,14 +83,14 @@ async fn pod_that_stays_undecodable_causes_few_relists() {
 
 #[tokio::test(start_paused = true)]
 async fn recreating_an_undecodable_pod_causes_few_relists() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     let lists = count_lists(&faults);
     make_undecodable(&cluster, &faults);
     let end = cluster.clock.age() + HOUR;
     while cluster.clock.age() < end {
         cluster.apply(objects::pod("tenant", 0));
         cluster.sleep(Duration::from_secs(1)).await;
-        // The next list doesn't contain it.
+        // The next list doesn't contain the pod.
         cluster.delete("v1", "Pod", "tenant-0");
         cluster.sleep(CHURN_INTERVAL).await;
     }
@@ -102,7 +103,7 @@ async fn recreating_an_undecodable_pod_causes_few_relists() {
 /// cause a list at each reconcile.
 #[tokio::test(start_paused = true)]
 async fn undecodable_pod_does_not_affect_other_namespaces() {
-    let (cluster, faults) = cluster().await;
+    let (cluster, faults) = running_cluster().await;
     let lists = count_lists(&faults);
     make_undecodable(&cluster, &faults);
     cluster.apply(json!({
@@ -115,7 +116,7 @@ async fn undecodable_pod_does_not_affect_other_namespaces() {
     let (object, pointer) = ("web".into(), "/status/replicas".into());
     let reports_more =
         faults.add(on(targets, Effect::Malformed { object, pointer, value: json!(3) }));
-    cluster.testbed.drop_watches();
+    cluster.testbed.end_watches();
     cluster.testbed.compact();
     cluster.sleep(HOUR).await;
     assert!(faults.hits(reports_more) > 0);

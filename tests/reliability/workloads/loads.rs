@@ -23,10 +23,10 @@ pub(super) type PodId = (String, String);
 #[derive(Debug)]
 pub(crate) struct Loads {
     clock: VirtualClock,
-    /// The age of the load in the metrics APIs.
+    /// The age of the load that the metrics APIs report.
     pub(crate) lag: Duration,
     by_target: Mutex<HashMap<Id, Vec<(Duration, i64)>>>,
-    /// Loads of single pods in thousandths, instead of their parts of the target's load.
+    /// Loads of single pods, in thousandths. They replace the pods' shares of the target's load.
     milli_by_pod: Mutex<HashMap<String, i64>>,
     /// Pods without metrics.
     unmeasured: Mutex<HashSet<String>>,
@@ -74,7 +74,7 @@ impl Loads {
         self.by_target.lock().remove(&Id::in_shop(target));
     }
 
-    /// The current load, as opposed to the reported one.
+    /// The current load, which the metrics APIs may report later.
     pub(crate) fn now(&self, target: &Id) -> i64 {
         self.at(target, self.clock.age())
     }
@@ -102,7 +102,7 @@ impl Loads {
         loads.iter().take(end).skip(first).map(|(_, load)| *load).collect()
     }
 
-    /// A pod of the target was created or became ready.
+    /// Records that a pod of the target was created or became ready.
     pub(super) fn record_start(&self, target: &Id) {
         self.starts.lock().entry(target.clone()).or_default().push(self.clock.age());
     }
@@ -123,7 +123,7 @@ impl Loads {
         (pods.iter().filter(|(_, name)| !unmeasured.contains(name)).collect(), ready)
     }
 
-    /// The part of the reported load that a pod carries. A load of 1 is `unit`.
+    /// The share of the reported load that a pod carries, in units of which `unit` are a load of 1.
     fn share(&self, pod: &PodId, ready: &HashMap<Id, i64>, unit: i64) -> i64 {
         if self.starting.lock().contains(pod) {
             return 0;

@@ -39,7 +39,7 @@ pub(crate) struct Delays {
 
 /// Creates, replaces and deletes pods to match the targets.
 pub(crate) struct Workloads {
-    /// Whether another state was restored: pods may be missing or have returned.
+    /// Whether the API server was restored, so that pods may be missing or have returned.
     pub(crate) is_restored: Arc<AtomicBool>,
     pub(crate) testbed: Testbed,
     pub(crate) journal: Arc<Journal>,
@@ -78,7 +78,7 @@ impl Workloads {
             }
             let next = self.journal.acting(Actor::Cluster, || self.update(&mut workloads));
             tokio::select! {
-                () = self.journal.scaled.notified() => {}
+                () = self.journal.target_changes.notified() => {}
                 () = self.clock.until(next.unwrap_or_default()), if next.is_some() => {}
             }
         }
@@ -127,7 +127,7 @@ impl Workloads {
     fn update_one(&self, id: &Id, object: Value, workload: &mut Workload) -> Option<Duration> {
         let now = self.clock.age();
         let revision = object["metadata"]["annotations"][REVISION].clone();
-        let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
+        let desired = object["spec"]["replicas"].as_i64().unwrap_or(1);
         workload.labels = match &object["spec"]["template"]["metadata"]["labels"] {
             Value::Null => json!({ "app": id.name }),
             labels => labels.clone(),
@@ -138,7 +138,7 @@ impl Workloads {
         });
         self.adopt_pods(id, workload, owner);
         self.start_pods(id, workload);
-        self.resize(id, workload, wanted, &revision);
+        self.resize(id, workload, desired, &revision);
         let count = workload.pods.len();
         if object["status"]["replicas"].as_u64() == Some(count as u64) {
             workload.status_due = None;
@@ -150,7 +150,8 @@ impl Workloads {
         starting.chain(workload.status_due).min()
     }
 
-    /// Makes the current target the owner of the pods. It may be a new target of the same name.
+    /// Makes the current target the owner of the pods. It may have replaced a target of the same
+    /// name.
     fn adopt_pods(&self, id: &Id, workload: &mut Workload, owner: Value) {
         if workload.owner == owner {
             return;
@@ -161,7 +162,7 @@ impl Workloads {
         }
     }
 
-    /// Makes pods ready that have started.
+    /// Marks pods as ready whose startup is over.
     fn start_pods(&self, id: &Id, workload: &mut Workload) {
         let now = self.clock.age();
         let due = workload.pods.iter_mut().filter(|(_, pod)| !pod.is_ready && pod.ready_at <= now);
@@ -179,21 +180,21 @@ impl Workloads {
         }
     }
 
-    /// Creates and deletes pods. In a rollout, a surplus pod replaces old pods one by one when it
-    /// is ready.
-    fn resize(&self, id: &Id, workload: &mut Workload, wanted: i64, revision: &Value) {
+    /// Creates and deletes pods. In a rollout, there is one surplus pod. Once enough pods are
+    /// ready, an old one is deleted.
+    fn resize(&self, id: &Id, workload: &mut Workload, desired: i64, revision: &Value) {
         loop {
             let count = number(workload.pods.len());
             let old = workload.pods.iter().find(|(_, pod)| pod.revision != *revision);
             let old = old.map(|(index, _)| *index);
             let ready = number(workload.pods.values().filter(|pod| pod.is_ready).count());
-            let surge = i64::from(old.is_some() && wanted > 0);
-            if count < wanted + surge {
+            let surge = i64::from(old.is_some() && desired > 0);
+            if count < desired + surge {
                 self.create(id, workload, revision);
-            } else if count > wanted + surge {
+            } else if count > desired + surge {
                 let last = workload.pods.keys().next_back().copied();
                 self.remove(id, workload, old.or(last));
-            } else if old.is_some() && ready > wanted {
+            } else if old.is_some() && ready > desired {
                 self.remove(id, workload, old);
             } else {
                 return;

@@ -9,11 +9,11 @@ use std::{
 /// built for it; else the one in the target directory of the test executable.
 ///
 /// # Panics
-/// If the binary is missing, or older than one of its sources. Tests don't build it: that would
-/// take minutes, and might use another profile or other features.
+/// If the binary in the target directory is missing, or older than one of its sources. Tests don't
+/// build it: that would take minutes, and might use another profile or other features.
 pub fn hpa_binary() -> PathBuf {
-    let mut given = ["HPA_BINARY", "CARGO_BIN_EXE_hpa"].into_iter().filter_map(env::var_os);
-    if let Some(path) = given.find(|path| !path.is_empty()) {
+    let mut configured = ["HPA_BINARY", "CARGO_BIN_EXE_hpa"].into_iter().filter_map(env::var_os);
+    if let Some(path) = configured.find(|path| !path.is_empty()) {
         return PathBuf::from(path);
     }
     // target/<profile directory>/deps/<test executable>
@@ -30,11 +30,12 @@ pub fn hpa_binary() -> PathBuf {
     }
 }
 
-/// A source that was modified after the binary, according to the list that `cargo build` writes
-/// (`hpa: FILE FILE`). `cargo test` doesn't write it, so it may be missing, or name deleted files.
-fn newer_source(binary: &Path, dependencies: &Path) -> std::io::Result<Option<PathBuf>> {
+/// Returns a source file that is newer than the binary. `dep_info` is the list of sources that
+/// `cargo build` writes (`hpa: FILE FILE`). `cargo test` doesn't update the list: it may be
+/// missing, or name deleted files, which are ignored.
+fn newer_source(binary: &Path, dep_info: &Path) -> std::io::Result<Option<PathBuf>> {
     let built = fs::metadata(binary)?.modified()?;
-    let Ok(list) = fs::read_to_string(dependencies) else { return Ok(None) };
+    let Ok(list) = fs::read_to_string(dep_info) else { return Ok(None) };
     // Spaces in names are escaped.
     let list = list.replace("\\ ", "\0");
     let files = list.split_ascii_whitespace().skip(1).map(|file| file.replace('\0', " "));

@@ -21,7 +21,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock whose age is zero now. A test starts one clock, and forks it if it needs another.
+    /// A clock whose age is zero now. For a second clock with the same origin, use [`Self::fork`].
     pub fn start() -> Self {
         Self { origin: Instant::now(), skew_ms: Arc::default() }
     }
@@ -32,7 +32,7 @@ impl VirtualClock {
         Self { origin: self.origin, skew_ms: Arc::default() }
     }
 
-    /// Sets the skew of the wall clock from now on.
+    /// Sets the skew of the wall clock. Replaces an earlier skew.
     pub fn skew(&self, by: SignedDuration) {
         self.skew_ms.store(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
     }
@@ -52,8 +52,8 @@ impl Clock for VirtualClock {
     fn instants(&self) -> Instants {
         let monotonic = self.age();
         let skew = SignedDuration::from_millis(self.skew_ms.load(Ordering::Relaxed));
-        let base: Timestamp = Timestamp::from_second(1_800_000_000).expect("a timestamp");
-        Instants { wall: base + monotonic + skew, monotonic }
+        let wall_at_origin = Timestamp::from_second(1_800_000_000).expect("a timestamp");
+        Instants { wall: wall_at_origin + monotonic + skew, monotonic }
     }
 }
 

@@ -9,8 +9,8 @@ use kube::Client;
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Deadline for an orderly shutdown, longer than its grace period.
-const SHUTDOWN_LIMIT: Duration = Duration::from_mins(1);
+/// Timeout of waits for the controller's exit, longer than the grace period of a shutdown.
+const EXIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A controller that runs as a task of the test.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl RunningController {
     /// If the controller failed before or during the shutdown.
     pub async fn terminate(self) -> Result<(), RunError> {
         self.shutdown.cancel();
-        timeout(SHUTDOWN_LIMIT, self.task).await.expect("the controller stops").expect("no panic")
+        timeout(EXIT_TIMEOUT, self.task).await.expect("the controller stops").expect("no panic")
     }
 
     /// Aborts the controller at once, like SIGKILL.
@@ -48,7 +48,7 @@ impl RunningController {
 
     /// Waits until the controller exits on its own.
     pub async fn exited(self) -> Result<(), RunError> {
-        timeout(SHUTDOWN_LIMIT, self.task).await.expect("the controller exits").expect("no panic")
+        timeout(EXIT_TIMEOUT, self.task).await.expect("the controller exits").expect("no panic")
     }
 
     pub fn is_finished(&self) -> bool {
@@ -56,8 +56,8 @@ impl RunningController {
     }
 }
 
-/// Options with two workers, short deadlines, and a status write in every reconcile. The rest are
-/// the flags' defaults.
+/// Options with two workers, short deadlines, and no minimum interval between status writes. The
+/// other values are the flags' defaults.
 pub fn options() -> Options {
     Options {
         settings: Settings::default(),
@@ -67,7 +67,7 @@ pub fn options() -> Options {
         namespaces: Vec::new(),
         shutdown_grace: Duration::from_secs(10),
         request_timeout: Duration::from_secs(10),
-        allow_other_controller: false,
+        allows_active_peer: false,
         watch_scales: true,
         status_interval: Duration::ZERO,
     }

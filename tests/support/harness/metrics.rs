@@ -16,9 +16,8 @@ use serde_json::json;
 
 use crate::harness::{NAMESPACE, objects::CPU_REQUEST_MILLI};
 
-/// One CPU usage for all pods, and one value for all custom and external metrics.
-///
-/// The external metric [`SettableMetrics::MISSING`] has no series.
+/// One CPU usage for all pods, and one value for all custom and external metrics except
+/// [`SettableMetrics::MISSING`].
 #[derive(Debug)]
 pub struct SettableMetrics {
     cpu_percent: AtomicI64,
@@ -28,7 +27,7 @@ pub struct SettableMetrics {
 }
 
 impl SettableMetrics {
-    /// Name of an external metric without series.
+    /// Name of the external metric that has no series.
     pub const MISSING: &str = "broken";
 
     /// `cpu_percent` is relative to the pods' request.
@@ -38,19 +37,19 @@ impl SettableMetrics {
         Self { cpu_percent, value, is_external_down, listed: OnceLock::new() }
     }
 
-    /// Sets the only custom metrics (`RESOURCE/METRIC`) and external metrics, which are listed in
-    /// discovery. Without it, there are metrics of all names, and none is listed. Only the first
-    /// call counts.
+    /// Restricts the custom metrics (`RESOURCE/METRIC`) and external metrics to these names, and
+    /// lists them in discovery. Without this call, metrics of all names exist and discovery lists
+    /// none. Further calls have no effect.
     pub fn set_listed(&self, names: &[&str]) {
         let _ = self.listed.set(names.iter().map(|name| (*name).to_owned()).collect());
     }
 
-    fn require(&self, name: &str, metric: &str) -> Result<(), ApiError> {
+    fn ensure_exists(&self, listed_name: &str, metric: &str) -> Result<(), ApiError> {
         let Some(listed) = self.listed.get() else { return Ok(()) };
-        if listed.iter().any(|listed| listed == name) {
+        if listed.iter().any(|name| name == listed_name) {
             return Ok(());
         }
-        let objects = name.split_once('/').map_or("", |(resource, _)| resource);
+        let objects = listed_name.split_once('/').map_or("", |(resource, _)| resource);
         let message = format!("the server could not find the metric {metric} for {objects}");
         Err(ApiError::new(404, "NotFound", message))
     }
@@ -98,7 +97,7 @@ impl MetricsProvider for SettableMetrics {
     }
 
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        self.require(&format!("{}/{}", query.resource, query.metric), &query.metric)?;
+        self.ensure_exists(&format!("{}/{}", query.resource, query.metric), &query.metric)?;
         let metric = |kind: &str, name: &str| CustomMetric {
             described_object: json!({
                 "apiVersion": "v1", "kind": kind, "namespace": NAMESPACE, "name": name,
@@ -116,7 +115,7 @@ impl MetricsProvider for SettableMetrics {
         if self.is_external_down.load(Ordering::SeqCst) {
             return Err(ApiError::new(503, "ServiceUnavailable", "outage set by a test"));
         }
-        self.require(&query.metric, &query.metric)?;
+        self.ensure_exists(&query.metric, &query.metric)?;
         if query.metric == Self::MISSING {
             return Ok(Vec::new());
         }
@@ -125,7 +124,7 @@ impl MetricsProvider for SettableMetrics {
     }
 }
 
-/// Metrics of a pod of [`crate::harness::objects::pod`] that uses this much CPU.
+/// Metrics of a pod that was created by [`crate::harness::objects::pod`] and uses this much CPU.
 pub fn pod_metrics(namespace: &str, name: &str, cpu: String) -> PodMetrics {
     let usage = BTreeMap::from([("cpu".to_owned(), cpu)]);
     PodMetrics {

@@ -14,16 +14,14 @@
 //!     objects::namespace(),
 //!     objects::running_deployment("web", 2),
 //!     objects::hpa("web", 1..=4, [objects::external_metric("load", "1")]),
-//! ]);
-//! let clients = Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
-//! let dependencies = Dependencies::new(clients, &options());
-//! let controller = RunningController::start(dependencies, options());
-//! assert_eq!(testbed.replicas("web"), 2);
+//! ]); let clients = Clients { api: testbed.client(), metrics: testbed.client(), server:
+//! String::new() }; let dependencies = Dependencies::new(clients, &options()); let controller =
+//! RunningController::start(dependencies, options()); assert_eq!(testbed.replicas("web"), 2);
 //! controller.stop().await;
 //! # }
 //! ```
 //!
-//! All functions panic on failure, which fails the calling test.
+//! Functions that don't return a `Result` panic on failure, which fails the calling test.
 
 #![allow(
     clippy::expect_used,
@@ -50,10 +48,11 @@ pub use self::{
     testbed::{ServedTestbed, TestbedExt},
 };
 
-/// Whether `HPA_LONG_TESTS` enables full coverage: all random seeds and long soaks. CI sets it.
+/// Whether `HPA_LONG_TESTS` enables long tests: more random seeds, longer runs, and tests that take
+/// minutes. A job of CI sets the variable.
 pub fn long_tests() -> bool {
     std::env::var_os("HPA_LONG_TESTS").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// The namespace of all objects.
+/// The namespace of the objects that [`objects`] creates.
 pub const NAMESPACE: &str = "shop";

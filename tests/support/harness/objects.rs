@@ -1,4 +1,4 @@
-//! Objects in [`NAMESPACE`], as JSON. Tests adjust fields by indexing.
+//! Objects in [`NAMESPACE`], as JSON. Tests change their fields (`object["spec"]["replicas"]`).
 
 use std::ops::RangeInclusive;
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::harness::NAMESPACE;
 
-/// The requests of the container of a [`pod`].
+/// The CPU request of a [`pod`], which has one container.
 pub const CPU_REQUEST_MILLI: i64 = 1000;
 
 pub fn namespace() -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })
 }
 
-/// A new Deployment, of pods with the label `app: name`.
+/// A Deployment without a status. It selects pods by the label `app`, whose value is `name`.
 pub fn deployment(name: &str, replicas: i64) -> Value {
     let labels = json!({ "app": name });
     json!({
@@ -37,7 +37,7 @@ pub fn running_deployment(name: &str, replicas: i64) -> Value {
     object
 }
 
-/// Pod `app-index`, which has been ready for years.
+/// The pod `APP-INDEX`, which has been ready since 2020.
 pub fn pod(app: &str, index: i64) -> Value {
     let requests = json!({ "cpu": format!("{CPU_REQUEST_MILLI}m") });
     json!({

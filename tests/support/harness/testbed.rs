@@ -26,8 +26,8 @@ use tokio::{
 
 use crate::harness::NAMESPACE;
 
-/// Timeout of a wait, more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(100);
+/// Timeout of waits, more than ten times the expected duration.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Reads and writes objects in [`NAMESPACE`] without a request.
 pub trait TestbedExt {
@@ -35,7 +35,7 @@ pub trait TestbedExt {
     fn deployment(&self, name: &str) -> Option<Value>;
     fn hpa(&self, name: &str) -> Option<Value>;
 
-    /// `spec.replicas` of a Deployment; -1 if there is no such Deployment.
+    /// `spec.replicas` of a Deployment: 1 if unset, -1 if there is no such Deployment.
     fn replicas(&self, name: &str) -> i64 {
         self.deployment(name).map_or(-1, |object| object["spec"]["replicas"].as_i64().unwrap_or(1))
     }
@@ -86,8 +86,8 @@ impl ServedTestbed {
         Self { address, kubeconfig, dir, _server: server }
     }
 
-    /// Starts `hpa run` on this testbed with additional flags, and no environment variables except
-    /// these. `program` is the path of `hpa`.
+    /// Starts `hpa run` on this testbed with additional flags, and only these environment
+    /// variables. `program` is the path of `hpa`.
     pub fn start_hpa(&self, program: &str, flags: &[&str], variables: &[(&str, &str)]) -> Child {
         let log = File::create(self.log_file()).expect("a log file");
         self.command(program, &["run", "--metrics-port=0", "--leader-elect=false"])
@@ -100,8 +100,8 @@ impl ServedTestbed {
             .expect("hpa starts")
     }
 
-    /// A command of `hpa` on this testbed, without environment variables. Dropping its process
-    /// kills it.
+    /// A command of `hpa` on this testbed, without environment variables. Its process is killed
+    /// when the handle is dropped.
     pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
@@ -123,7 +123,7 @@ impl ServedTestbed {
                 }
             }
         };
-        if timeout(LIMIT, reached).await.is_err() {
+        if timeout(WAIT_TIMEOUT, reached).await.is_err() {
             let condition = testbed.condition(name, "ScalingActive");
             panic!("{name}: not {expected} replicas, {condition:?}: {}", self.log());
         }

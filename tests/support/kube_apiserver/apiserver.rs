@@ -30,7 +30,7 @@ use crate::kube_apiserver::{
     process::{OnParentExit, Process, free_ports},
 };
 
-/// Starting the programs and serving a new API can take this long on a loaded machine.
+/// Timeout of a start of the programs, or until a new API is served. Enough for a loaded machine.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -56,7 +56,7 @@ impl Options {
         Self {
             assets: assets.to_owned(),
             users: vec![ADMIN.to_owned()],
-            // It requires default service accounts, which no controller creates here.
+            // This plugin requires default service accounts, which no controller creates here.
             disabled_admission: vec!["ServiceAccount".to_owned()],
             flags: Vec::new(),
             audit_policy: None,
@@ -105,8 +105,8 @@ pub struct KubeApiserver {
 }
 
 impl KubeApiserver {
-    /// Starts both and waits until the API server is ready. Data, certificates and logs go to
-    /// `dir`, which must outlive the handle.
+    /// Starts etcd and kube-apiserver, and waits until kube-apiserver is ready. Data, certificates
+    /// and logs go to `dir`, which must outlive the handle.
     pub async fn start(options: Options, dir: &Path) -> Result<Self> {
         let [etcd_program, apiserver_program] =
             ["etcd", "kube-apiserver"].map(|name| options.assets.join(name));
@@ -138,10 +138,11 @@ impl KubeApiserver {
         let client = client(kubeconfig(&url, &authority, ADMIN)).await?;
         let mut server = Self { client, url, authority, audit_log, apiserver, etcd };
         server.wait_for("/readyz", |_| true).await?;
-        // kubectl validates objects with this document, and readiness doesn't include it.
+        // kubectl validates objects with this document, which may not be served yet when the API
+        // server is ready.
         server.wait_for("/openapi/v2", |_| true).await?;
-        let system = from_json(json!({ "metadata": { "name": SYSTEM_NAMESPACE } }))?;
-        create(&Api::<Namespace>::all(server.client()), &system).await?;
+        let system_namespace = from_json(json!({ "metadata": { "name": SYSTEM_NAMESPACE } }))?;
+        create(&Api::<Namespace>::all(server.client()), &system_namespace).await?;
         Ok(server)
     }
 
@@ -150,7 +151,7 @@ impl KubeApiserver {
         self.client.clone()
     }
 
-    /// Returns the CA certificate of all serving certificates.
+    /// Returns the certificate of the CA that issues all serving certificates, as PEM.
     pub fn ca_pem(&self) -> String {
         self.authority.pem()
     }
@@ -188,7 +189,8 @@ impl KubeApiserver {
     /// Starts a server that kube-apiserver can call, at its URL or as an aggregated API.
     pub async fn https_server(&self, router: Router) -> Result<HttpsServer> {
         let names = [&*format!("{SERVICE}.{SYSTEM_NAMESPACE}.svc"), "127.0.0.1"];
-        HttpsServer::start(&self.authority.server(SERVICE, &names)?, router).await
+        HttpsServer::start(&self.authority.issue_serving_certificate(SERVICE, &names)?, router)
+            .await
     }
 
     /// Registers `server` as the API server of these groups and versions, and waits until
@@ -222,16 +224,16 @@ impl KubeApiserver {
         Ok(())
     }
 
-    /// Polls a path until it is served and `done` accepts the response. There is no notification of
-    /// this to wait for.
-    async fn wait_for(&mut self, path: &str, done: impl Fn(&str) -> bool) -> Result<()> {
+    /// Polls a path until it is served and `is_ready` accepts the response. The API server sends no
+    /// notification to wait for.
+    async fn wait_for(&mut self, path: &str, is_ready: impl Fn(&str) -> bool) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         let mut interval = MIN_POLL_INTERVAL;
         loop {
             self.etcd.check()?;
             self.apiserver.check()?;
             let last_response = match get(&self.client, path).await {
-                Ok(body) if done(&body) => return Ok(()),
+                Ok(body) if is_ready(&body) => return Ok(()),
                 Ok(body) => body,
                 Err(error) => format!("{error:#}"),
             };
@@ -259,13 +261,13 @@ fn flags(
     port: u16,
     etcd_url: &str,
 ) -> Result<Vec<String>> {
-    let serving = authority
-        .server("kube-apiserver", &["localhost", "127.0.0.1", "kubernetes.default.svc"])?;
-    let proxy = authority.client("front-proxy")?;
+    let names = ["localhost", "127.0.0.1", "kubernetes.default.svc"];
+    let serving = authority.issue_serving_certificate("kube-apiserver", &names)?;
+    let proxy = authority.issue_client_certificate("front-proxy")?;
     let [token_key, token_public_key] = pki::service_account_key(dir)?;
     let tokens = dir.join("tokens.csv");
-    let user = |name: &String| format!("{name},{name},{name},system:masters\n");
-    pki::write(&tokens, &options.users.iter().map(user).collect::<String>())?;
+    let token_line = |name: &String| format!("{name},{name},{name},system:masters\n");
+    pki::write(&tokens, &options.users.iter().map(token_line).collect::<String>())?;
     let file_flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let mut flags = vec![
         "--bind-address=127.0.0.1".to_owned(),
@@ -304,7 +306,7 @@ fn flags(
 fn is_available(api_service: &str) -> bool {
     let api_service = serde_json::from_str::<APIService>(api_service).unwrap_or_default();
     let conditions = api_service.status.and_then(|status| status.conditions).unwrap_or_default();
-    conditions.iter().any(|one| one.type_ == "Available" && one.status == "True")
+    conditions.iter().any(|condition| condition.type_ == "Available" && condition.status == "True")
 }
 
 fn kubeconfig(url: &str, authority: &Authority, token: &str) -> Value {

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
-/// The binaries were not found. The message names the searched location.
+/// The error of [`find`]. Its message names the searched location.
 #[derive(Debug, thiserror::Error)]
 pub enum NotFound {
     #[error("KUBEBUILDER_ASSETS={} does not contain etcd and kube-apiserver", .0.display())]
@@ -26,7 +26,7 @@ pub fn find() -> Result<PathBuf, NotFound> {
         let dir = PathBuf::from(dir);
         return if is_complete(&dir) { Ok(dir) } else { Err(NotFound::IncompleteDirectory(dir)) };
     }
-    newest(&store().ok_or(NotFound::NoHome)?)
+    newest(&setup_envtest_store().ok_or(NotFound::NoHome)?)
 }
 
 /// The minor version of the kube-apiserver in a directory, for example 36 for 1.36.2.
@@ -64,7 +64,7 @@ fn is_complete(dir: &Path) -> bool {
     ["etcd", "kube-apiserver"].iter().all(|name| dir.join(name).is_file())
 }
 
-fn store() -> Option<PathBuf> {
+fn setup_envtest_store() -> Option<PathBuf> {
     let home = env::home_dir();
     let data = if cfg!(target_os = "macos") {
         home?.join("Library/Application Support")

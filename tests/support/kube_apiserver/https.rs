@@ -21,8 +21,8 @@ use tokio_rustls::{
 
 use crate::kube_apiserver::pki::Identity;
 
-/// Connections that have completed the TLS handshake but are not served yet.
-const BACKLOG: usize = 64;
+/// Maximum number of connections that have completed the TLS handshake but are not served yet.
+const MAX_BACKLOG: usize = 64;
 
 /// A running server on a loopback port. Dropping the handle stops it.
 pub struct HttpsServer {
@@ -43,7 +43,7 @@ impl HttpsServer {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let (sender, connections) = mpsc::channel(BACKLOG);
+        let (sender, connections) = mpsc::channel(MAX_BACKLOG);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, acceptor, sender));
         tasks.spawn(async move {

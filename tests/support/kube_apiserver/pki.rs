@@ -45,13 +45,14 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// Issues a serving certificate for DNS names and IP addresses.
-    pub(crate) fn server(&self, file: &str, names: &[&str]) -> Result<Identity> {
+    /// Issues a serving certificate for DNS names and IP addresses. `file` is the stem of its files
+    /// and its common name.
+    pub(crate) fn issue_serving_certificate(&self, file: &str, names: &[&str]) -> Result<Identity> {
         self.issue(file, names, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// Issues a client certificate whose user is `file`.
-    pub(crate) fn client(&self, file: &str) -> Result<Identity> {
+    /// Issues a client certificate. `file` is the stem of its files and the name of the user.
+    pub(crate) fn issue_client_certificate(&self, file: &str) -> Result<Identity> {
         self.issue(file, &[], ExtendedKeyUsagePurpose::ClientAuth)
     }
 

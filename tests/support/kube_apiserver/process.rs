@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Lines of a log that an error quotes.
+/// Number of log lines that an error quotes.
 const QUOTED_LINES: usize = 20;
 const MAX_LINE_CHARS: usize = 600;
 
@@ -28,8 +28,8 @@ pub struct Process {
     log: PathBuf,
 }
 
-/// The signal for a program when this process ends without dropping its handle, for example because
-/// it is killed.
+/// The signal that a program receives if this process ends without dropping the handle, for example
+/// because this process is killed.
 #[derive(Clone, Copy, Debug)]
 pub enum OnParentExit {
     Kill,
@@ -84,7 +84,7 @@ impl Process {
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("{} exited: {status}\n{}", self.name, self.quote()),
+            Some(status) => bail!("{} exited: {status}\n{}", self.name, self.quoted_tail()),
         }
     }
 
@@ -93,12 +93,12 @@ impl Process {
         match timeout(within, self.child.wait()).await {
             Ok(status) => Ok(status?),
             Err(_) => {
-                bail!("{} did not exit within {within:?}\n{}", self.name, self.quote())
+                bail!("{} did not exit within {within:?}\n{}", self.name, self.quoted_tail())
             }
         }
     }
 
-    /// Sends SIGTERM and waits until the program exits. A program that has exited is an error.
+    /// Sends SIGTERM and waits until the program exits. Fails if it has exited before.
     pub async fn terminate(&mut self, within: Duration) -> Result<ExitStatus> {
         self.check()?;
         self.send_sigterm()?;
@@ -125,14 +125,14 @@ impl Process {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let matching = text.lines().rev().filter(|line| line.contains(containing));
-        let cut = |line: &str| line.chars().take(MAX_LINE_CHARS).collect::<String>();
+        let truncate = |line: &str| line.chars().take(MAX_LINE_CHARS).collect::<String>();
         let mut last: Vec<String> =
-            matching.take(lines).map(|line| format!("    | {}", cut(line))).collect();
+            matching.take(lines).map(|line| format!("    | {}", truncate(line))).collect();
         last.reverse();
         last.join("\n")
     }
 
-    fn quote(&self) -> String {
+    fn quoted_tail(&self) -> String {
         self.tail(QUOTED_LINES, "")
     }
 }
@@ -151,12 +151,13 @@ impl Log {
     }
 }
 
-/// Starts a shell that signals `id` when this process ends: the shell then reads the end of its
-/// standard input, whose other end only this process has open.
+/// Starts a shell that signals the process `id` when this process ends. The standard input of the
+/// shell is a pipe that only this process writes to: the end of this process is the end of input.
 ///
-/// A parent-death signal (`PR_SET_PDEATHSIG`) would not need a second process, but it exists on
-/// only Linux, fires at the end of the spawning thread, and can't be set from outside the child
-/// without `unsafe`. The shell ignores SIGINT, because Ctrl-C reaches the whole process group.
+/// A parent-death signal (`PR_SET_PDEATHSIG`) would not need a second process, but it exists only
+/// on Linux, fires at the end of the spawning thread, and can't be set from outside the child
+/// without `unsafe`. The shell ignores SIGINT and SIGTERM, which may be sent to the whole process
+/// group, as Ctrl-C does.
 fn watchdog(id: u32, on_parent_exit: OnParentExit) -> Result<Child> {
     let signal = match on_parent_exit {
         OnParentExit::Kill => "KILL",

@@ -1,4 +1,4 @@
-//! Parses the subject and the version of a certificate. The TLS library verifies the rest.
+//! Parses the subject and the version of a certificate. rustls parses and verifies the rest.
 
 /// The parts of a subject that name a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,11 +11,11 @@ pub(crate) struct Subject {
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
-/// The version of a certificate is optional and has this tag.
-const VERSION: u8 = 0xa0;
+/// The tag of the version of a certificate, which is optional.
+const VERSION_TAG: u8 = 0xa0;
 /// String types that are UTF-8 or a subset: `UTF8String`, `NumericString`, `PrintableString`,
 /// `IA5String`.
-const TEXTS: [u8; 4] = [0x0c, 0x12, 0x13, 0x16];
+const TEXT_TAGS: [u8; 4] = [0x0c, 0x12, 0x13, 0x16];
 /// The identifiers of `id-at-commonName` and `id-at-organizationName`.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
@@ -24,7 +24,7 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 pub(crate) fn has_version_1(der: &[u8]) -> Option<bool> {
     let (certificate, _) = element(der, SEQUENCE)?;
     let (tbs_certificate, _) = element(certificate, SEQUENCE)?;
-    Some(element(tbs_certificate, VERSION).is_none())
+    Some(element(tbs_certificate, VERSION_TAG).is_none())
 }
 
 impl Subject {
@@ -34,7 +34,7 @@ impl Subject {
         let (certificate, _) = element(der, SEQUENCE)?;
         let (tbs_certificate, _) = element(certificate, SEQUENCE)?;
         let tbs_certificate =
-            element(tbs_certificate, VERSION).map_or(tbs_certificate, |(_, rest)| rest);
+            element(tbs_certificate, VERSION_TAG).map_or(tbs_certificate, |(_, rest)| rest);
         // Serial number, algorithm, issuer and validity.
         let (_, rest) = any_element(tbs_certificate)?;
         let (_, rest) = element(rest, SEQUENCE)?;
@@ -57,41 +57,41 @@ impl Subject {
     fn add(&mut self, attribute: &[u8]) -> Option<()> {
         let (identifier, value) = element(attribute, OBJECT_IDENTIFIER)?;
         if identifier == COMMON_NAME {
-            self.common_name = text(value)?;
+            self.common_name = utf8_text(value)?;
         } else if identifier == ORGANIZATION {
-            self.organizations.push(text(value)?);
+            self.organizations.push(utf8_text(value)?);
         }
         Some(())
     }
 }
 
-fn text(value: &[u8]) -> Option<String> {
-    let (tag, content, _) = split(value)?;
-    let is_text = TEXTS.contains(&tag);
+fn utf8_text(value: &[u8]) -> Option<String> {
+    let (tag, content, _) = split_element(value)?;
+    let is_text = TEXT_TAGS.contains(&tag);
     let text = std::str::from_utf8(content).ok().filter(|text| is_text && !text.contains('\0'))?;
     Some(text.to_owned())
 }
 
 /// The content of an element with a tag, and the rest.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, content, rest) = split(bytes)?;
+    let (found, content, rest) = split_element(bytes)?;
     (found == tag).then_some((content, rest))
 }
 
 fn any_element(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (_, content, rest) = split(bytes)?;
+    let (_, content, rest) = split_element(bytes)?;
     Some((content, rest))
 }
 
 /// The tag and content of the first element, and the rest.
-fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+fn split_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, bytes) = bytes.split_first()?;
     let (&first, bytes) = bytes.split_first()?;
     let (length, bytes) = if first < 0x80 {
         (usize::from(first), bytes)
     } else {
         let (length, bytes) = bytes.split_at_checked(usize::from(first & 0x7f))?;
-        // Certificates are never that long.
+        // Refuses indefinite lengths and elements of 16 MiB or more.
         if length.is_empty() || length.len() > 3 {
             return None;
         }

@@ -1,8 +1,8 @@
 //! Authenticates requests: by front proxy headers, client certificate or token, or as the anonymous
 //! user.
 //!
-//! As in kube-apiserver, the first method that finds a user wins. If none does and any found
-//! invalid credentials, the request is refused, never treated as anonymous.
+//! As in kube-apiserver, the first method that finds a user wins. If no method finds a user and one
+//! of them found invalid credentials, the request is refused and not treated as anonymous.
 
 mod der;
 mod peer;
@@ -49,7 +49,7 @@ pub struct CertificateResult {
 }
 
 impl Authenticator {
-    /// An authenticator. Without `tokens`, tokens are ignored.
+    /// Without `tokens`, tokens in requests are ignored.
     pub fn new(trust: Trust, tokens: Option<TokenAuthenticator>) -> Self {
         Self { trust: RwLock::new(Arc::new(trust)), tokens }
     }
@@ -101,7 +101,7 @@ impl Authenticator {
         result(None, false, problems)
     }
 
-    /// Determines the user of a request by its token, which the API server may have to review.
+    /// Determines the user of a request by its token, which may need a review by the API server.
     pub async fn by_token(
         &self,
         by_certificate: CertificateResult,

@@ -30,9 +30,9 @@ use super::{
 };
 use crate::reviews::{LogLimit, User};
 
-/// The time after which a certificate is verified again: expiry must end the access of an open
+/// The lifetime of a verification result. A certificate that expires must end the access of an open
 /// connection.
-const LIFETIME: Duration = Duration::from_secs(30);
+const VERIFIED_LIFETIME: Duration = Duration::from_secs(30);
 
 /// The client of a connection.
 pub struct Peer {
@@ -108,7 +108,7 @@ impl ClientCertificate {
             client: trust.client_authority.as_ref().map(verify),
             trust: trust.clone(),
         });
-        *cached = Some((verified.clone(), Instant::now() + LIFETIME));
+        *cached = Some((verified.clone(), Instant::now() + VERIFIED_LIFETIME));
         verified
     }
 }
@@ -125,7 +125,8 @@ impl VerifiedPeer {
         matches!(self.front_proxy(), Ok(Some(_)))
     }
 
-    /// The trusted front proxies, if the client is one. `None` if no front proxies are trusted.
+    /// The trusted front proxies, if the client is one of them. `None` if no front proxies are
+    /// trusted.
     fn front_proxy(&self) -> Result<Option<&FrontProxy>, String> {
         let (Some(proxy), Some(verified)) = (&self.trust.front_proxy, &self.front_proxy) else {
             return Ok(None);
@@ -153,17 +154,18 @@ impl VerifiedPeer {
     }
 }
 
-/// Requests a certificate from clients and verifies that they have its key. The issuer is verified
-/// for each request: a client with an unknown certificate may have a valid token, the CAs of
-/// clients and of front proxies are separate, and CAs may change.
+/// Requests a certificate from clients and verifies that they have its key. The handshake doesn't
+/// verify the issuer, each request does: a client with an unknown certificate may have a valid
+/// token, the CAs of clients and of front proxies are separate, and CAs may change.
 #[derive(Debug)]
 pub struct RequestedCertificates {
     algorithms: WebPkiSupportedAlgorithms,
     warnings: LogLimit,
 }
 
-/// Go accepts such certificates, rustls doesn't.
-const VERSION_1: &str = "the client's certificate has X.509 version 1, which is not supported";
+/// Go accepts certificates of version 1, rustls doesn't.
+const VERSION_1_ERROR: &str =
+    "the client's certificate has X.509 version 1, which is not supported";
 
 impl RequestedCertificates {
     pub fn new() -> Arc<Self> {
@@ -187,14 +189,14 @@ impl ClientCertVerifier for RequestedCertificates {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        // The handshake would fail later, with an unhelpful error.
+        // rustls would reject it later, with an unhelpful error.
         if has_version_1(end_entity) == Some(true) {
             if self.warnings.is_due() {
                 let subject = Subject::of_certificate(end_entity).unwrap_or_default();
                 let name = subject.common_name;
-                warn!(name, "{VERSION_1}: issue it with version 3, that is with extensions");
+                warn!(name, "{VERSION_1_ERROR}: issue it with version 3, that is with extensions");
             }
-            return Err(Error::General(VERSION_1.to_owned()));
+            return Err(Error::General(VERSION_1_ERROR.to_owned()));
         }
         Ok(ClientCertVerified::assertion())
     }

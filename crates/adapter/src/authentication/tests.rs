@@ -13,16 +13,16 @@ use tokio_rustls::rustls::{
 };
 
 use super::{Authenticator, Peer, RequestedCertificates, TokenAuthenticator, Trust};
-use crate::test_certificates::{Cluster, Leaf, authority, leaf};
+use crate::test_certificates::{ClusterCas, Leaf, authority, leaf};
 
-/// Reviews two tokens. The review of `unreviewed` fails.
+/// Only the token `valid` is valid. The review of `unreviewed` fails.
 #[derive(Default)]
-struct Tokens {
+struct TestReviews {
     reviewed: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl TokenReviews for Tokens {
+impl TokenReviews for TestReviews {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
         self.reviewed.lock().push(token.to_owned());
         match token {
@@ -46,13 +46,13 @@ fn peer(chain: Vec<CertificateDer<'static>>) -> Peer {
     Peer::new([127, 0, 0, 1].into(), chain)
 }
 
-/// `NAME [GROUPS]`, or `refused`.
+/// The user as `NAME [GROUPS]`, or `refused`.
 async fn outcome(
     trust: Trust,
     chain: Option<Vec<CertificateDer<'static>>>,
     pairs: &[(&str, &str)],
 ) -> String {
-    let tokens = TokenAuthenticator::new(Arc::<Tokens>::default(), Duration::from_secs(10));
+    let tokens = TokenAuthenticator::new(Arc::<TestReviews>::default(), Duration::from_secs(10));
     let authenticator = Authenticator::new(trust, Some(tokens));
     let peer = peer(chain.unwrap_or_default());
     match authenticator.authenticate(&peer, &headers(pairs)).await {
@@ -71,13 +71,14 @@ const BEARER: &[(&str, &str)] = &[("Authorization", "Bearer valid")];
 const TWO_TOKENS: &[(&str, &str)] =
     &[("Authorization", "Bearer x"), ("Authorization", "Bearer valid")];
 
-/// A name, the certificate and headers of a client, and the user.
-type Row<'a> = (&'a str, Option<Vec<CertificateDer<'static>>>, &'a [(&'a str, &'a str)], &'a str);
+/// The name of the case, the certificate and headers of a client, and the expected user.
+type CredentialsCase<'a> =
+    (&'a str, Option<Vec<CertificateDer<'static>>>, &'a [(&'a str, &'a str)], &'a str);
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 async fn only_valid_credentials_name_a_user() {
-    let cluster = Cluster::new();
+    let cluster = ClusterCas::new();
     let (proxy, client, unknown) = (&cluster.front_proxy, &cluster.clients, &cluster.unknown);
     let server_usage = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let mut tampered = leaf("front-proxy-client").issued_by(proxy);
@@ -92,7 +93,7 @@ async fn only_valid_credentials_name_a_user() {
     let garbage = CertificateDer::from(b"no certificate".to_vec());
     let proxy_leaf = leaf("front-proxy-client");
     let invalid_bearer: &[(&str, &str)] = &[("Authorization", "Bearer invalid")];
-    let rows: Vec<Row<'_>> = vec![
+    let rows: Vec<CredentialsCase<'_>> = vec![
         // Without a certificate.
         ("nothing", None, &[], ANONYMOUS),
         ("forged headers", None, FORGED, ANONYMOUS),
@@ -280,7 +281,7 @@ async fn only_valid_credentials_name_a_user() {
 
 #[tokio::test]
 async fn no_certificate_is_trusted_without_cas() {
-    let cluster = Cluster::new();
+    let cluster = ClusterCas::new();
     let proxy = || Some(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
     let client = || Some(leaf("jane").issued_by(&cluster.clients));
     let without = |key: &'static str| {
@@ -293,7 +294,7 @@ async fn no_certificate_is_trusted_without_cas() {
     let no_clients = without("client-ca-file");
     assert_eq!(outcome(no_clients.clone(), client(), &[]).await, REFUSED);
     assert_eq!(outcome(no_clients, proxy(), FORGED).await, ADMIN);
-    // Certificates are ignored.
+    // Without any CA, certificates are ignored.
     assert_eq!(outcome(Trust::default(), proxy(), FORGED).await, ANONYMOUS);
     let no_names = without("requestheader-username-headers");
     assert_eq!(outcome(no_names, proxy(), FORGED).await, REFUSED);
@@ -303,8 +304,8 @@ async fn no_certificate_is_trusted_without_cas() {
 }
 
 #[tokio::test]
-async fn headers_describe_the_user() {
-    let cluster = Cluster::new();
+async fn front_proxy_headers_set_name_uid_groups_and_extra() {
+    let cluster = ClusterCas::new();
     let trust = cluster.trust(|_| ());
     let authenticator = Authenticator::new(trust, None);
     let peer = peer(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
@@ -328,7 +329,7 @@ async fn headers_describe_the_user() {
 
 #[tokio::test]
 async fn changed_cas_apply_to_open_connections() {
-    let cluster = Cluster::new();
+    let cluster = ClusterCas::new();
     let authenticator = Authenticator::new(cluster.trust(|_| ()), None);
     let peer = peer(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
     let forged = headers(FORGED);
@@ -342,7 +343,7 @@ async fn changed_cas_apply_to_open_connections() {
 
 #[tokio::test(start_paused = true)]
 async fn token_reviews_are_cached_until_they_expire() {
-    let reviews = Arc::<Tokens>::default();
+    let reviews = Arc::<TestReviews>::default();
     let lifetime = Duration::from_secs(10);
     let tokens = TokenAuthenticator::new(reviews.clone(), lifetime);
     let authenticator = Authenticator::new(Trust::default(), Some(tokens));
@@ -350,7 +351,7 @@ async fn token_reviews_are_cached_until_they_expire() {
         let headers = headers(&[("Authorization", &format!("Bearer {token}"))]);
         authenticator.authenticate(&peer(Vec::new()), &headers).await.ok();
     }
-    // Failures aren't cached.
+    // A failed review isn't cached.
     assert_eq!(*reviews.reviewed.lock(), ["valid", "invalid", "unreviewed", "unreviewed"]);
     tokio::time::advance(lifetime).await;
     authenticator.authenticate(&peer(Vec::new()), &headers(BEARER)).await.unwrap();
@@ -358,7 +359,7 @@ async fn token_reviews_are_cached_until_they_expire() {
 }
 
 #[test]
-fn invalid_configuration_is_refused() {
+fn invalid_config_map_is_refused() {
     let data = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let error = |key, value| Trust::from_cluster(&data(key, value)).unwrap_err().to_string();
     assert_eq!(error("client-ca-file", "x"), "client-ca-file is invalid");
@@ -374,8 +375,8 @@ fn invalid_configuration_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalid_tokens_do_not_replace_valid_ones() {
-    let reviews = Arc::<Tokens>::default();
+async fn invalid_tokens_do_not_evict_cached_valid_ones() {
+    let reviews = Arc::<TestReviews>::default();
     let tokens = TokenAuthenticator::new(reviews.clone(), Duration::from_hours(1));
     let authenticator = Authenticator::new(Trust::default(), Some(tokens));
     let authenticate = async |token: &str| {
@@ -393,10 +394,10 @@ async fn invalid_tokens_do_not_replace_valid_ones() {
     assert_eq!(reviews.reviewed.lock().len(), 601, "both are cached");
 }
 
-/// The certificate is verified again regularly: a connection may outlive it.
+/// A connection may outlive its certificate, so the certificate is verified again every 30 s.
 #[tokio::test(start_paused = true)]
 async fn certificate_that_expires_ends_the_access_of_its_connection() {
-    let cluster = Cluster::new();
+    let cluster = ClusterCas::new();
     let trust = Arc::new(cluster.trust(|_| ()));
     let chain = Leaf { years: (2020, 2030), ..leaf("jane") }.issued_by(&cluster.clients);
     let authority = trust.client_authority.as_ref().unwrap();

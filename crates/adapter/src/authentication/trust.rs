@@ -72,7 +72,7 @@ pub struct Authority {
     count: usize,
 }
 
-/// An invalid bundle.
+/// An unusable bundle of certificate authorities.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
@@ -103,8 +103,8 @@ impl Authority {
         Ok(Self { verifier, count })
     }
 
-    /// Verifies that the CA issued the certificate for clients, and that it is valid now. The first
-    /// certificate of the chain is that of the client.
+    /// Verifies that a CA of the bundle issued the certificate for clients, and that it is valid at
+    /// `now`. The first certificate of the chain is that of the client.
     pub(crate) fn verify(
         &self,
         chain: &[CertificateDer<'_>],
@@ -148,7 +148,7 @@ pub struct FrontProxyNames {
 }
 
 impl FrontProxy {
-    /// Whether a proxy may have a common name.
+    /// Whether a proxy with this common name is trusted.
     pub(super) fn allows(&self, common_name: &str) -> bool {
         let allowed = &self.names.allowed;
         allowed.is_empty() || allowed.iter().any(|name| name == common_name)
@@ -188,8 +188,8 @@ fn first_value(headers: &HeaderMap, names: &[String]) -> Option<String> {
     names.iter().find_map(first)
 }
 
-/// The values of a header. Bytes that are not UTF-8 become U+FFFD: the value can't accidentally
-/// equal a name.
+/// The values of a header. Bytes that are not UTF-8 become U+FFFD, so the value can't equal a valid
+/// name by accident.
 fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = String> + use<'h> {
     let values = headers.get_all(name).iter();
     values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())

@@ -45,11 +45,12 @@ pub struct FrontProxyFlags {
 /// The lookup of the ConfigMap with the cluster's CAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// Fails if it can't be read.
+    /// The server doesn't start if the ConfigMap can't be read.
     Required,
-    /// If it can't be read, starts without the cluster's CAs, and accepts their certificates later.
+    /// If the ConfigMap can't be read, the server starts without the cluster's CAs and uses them
+    /// once it can.
     Tolerated,
-    /// Doesn't read it.
+    /// The ConfigMap isn't read.
     Skipped,
 }
 
@@ -63,7 +64,7 @@ pub enum TrustSourceError {
     #[error(
         "unable to read the ConfigMap {NAMESPACE}/{NAME} ({}\
          --authentication-tolerate-lookup-failure starts without it)",
-        permission(.0)
+        permission_hint(.0)
     )]
     Lookup(#[source] kube::Error),
     #[error(
@@ -75,8 +76,8 @@ pub enum TrustSourceError {
     Trust(#[from] TrustError),
 }
 
-/// The role that permits the lookup, if that is forbidden.
-fn permission(error: &kube::Error) -> &'static str {
+/// A hint at the role that permits the lookup, if the error is 403.
+fn permission_hint(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) if status.is_forbidden() => {
             "the role extension-apiserver-authentication-reader permits it; "
@@ -98,7 +99,7 @@ impl TrustSource {
         client: Client,
     ) -> Result<(Self, Trust), TrustSourceError> {
         let mut source = Self { settings, client, cluster: Trust::default() };
-        if source.reads_cluster() {
+        if source.reads_config_map() {
             match source.look_up().await {
                 Ok(trust) => source.cluster = trust,
                 Err(error) if source.settings.lookup == Lookup::Tolerated => {
@@ -111,8 +112,8 @@ impl TrustSource {
         Ok((source, trust))
     }
 
-    /// Whether the ConfigMap is needed: flags may set everything.
-    fn reads_cluster(&self) -> bool {
+    /// Whether to read the ConfigMap, which isn't needed if flags set everything.
+    fn reads_config_map(&self) -> bool {
         let is_complete =
             self.settings.client_ca_file.is_some() && self.settings.front_proxy.is_some();
         self.settings.lookup != Lookup::Skipped && !is_complete
@@ -129,22 +130,22 @@ impl TrustSource {
     fn combine(&self) -> Result<Trust, TrustSourceError> {
         let mut trust = self.cluster.clone();
         if let Some(path) = &self.settings.client_ca_file {
-            trust.client_authority = Some(read(path)?);
+            trust.client_authority = Some(read_authority(path)?);
         }
         if let Some(flags) = &self.settings.front_proxy {
-            let (authority, names) = (read(&flags.ca_file)?, flags.names.clone());
+            let (authority, names) = (read_authority(&flags.ca_file)?, flags.names.clone());
             trust.front_proxy = Some(FrontProxy { authority, names });
         }
         Ok(trust)
     }
 
-    /// Updates an authenticator when the ConfigMap or a file changes. If the new CAs are invalid,
-    /// keeps the previous ones.
+    /// Updates an authenticator when the ConfigMap changes, and with the files every minute. If the
+    /// new CAs are invalid, keeps the previous ones.
     pub async fn run(mut self, authenticator: Arc<Authenticator>, stop: CancellationToken) {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let of_map = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-        let maps = watcher(maps, of_map).default_backoff().applied_objects();
-        let reads_cluster = self.reads_cluster();
+        let named = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+        let maps = watcher(maps, named).default_backoff().applied_objects();
+        let reads_config_map = self.reads_config_map();
         let mut maps = maps.inspect_err(log_watch_error).boxed();
         let mut files = interval(FILE_INTERVAL);
         files.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -154,7 +155,7 @@ impl TrustSource {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = files.tick() => self.update(&authenticator, None),
-                Some(map) = maps.next(), if reads_cluster => {
+                Some(map) = maps.next(), if reads_config_map => {
                     if let Ok(map) = map {
                         self.update(&authenticator, Some(map.data.unwrap_or_default()));
                     }
@@ -164,7 +165,7 @@ impl TrustSource {
     }
 
     fn update(&mut self, authenticator: &Authenticator, data: Option<BTreeMap<String, String>>) {
-        let changed = data.is_some();
+        let map_changed = data.is_some();
         let outcome = match data.map(|data| Trust::from_cluster(&data)) {
             Some(Ok(trust)) => {
                 self.cluster = trust;
@@ -176,7 +177,7 @@ impl TrustSource {
         match outcome {
             Ok(trust) => {
                 authenticator.set_trust(trust);
-                if changed {
+                if map_changed {
                     info!("loaded the certificate authorities of the cluster");
                 }
             }
@@ -192,7 +193,7 @@ fn log_watch_error(error: &watcher::Error) {
     warn!(error = describe(error), "unable to watch the ConfigMap {NAMESPACE}/{NAME}");
 }
 
-fn read(path: &PathBuf) -> Result<Authority, TrustSourceError> {
+fn read_authority(path: &PathBuf) -> Result<Authority, TrustSourceError> {
     let bundle = std::fs::read(path)
         .map_err(|source| TrustSourceError::File { path: path.clone(), source })?;
     Authority::from_pem(&bundle)

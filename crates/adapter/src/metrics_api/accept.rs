@@ -8,7 +8,7 @@ pub const JSON: &str = "application/json";
 pub const YAML: &str = "application/yaml";
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The media types that error messages list.
+/// The media types of documents and of lists, in the order of the reference's error messages.
 const DOCUMENT_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
 const LIST_TYPES: [&str; 5] = [
     JSON,
@@ -101,7 +101,6 @@ pub enum Representations {
 }
 
 impl Representations {
-    /// The media types, for an error message.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Document => &DOCUMENT_TYPES,
@@ -109,7 +108,8 @@ impl Representations {
         }
     }
 
-    /// Whether a client accepts any of them. Parameters and wildcard subtypes are ignored.
+    /// Whether a client accepts any of the media types. As in the reference, parameters are ignored
+    /// and `application/*` matches none.
     pub fn are_accepted(self, accept: &str) -> bool {
         accept.is_empty()
             || accept.split(',').any(|clause| {
@@ -154,7 +154,7 @@ impl<'a> Clause<'a> {
     }
 
     /// The media type with the parameters of the clause, if the route supports it.
-    fn options(&self, encoding: Encoding, conversions: Conversions) -> Option<MediaType> {
+    fn media_type(&self, encoding: Encoding, conversions: Conversions) -> Option<MediaType> {
         let mut media_type = MediaType { encoding, ..MediaType::default() };
         for (key, value) in &self.parameters {
             let value = (*value).to_owned();
@@ -178,7 +178,8 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The media type of a response: the first clause of `accept`, by quality, that the route supports.
+/// The media type of a response: the first clause of `accept`, by quality, that the route supports
+/// as JSON or YAML, otherwise as protobuf.
 pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, NotAcceptable> {
     if accept.is_empty() {
         return Ok(MediaType::default());
@@ -191,10 +192,9 @@ pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, No
     let find = |types: &[(&str, Encoding)]| {
         clauses.iter().find_map(|clause| {
             let accepted = types.iter().filter(|(sub, _)| clause.accepts("application", sub));
-            accepted.into_iter().find_map(|(_, encoding)| clause.options(*encoding, conversions))
+            accepted.into_iter().find_map(|(_, encoding)| clause.media_type(*encoding, conversions))
         })
     };
-    // Protobuf is the last resort.
     let found = find(&[("json", Encoding::Json), ("yaml", Encoding::Yaml)])
         .or_else(|| find(&[("vnd.kubernetes.protobuf", Encoding::Protobuf)]));
     found.ok_or(NotAcceptable)
@@ -233,11 +233,10 @@ impl MediaType {
         }
     }
 
-    /// Encodes a body.
     pub fn encode(&self, body: &impl Serialize) -> Result<Vec<u8>, EncodeError> {
         match self.encoding {
             Encoding::Json => {}
-            // With sorted keys, as from the API server.
+            // The conversion to a value sorts the keys, as the API server does.
             Encoding::Yaml => {
                 let value = serde_json::to_value(body)?;
                 return Ok(serde_saphyr::to_string(&value)?.into_bytes());
@@ -307,7 +306,7 @@ mod tests {
     #[case("application/*", false)]
     #[case("text/html, application/json;as=x", true)]
     #[case("text/html,*/*;q=0.1", true)]
-    fn routes_check_only_the_media_type(#[case] accept: &str, #[case] accepted: bool) {
+    fn routes_ignore_parameters_of_media_types(#[case] accept: &str, #[case] accepted: bool) {
         assert_eq!(Representations::Document.are_accepted(accept), accepted);
     }
 

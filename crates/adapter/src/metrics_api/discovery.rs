@@ -61,7 +61,6 @@ pub struct ResourceList {
 }
 
 impl ResourceList {
-    /// The document with these resources.
     pub fn new(version: GroupVersion, resources: Vec<Resource>) -> Self {
         let group_version = version.to_string();
         Self { kind: "APIResourceList", api_version: "v1", group_version, resources }
@@ -72,8 +71,8 @@ impl ResourceList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
     All,
-    /// Only the preferred version of a group, as in prometheus-adapter. Other versions are also
-    /// served.
+    /// Only the preferred version of a group, as in prometheus-adapter. Other versions are served,
+    /// but not listed.
     Preferred,
 }
 
@@ -125,8 +124,8 @@ pub fn groups(installed: ApiGroups, versions: Versions, port: u16) -> Value {
 pub const AGGREGATED_TYPE: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The document of all groups with all their resources, which `/apis` serves on request.
-/// `resources` returns those of a group.
+/// The document of all groups with their resources, which `/apis` serves to clients that accept
+/// [`AGGREGATED_TYPE`]. `resources` returns the resources of a group.
 pub fn aggregated(
     groups: impl IntoIterator<Item = Group>,
     resources: impl Fn(Group) -> Vec<Resource>,
@@ -153,7 +152,7 @@ pub fn aggregated(
     })
 }
 
-/// Nests subresources in their resources. A custom metric is a subresource.
+/// Nests subresources in their resources. A custom metric is a subresource of an object.
 fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value> {
     let kind = |kind: &str| json!({ "group": version.group.name(), "version": version.version, "kind": kind });
     let mut parents: Vec<(&str, Value, Vec<Value>)> = Vec::new();

@@ -20,7 +20,7 @@ struct Term {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldSelectorError {
-    /// A term has no operator.
+    /// A term without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term { selector: String, term: String },
     /// An escaped character that needs no backslash.
@@ -29,7 +29,7 @@ pub enum FieldSelectorError {
     /// A comma or an equals sign without a backslash.
     #[error("invalid field selector: unescaped character in value: {0}")]
     Unescaped(char),
-    /// The field is not one of those of metrics.
+    /// Metrics have no such field.
     #[error(
         "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
         hpa_calc::go_text::Quoted(.0)
@@ -75,7 +75,7 @@ impl FieldSelector {
         terms.next().map(|term| term.value.as_str())
     }
 
-    /// The terms about metadata of metrics.
+    /// The terms about the metadata of metrics; others are left out.
     pub fn requirements(&self) -> Box<[FieldRequirement]> {
         let terms = self.terms.iter().filter_map(|term| {
             let field = match term.field.as_str() {
@@ -83,7 +83,7 @@ impl FieldSelector {
                 "metadata.namespace" => MetadataField::Namespace,
                 _ => return None,
             };
-            Some(FieldRequirement { field, is_equal: term.is_equal, value: term.value.clone() })
+            Some(FieldRequirement { field, must_equal: term.is_equal, value: term.value.clone() })
         });
         terms.collect()
     }

@@ -28,7 +28,7 @@ impl Group {
         }
     }
 
-    /// The groups of a server, in the order of discovery.
+    /// The installed groups, in the order of discovery.
     pub fn of(groups: ApiGroups) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |group| group.is_in(groups))
     }

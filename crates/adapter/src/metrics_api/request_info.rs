@@ -26,7 +26,7 @@ pub struct ResourceAttributes {
     pub subresource: String,
     /// The name of the object.
     pub name: String,
-    /// The number of segments from the resource on.
+    /// The number of path segments from the resource to the end.
     pub segments: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct RequestInfoError {
 }
 
 impl RequestInfo {
-    /// Reads a request. The path must be decoded.
+    /// `path` must be percent-decoded.
     pub fn new(method: &str, path: &str, query: &Query) -> Result<Self, RequestInfoError> {
         let mut info =
             Self { path: path.to_owned(), verb: method.to_ascii_lowercase(), resource: None };
@@ -96,7 +96,8 @@ fn split_namespace<'a, 'p>(segments: &'a [&'p str]) -> (&'p str, &'a [&'p str]) 
     }
 }
 
-/// The verb of a request without a name. A field selector may name the object.
+/// The verb of a request without a name in its path. Sets `name` if a field selector names the
+/// object.
 fn collection_verb<'v>(verb: &'v str, query: &Query, name: &mut String) -> &'v str {
     match verb {
         "get" => match ListOptions::parse(query) {

@@ -34,14 +34,14 @@ pub enum Route {
 /// The reason that a path has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoRoute {
-    /// The path is not in an installed group. The response lists the existing paths.
+    /// The path is not in an installed group. The response is the list of existing paths.
     UnknownPath,
     /// The group has no such resource, or the method or the media type is not served.
     Refused(StatusError),
 }
 
 impl Route {
-    /// Finds the route of a decoded path, for a method and the accepted media types.
+    /// Finds the route of a percent-decoded path. `accept` is the header of that name.
     pub fn find(
         groups: ApiGroups,
         method: &str,

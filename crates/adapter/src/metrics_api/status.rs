@@ -52,13 +52,13 @@ pub struct Forbidden<'a> {
 /// The maximum length of a string in an error. Most strings come from requests.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// Truncates a string.
+/// Truncates a string to [`MAX_TEXT_BYTES`].
 pub(crate) fn bounded(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
 }
 
 impl StatusError {
-    /// Truncates the strings of the error.
+    /// Truncates each string of the error to [`MAX_TEXT_BYTES`].
     pub(crate) fn bounded(mut self) -> Self {
         let details = self.details.iter_mut().flat_map(|details| {
             let StatusDetails { name, group, kind, causes } = &mut **details;
@@ -233,7 +233,7 @@ fn forbidden_subject(attributes: &crate::metrics_api::ResourceAttributes) -> Str
     }
 }
 
-/// Keeps an error from looking like HTML.
+/// Escapes characters that browsers would read as HTML.
 pub(crate) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

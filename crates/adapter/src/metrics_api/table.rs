@@ -7,13 +7,13 @@ use crate::metrics_api::{
     accept::Conversion,
     query::Query,
     status::StatusError,
-    usage::{Metadata, Metrics, MetricsKind, Usage},
+    usage::{Metadata, MetricsKind, ObjectMetrics, Usage},
     values::{EmptyMetadata, List},
 };
 
-/// The object in the rows of a table (`includeObject`).
+/// The parameter `includeObject`: the object in each row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Include {
+enum IncludeObject {
     None,
     Metadata,
     Object,
@@ -23,8 +23,8 @@ enum Include {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum ConvertedResponse<'a> {
-    Object(Metrics<'a>),
-    List(List<Metrics<'a>>),
+    Object(ObjectMetrics<'a>),
+    List(List<ObjectMetrics<'a>>),
     Table(Table<'a>),
     Metadata(PartialObject<'a>),
     MetadataList(List<PartialObject<'a>>),
@@ -33,7 +33,7 @@ pub enum ConvertedResponse<'a> {
 impl<'a> ConvertedResponse<'a> {
     pub fn from_list(
         kind: MetricsKind,
-        items: Vec<Metrics<'a>>,
+        items: Vec<ObjectMetrics<'a>>,
         conversion: Option<&Conversion>,
         query: &Query,
     ) -> Result<Self, StatusError> {
@@ -52,7 +52,7 @@ impl<'a> ConvertedResponse<'a> {
 
     pub fn from_object(
         kind: MetricsKind,
-        metrics: Metrics<'a>,
+        metrics: ObjectMetrics<'a>,
         conversion: Option<&Conversion>,
         query: &Query,
     ) -> Result<Self, StatusError> {
@@ -71,13 +71,13 @@ impl<'a> ConvertedResponse<'a> {
         }
     }
 
-    fn metadata_list(version: &'static str, items: &[Metrics<'a>]) -> Self {
+    fn metadata_list(version: &'static str, items: &[ObjectMetrics<'a>]) -> Self {
         let items = items.iter().map(|item| PartialObject::new(version, item.metadata));
         Self::MetadataList(List::new("PartialObjectMetadataList", version, items.collect()))
     }
 
-    /// Fails if metadata of external metrics are requested, which have none. The reference fails
-    /// when it converts the first item.
+    /// External metrics have no metadata: if a client requests it, only an empty list can be
+    /// converted, as in the reference. `None` without a conversion.
     pub fn from_external(
         conversion: Option<&Conversion>,
         has_items: bool,
@@ -105,11 +105,11 @@ fn api_version(conversion: &Conversion) -> &'static str {
     }
 }
 
-fn include(query: &Query) -> Result<Include, StatusError> {
+fn include(query: &Query) -> Result<IncludeObject, StatusError> {
     match query.get("includeObject").unwrap_or_default() {
-        "" | "Metadata" => Ok(Include::Metadata),
-        "None" => Ok(Include::None),
-        "Object" => Ok(Include::Object),
+        "" | "Metadata" => Ok(IncludeObject::Metadata),
+        "None" => Ok(IncludeObject::None),
+        "Object" => Ok(IncludeObject::Object),
         other => Err(StatusError::bad_request(format!(
             "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be \
              'Metadata', 'Object', 'None', or empty",
@@ -132,8 +132,8 @@ impl<'a> Table<'a> {
     fn new(
         api_version: &'static str,
         kind: MetricsKind,
-        items: Vec<Metrics<'a>>,
-        include: Include,
+        items: Vec<ObjectMetrics<'a>>,
+        include: IncludeObject,
     ) -> Self {
         let row = |metrics| Row::new(metrics, api_version, include, kind);
         let rows: Vec<_> = items.into_iter().map(row).collect();
@@ -180,32 +180,32 @@ struct Row<'a> {
 #[serde(untagged)]
 enum RowObject<'a> {
     Metadata(PartialObject<'a>),
-    Object(Metrics<'a>),
+    Object(ObjectMetrics<'a>),
 }
 
 impl<'a> Row<'a> {
     fn new(
-        metrics: Metrics<'a>,
+        metrics: ObjectMetrics<'a>,
         version: &'static str,
-        include: Include,
+        include: IncludeObject,
         kind: MetricsKind,
     ) -> Self {
         let name = metrics.metadata.name.to_owned();
         let [cpu, memory] = total(&metrics);
         let cells = [name, cpu, memory, metrics.window.clone()];
         let object = match include {
-            Include::None => None,
-            Include::Metadata => {
+            IncludeObject::None => None,
+            IncludeObject::Metadata => {
                 Some(RowObject::Metadata(PartialObject::new(version, metrics.metadata)))
             }
-            Include::Object => Some(RowObject::Object(metrics.with_kind(kind))),
+            IncludeObject::Object => Some(RowObject::Object(metrics.with_kind(kind))),
         };
         Self { cells, object }
     }
 }
 
-/// CPU and memory of a node, or of all containers of a pod. Empty if missing in one of them.
-fn total(metrics: &Metrics<'_>) -> [String; 2] {
+/// CPU and memory of a node, or the sums of a pod's containers. Empty if a container has none.
+fn total(metrics: &ObjectMetrics<'_>) -> [String; 2] {
     let containers = metrics.containers.iter().flatten().map(|container| &container.usage);
     let usage: Vec<&Usage> = containers.chain(&metrics.usage).collect();
     let cpu = sum(usage.iter().map(|usage| usage.cpu.as_ref()), Format::DecimalSI);
@@ -213,16 +213,15 @@ fn total(metrics: &Metrics<'_>) -> [String; 2] {
     [cpu, memory].map(|total| total.map(|total| total.to_string()).unwrap_or_default())
 }
 
-/// The nanos of a milli-unit.
 const NANOS_PER_MILLI: i128 = 1_000_000;
 
-/// The exact sum. Values are multiples of thousandths.
+/// The exact sum, if no value is missing. Values are multiples of thousandths.
 fn sum<'q>(values: impl Iterator<Item = Option<&'q Quantity>>, format: Format) -> Option<Quantity> {
     let milli =
         values.map(|value| Some(value?.nano_value() / NANOS_PER_MILLI)).sum::<Option<i128>>()?;
     Some(match i64::try_from(milli) {
         Ok(milli) => Quantity::from_milli(MilliValue::from_milli(milli), format),
-        // For a sum of more than 64 bits.
+        // The sum has more than 64 bits.
         Err(_) => format!("{milli}m").parse().unwrap_or_default(),
     })
 }

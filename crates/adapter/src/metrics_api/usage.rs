@@ -7,7 +7,7 @@ use hpa_metrics::wire::{self, ItemLabels, ItemMeta, NodeMetrics, PodMetrics};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::metrics_api::values::{List, Seconds};
+use crate::metrics_api::values::{List, WholeSeconds};
 
 const API_VERSION: &str = "metrics.k8s.io/v1beta1";
 
@@ -18,7 +18,7 @@ pub struct Metadata<'a> {
     /// Empty for nodes.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: &'a str,
-    creation_timestamp: Seconds,
+    creation_timestamp: WholeSeconds,
     #[serde(skip_serializing_if = "ItemLabels::is_empty")]
     labels: &'a ItemLabels,
 }
@@ -41,14 +41,14 @@ pub struct Container<'a> {
 /// The usage of a pod or node. Serializes to the body of a response, or to an item of a list.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Metrics<'a> {
+pub struct ObjectMetrics<'a> {
     /// `None` in items of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     api_version: Option<&'static str>,
     pub metadata: Metadata<'a>,
-    pub(crate) timestamp: Seconds,
+    pub(crate) timestamp: WholeSeconds,
     pub window: String,
     /// `None` for nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,12 +82,12 @@ impl MetricsKind {
         not_found_resource: "node",
     };
 
-    pub(crate) fn list_of(self, items: Vec<Metrics<'_>>) -> List<Metrics<'_>> {
+    pub(crate) fn list_of(self, items: Vec<ObjectMetrics<'_>>) -> List<ObjectMetrics<'_>> {
         List::new(self.list, API_VERSION, items)
     }
 }
 
-impl<'a> Metrics<'a> {
+impl<'a> ObjectMetrics<'a> {
     fn new(
         object: &'a ItemMeta,
         timestamp: Timestamp,
@@ -97,11 +97,12 @@ impl<'a> Metrics<'a> {
         let metadata = Metadata {
             name: &object.name,
             namespace: &object.namespace,
-            // The object is created for the request.
-            creation_timestamp: Seconds(now),
+            // The object exists only in the response.
+            creation_timestamp: WholeSeconds(now),
             labels: &object.labels,
         };
-        let (timestamp, window) = (Seconds(timestamp), go_text(window.unsigned_abs()));
+        let (timestamp, window) =
+            (WholeSeconds(timestamp), go_duration_text(window.unsigned_abs()));
         let (kind, api_version, containers, usage) = (None, None, None, None);
         Self { kind, api_version, metadata, timestamp, window, containers, usage }
     }
@@ -141,7 +142,7 @@ impl From<&wire::Usage> for Usage {
 }
 
 /// A duration as Go prints it: `3m0s`, `1h0m0s`, `1.5s`, `250ms`, `0s`.
-fn go_text(duration: Duration) -> String {
+fn go_duration_text(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     let (unit, name) = match nanos {
         0 => return "0s".to_owned(),
@@ -178,7 +179,7 @@ mod tests {
         }))
         .unwrap();
         let now = "2026-01-05T12:00:20Z".parse().unwrap();
-        let metrics = serde_json::to_value(Metrics::of_pod(&pod, now)).unwrap();
+        let metrics = serde_json::to_value(ObjectMetrics::of_pod(&pod, now)).unwrap();
         assert_eq!(metrics["metadata"]["creationTimestamp"], "2026-01-05T12:00:20Z");
         assert_eq!(metrics["timestamp"], "2026-01-05T12:00:00Z");
     }
@@ -193,6 +194,6 @@ mod tests {
     #[case(3_600_000_000_000, "1h0m0s")]
     #[case(90_061_000_000_000, "25h1m1s")]
     fn durations_print_as_in_go(#[case] nanos: u64, #[case] text: &str) {
-        assert_eq!(go_text(Duration::from_nanos(nanos)), text);
+        assert_eq!(go_duration_text(Duration::from_nanos(nanos)), text);
     }
 }

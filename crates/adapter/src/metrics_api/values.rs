@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::metrics_api::status::StatusError;
 
-/// A list of a kind. Serializes to the body of a response.
+/// A list object of the API. Serializes to the body of a response.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
@@ -37,7 +37,7 @@ pub struct CustomItem<'a> {
     metric_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<MetricIdentifier<'a>>,
-    timestamp: Seconds,
+    timestamp: WholeSeconds,
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl<'a> CustomList<'a> {
             _ => LabelSelector::new(&query.metric_selector)?,
         };
         let kind = &values.object_kind;
-        // As in the reference, also for the core group: `/v1`.
+        // As in the reference, the core group has a slash: `/v1`.
         let object_version = format!("{}/{}", kind.resource.group, kind.version);
         Ok(Self { version, query, values, object_version, selector })
     }
@@ -104,7 +104,7 @@ impl<'a> CustomList<'a> {
             },
             metric_name: is_v1beta1.then_some(metric),
             metric: (!is_v1beta1).then_some(identifier),
-            timestamp: Seconds(value.timestamp),
+            timestamp: WholeSeconds(value.timestamp),
             window: value.window_seconds.filter(|_| is_v1beta1),
             window_seconds: value.window_seconds.filter(|_| !is_v1beta1),
             value: value.value.into(),
@@ -181,7 +181,7 @@ fn unsupported(operator: &str) -> StatusError {
 pub struct ExternalItem<'a> {
     metric_name: &'a str,
     metric_labels: Option<&'a ItemLabels>,
-    timestamp: Seconds,
+    timestamp: WholeSeconds,
     value: Quantity,
 }
 
@@ -190,7 +190,7 @@ pub fn external_list<'a>(metric: &'a str, values: &'a ExternalValues) -> List<Ex
     let items = values.items.iter().map(|item| ExternalItem {
         metric_name: metric,
         metric_labels: item.labels.as_ref(),
-        timestamp: Seconds(item.timestamp),
+        timestamp: WholeSeconds(item.timestamp),
         value: item.value.into(),
     });
     List::new("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1", items.collect())
@@ -201,9 +201,9 @@ pub(crate) struct EmptyMetadata {}
 
 /// A time, serialized without fractions of a second.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seconds(pub(crate) Timestamp);
+pub(crate) struct WholeSeconds(pub(crate) Timestamp);
 
-impl Serialize for Seconds {
+impl Serialize for WholeSeconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let seconds = self.0.as_millisecond().div_euclid(1000);
         let whole = Timestamp::from_second(seconds).unwrap_or(self.0);

@@ -10,13 +10,14 @@ use crate::reviews::{
     ttl_cache::TtlCache,
 };
 
-/// The number of cached reviews. kube-controller-manager needs one per metric and namespace.
+/// The maximum number of cached reviews. kube-controller-manager causes one per metric and
+/// namespace.
 const CAPACITY: usize = 4096;
 
-/// The maximum length of a cached user and request. It bounds the memory of the cache.
+/// The maximum length of a cache key, which bounds the memory of the cache.
 const MAX_KEY_BYTES: usize = 4096;
 
-/// Decides which requests are allowed.
+/// Allows or denies requests by cached reviews.
 pub struct Authorizer {
     reviews: Arc<dyn AccessReviews>,
     always_allowed: Vec<AllowedPath>,
@@ -25,6 +26,7 @@ pub struct Authorizer {
     cache: TtlCache<Key, Access>,
 }
 
+/// A user, and the request as encoded by [`key`].
 type Key = (User, Arc<str>);
 
 /// A path that everyone may read, or a prefix of such paths.
@@ -46,7 +48,6 @@ pub struct AuthorizerOptions {
 }
 
 impl Authorizer {
-    /// An authorizer that requests `reviews`.
     pub fn new(reviews: Arc<dyn AccessReviews>, options: &AuthorizerOptions) -> Self {
         let always_allowed = options.always_allowed.iter().map(|path| {
             let path = path.trim_start_matches('/');
@@ -99,7 +100,7 @@ impl Authorizer {
         Ok(access)
     }
 
-    /// Whether everyone may send a request.
+    /// Whether a request needs no review.
     pub fn is_always_allowed(&self, request: &RequestInfo) -> bool {
         let path = request.path.trim_start_matches('/');
         request.resource.is_none()
@@ -141,14 +142,14 @@ mod tests {
 
     use super::*;
 
-    /// A reviewer that allows a user only the verb that equals the user's name: `get` may get.
+    /// Allows a user only the verb that equals the user's name: `get` may get.
     #[derive(Default)]
-    struct Verbs {
+    struct VerbReviews {
         reviewed: Mutex<Vec<String>>,
     }
 
     #[async_trait]
-    impl AccessReviews for Verbs {
+    impl AccessReviews for VerbReviews {
         async fn review_access(
             &self,
             user: &User,
@@ -159,13 +160,13 @@ mod tests {
         }
     }
 
-    fn authorizer(verbs: &Arc<Verbs>) -> Authorizer {
+    fn authorizer(reviews: &Arc<VerbReviews>) -> Authorizer {
         let options = AuthorizerOptions {
             always_allowed: vec!["/healthz".to_owned(), "/public/*".to_owned()],
             allowed_lifetime: Duration::from_secs(60),
             denied_lifetime: Duration::from_secs(10),
         };
-        Authorizer::new(verbs.clone(), &options)
+        Authorizer::new(reviews.clone(), &options)
     }
 
     fn request(path: &str) -> RequestInfo {
@@ -198,16 +199,16 @@ mod tests {
         #[case] allowed: bool,
         #[case] is_reviewed: bool,
     ) {
-        let verbs = Arc::<Verbs>::default();
-        let authorizer = authorizer(&verbs);
+        let reviews = Arc::<VerbReviews>::default();
+        let authorizer = authorizer(&reviews);
         assert_eq!(is_allowed(&authorizer, &User::new(user, groups), path).await, allowed);
-        assert_eq!(!verbs.reviewed.lock().is_empty(), is_reviewed);
+        assert_eq!(!reviews.reviewed.lock().is_empty(), is_reviewed);
     }
 
     #[tokio::test(start_paused = true)]
     async fn reviews_are_cached_by_user_and_request() {
-        let verbs = Arc::<Verbs>::default();
-        let authorizer = authorizer(&verbs);
+        let reviews = Arc::<VerbReviews>::default();
+        let authorizer = authorizer(&reviews);
         let (get, eve) = (User::new("get", &[]), User::new("eve", &[]));
         for _ in 0..2 {
             assert!(is_allowed(&authorizer, &get, "/metrics").await);
@@ -216,10 +217,10 @@ mod tests {
         }
         let other_group = User::new("get", &["admins"]);
         assert!(is_allowed(&authorizer, &other_group, "/metrics").await);
-        assert_eq!(verbs.reviewed.lock().len(), 4);
+        assert_eq!(reviews.reviewed.lock().len(), 4);
         tokio::time::advance(Duration::from_secs(11)).await;
         is_allowed(&authorizer, &eve, "/metrics").await;
         is_allowed(&authorizer, &get, "/metrics").await;
-        assert_eq!(verbs.reviewed.lock().len(), 5, "denials are cached for less time");
+        assert_eq!(reviews.reviewed.lock().len(), 5, "denials are cached for less time");
     }
 }

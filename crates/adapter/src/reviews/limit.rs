@@ -1,5 +1,5 @@
-//! Limits that clients share fairly: for concurrent work and for the rate of token reviews. Also a
-//! limit for log lines that anyone can cause.
+//! Limits that clients share fairly: of concurrent work, and of the rate of token reviews. Also a
+//! limit of log lines that any client can cause.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Flow {
     pub fn of_address(address: IpAddr) -> Self {
-        Self::of(network(address))
+        Self::from_key(network(address))
     }
 
     /// The flow of a user. The service accounts of a namespace are one flow: a tenant can create
@@ -32,15 +32,16 @@ impl Flow {
         let name = &user.name;
         let account = name.strip_prefix("system:serviceaccount:");
         let namespace = account.and_then(|account| account.split(':').next());
-        Self::of((namespace.is_some(), namespace.unwrap_or(name)))
+        Self::from_key((namespace.is_some(), namespace.unwrap_or(name)))
     }
 
-    fn of(key: impl Hash) -> Self {
+    fn from_key(key: impl Hash) -> Self {
         Self(HASHER.hash_one(key))
     }
 }
 
-/// The part of an address that a client can't change: IPv6 addresses without the last 64 bits.
+/// The part of an address that a client can't change: an IPv4 address, or the first 64 bits of an
+/// IPv6 address.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -48,8 +49,8 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A limit on concurrent use. A flow may use at most as much as it leaves free. A single flow gets
-/// half of the limit, so others always find room.
+/// A limit on concurrent use. A flow may use at most as much as it leaves free, so a single flow
+/// gets at most half of the limit.
 pub(crate) struct FairLimit {
     limit: usize,
     used: Mutex<HashMap<Flow, usize>>,
@@ -68,7 +69,7 @@ impl FairLimit {
         Arc::new(Self { limit, used: Mutex::default(), released: Notify::new() })
     }
 
-    /// The maximum amount of a flow.
+    /// Half of the limit, the largest amount that a flow can acquire.
     pub(crate) fn max_amount(&self) -> usize {
         self.limit / 2
     }
@@ -135,11 +136,12 @@ impl ReviewLimit {
     }
 }
 
-/// Limits the rate of all clients and of each network.
+/// Limits a rate, in total and for each [`network`].
 pub(crate) struct RateLimit {
     all: Rate,
     each: Rate,
-    state: Mutex<HashMap<Option<IpAddr>, Instant>>,
+    /// The time when each bucket is full again, by network. `None` is the bucket of all clients.
+    full_at: Mutex<HashMap<Option<IpAddr>, Instant>>,
 }
 
 /// A token bucket.
@@ -160,28 +162,28 @@ impl Rate {
 
 impl RateLimit {
     pub(crate) fn new(all: Rate, each: Rate) -> Self {
-        Self { all, each, state: Mutex::default() }
+        Self { all, each, full_at: Mutex::default() }
     }
 
-    /// Counts an action of a client. Returns false if there are too many.
+    /// Takes a token from the bucket of the client's network and from that of all clients. If one
+    /// is empty, takes none and returns `false`.
     pub(crate) fn take(&self, client: IpAddr) -> bool {
         let now = Instant::now();
         let network = Some(network(client));
-        let mut state = self.state.lock();
+        let mut full_at = self.full_at.lock();
         // Full buckets are dropped. The rate of all clients limits the number of entries.
-        state.retain(|_, full_at| now < *full_at);
-        let each = self.each.take(state.get(&network).copied(), now);
-        let all = self.all.take(state.get(&None).copied(), now);
+        full_at.retain(|_, at| now < *at);
+        let each = self.each.take(full_at.get(&network).copied(), now);
+        let all = self.all.take(full_at.get(&None).copied(), now);
         let (Some(each), Some(all)) = (each, all) else { return false };
-        state.extend([(network, each), (None, all)]);
+        full_at.extend([(network, each), (None, all)]);
         true
     }
 }
 
-/// The minimum interval between two lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Limits log lines that anyone can cause.
+/// Limits a log line that any client can cause to one every 10 s.
 #[derive(Debug, Default)]
 pub struct LogLimit(Mutex<Option<Instant>>);
 
@@ -260,7 +262,7 @@ mod tests {
             advance(Duration::from_mins(1)).await;
         }
         // The last network, and all clients together.
-        assert_eq!(limit.state.lock().len(), 2);
+        assert_eq!(limit.full_at.lock().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -273,7 +275,7 @@ mod tests {
         assert_eq!((take(EVE), take(JANE)), (1, 1));
         advance(Duration::from_secs(10)).await;
         assert_eq!(take(JANE), 2);
-        assert_eq!(limit.state.lock().len(), 2, "full buckets are forgotten");
+        assert_eq!(limit.full_at.lock().len(), 2, "full buckets are forgotten");
     }
 
     #[tokio::test(start_paused = true)]

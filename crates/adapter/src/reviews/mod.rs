@@ -1,7 +1,5 @@
 //! Delegated authentication and authorization: the API server reviews tokens and accesses. Reviews
 //! are cached, and limited in number and rate.
-//!
-//! Used by `hpa adapter` and the debug API of `hpa run`.
 
 mod authorization;
 mod limit;
@@ -29,7 +27,7 @@ pub const MASTERS: &str = "system:masters";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     pub name: String,
-    /// Distinguishes users with the same name over time. May be empty.
+    /// Distinguishes a user from a later one with the same name. May be empty.
     pub uid: String,
     pub groups: Vec<String>,
     /// Extra attributes for authorization.
@@ -37,6 +35,7 @@ pub struct User {
 }
 
 impl User {
+    /// The memory of the user's strings.
     pub(crate) fn text_bytes(&self) -> usize {
         let extra = self.extra.iter().flat_map(|(key, values)| std::iter::once(key).chain(values));
         let all = [&self.name, &self.uid].into_iter().chain(&self.groups).chain(extra);
@@ -56,11 +55,12 @@ impl User {
         self.groups.iter().any(|name| name == group)
     }
 
-    /// Adds the group [`AUTHENTICATED`].
+    /// Adds the group [`AUTHENTICATED`], unless the user is [`ANONYMOUS`] or in
+    /// [`UNAUTHENTICATED`].
     #[must_use]
     pub fn authenticated(mut self) -> Self {
-        let is_marked = self.is_in(AUTHENTICATED) || self.is_in(UNAUTHENTICATED);
-        if self.name != ANONYMOUS && !is_marked {
+        let has_group = self.is_in(AUTHENTICATED) || self.is_in(UNAUTHENTICATED);
+        if self.name != ANONYMOUS && !has_group {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self

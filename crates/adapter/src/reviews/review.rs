@@ -45,7 +45,6 @@ pub struct Access {
     pub reason: String,
 }
 
-/// Reviews accesses.
 #[async_trait]
 pub trait AccessReviews: Send + Sync {
     /// Whether a user may send a request.
@@ -60,7 +59,7 @@ pub trait AccessReviews: Send + Sync {
 impl TokenReviews for Client {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
-        Ok(review(self, spec).await?.and_then(|status| status.user).map(user))
+        Ok(review_status(self, spec).await?.and_then(|status| status.user).map(user))
     }
 }
 
@@ -72,7 +71,6 @@ pub struct AudienceReviews {
 }
 
 impl AudienceReviews {
-    /// Reviews tokens with a client.
     pub fn new(client: Client, audience: &str) -> Self {
         Self { client, audience: audience.to_owned() }
     }
@@ -83,7 +81,7 @@ impl TokenReviews for AudienceReviews {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
         let audiences = Some(vec![self.audience.clone()]);
         let spec = TokenReviewSpec { token: token.to_owned(), audiences };
-        let status = review(&self.client, spec).await?;
+        let status = review_status(&self.client, spec).await?;
         // Without audiences in the status, the API server ignored the requested one.
         let is_for_audience = |status: &TokenReviewStatus| {
             status.audiences.iter().flatten().any(|audience| *audience == self.audience)
@@ -92,8 +90,8 @@ impl TokenReviews for AudienceReviews {
     }
 }
 
-/// The status of a review, if the token is valid.
-async fn review(
+/// The status of a token review, if the token is valid.
+async fn review_status(
     client: &Client,
     spec: TokenReviewSpec,
 ) -> Result<Option<TokenReviewStatus>, ReviewError> {
@@ -141,7 +139,7 @@ impl AccessReviews for Client {
 fn access_spec(user: &User, request: &RequestInfo) -> SubjectAccessReviewSpec {
     let mut spec = SubjectAccessReviewSpec {
         user: Some(user.name.clone()),
-        uid: text(&user.uid),
+        uid: non_empty(&user.uid),
         groups: Some(user.groups.clone()).filter(|groups| !groups.is_empty()),
         extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
         ..SubjectAccessReviewSpec::default()
@@ -149,26 +147,26 @@ fn access_spec(user: &User, request: &RequestInfo) -> SubjectAccessReviewSpec {
     match &request.resource {
         Some(resource) => {
             spec.resource_attributes = Some(ResourceAttributes {
-                namespace: text(&resource.namespace),
-                verb: text(&request.verb),
-                group: text(&resource.group),
-                version: text(&resource.version),
-                resource: text(&resource.resource),
-                subresource: text(&resource.subresource),
-                name: text(&resource.name),
+                namespace: non_empty(&resource.namespace),
+                verb: non_empty(&request.verb),
+                group: non_empty(&resource.group),
+                version: non_empty(&resource.version),
+                resource: non_empty(&resource.resource),
+                subresource: non_empty(&resource.subresource),
+                name: non_empty(&resource.name),
                 ..ResourceAttributes::default()
             });
         }
         None => {
             spec.non_resource_attributes = Some(NonResourceAttributes {
-                path: text(&request.path),
-                verb: text(&request.verb),
+                path: non_empty(&request.path),
+                verb: non_empty(&request.verb),
             });
         }
     }
     spec
 }
 
-fn text(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -1,8 +1,8 @@
 //! Authenticates bearer tokens with reviews by the API server.
 //!
-//! Anyone can send invalid tokens, and each needs a review. They must not delay valid ones: tokens
-//! that were valid within the last hour have their own limit, and the rate of all other reviews is
-//! limited by address.
+//! Any client can send invalid tokens, and each of them needs a review. They must not delay valid
+//! tokens: tokens that were valid within the last hour have their own limit, and the rate of all
+//! other reviews is limited, in total and by network.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -20,31 +20,31 @@ use crate::reviews::{
     ttl_cache::TtlCache,
 };
 
-/// The number of cached valid tokens, and of cached invalid ones: these can't evict valid ones.
+/// The maximum number of cached valid tokens, and of cached invalid ones in a cache of their own.
 const CAPACITY: usize = 512;
 
-/// The maximum number of running and of waiting reviews, each for known and for unknown tokens.
-const RUNNING: usize = 16;
-const WAITING: usize = 112;
+/// The limits of running and of waiting reviews. Known and unknown tokens each have both.
+const MAX_RUNNING: usize = 16;
+const MAX_WAITING: usize = 112;
 
-/// The rate of reviews of unknown tokens.
-const RATE: Rate = Rate { per_second: 40, burst: 80 };
-const RATE_OF_ADDRESS: Rate = Rate { per_second: 5, burst: 20 };
+/// The rate of reviews of unknown tokens, in total and of a network.
+const UNKNOWN_RATE: Rate = Rate { per_second: 40, burst: 80 };
+const UNKNOWN_RATE_OF_NETWORK: Rate = Rate { per_second: 5, burst: 20 };
 
 /// A token that was valid within this time uses the limit for known tokens.
 const KNOWN_LIFETIME: Duration = Duration::from_hours(1);
 const MAX_KNOWN: usize = 4096;
 
-/// The maximum length of a token. It bounds the memory of the cache.
+/// The maximum length of a token, which bounds the memory of the cache.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
-/// Determines the users of bearer tokens.
+/// Determines the users of bearer tokens by cached reviews.
 pub struct TokenAuthenticator {
     reviews: Arc<dyn TokenReviews>,
     lifetime: Duration,
     valid: TtlCache<String, User>,
     invalid: TtlCache<String, ()>,
-    /// Hashes of tokens that were valid. They only decide about limits.
+    /// Hashes of tokens that were valid. They only select the limit of a review.
     known: TtlCache<u64, ()>,
     hasher: RandomState,
     known_limit: ReviewLimit,
@@ -77,9 +77,9 @@ impl TokenAuthenticator {
             invalid: TtlCache::new(CAPACITY),
             known: TtlCache::new(MAX_KNOWN),
             hasher: RandomState::new(),
-            known_limit: ReviewLimit::new(RUNNING, WAITING),
-            unknown_limit: ReviewLimit::new(RUNNING, WAITING),
-            unknown_rate: RateLimit::new(RATE, RATE_OF_ADDRESS),
+            known_limit: ReviewLimit::new(MAX_RUNNING, MAX_WAITING),
+            unknown_limit: ReviewLimit::new(MAX_RUNNING, MAX_WAITING),
+            unknown_rate: RateLimit::new(UNKNOWN_RATE, UNKNOWN_RATE_OF_NETWORK),
         }
     }
 
@@ -100,7 +100,7 @@ impl TokenAuthenticator {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Invalid);
         }
-        let reviewed = match self.cached(&token) {
+        let reviewed = match self.cached_result(&token) {
             Some(reviewed) => reviewed,
             None => self.limited_review(client, token).await?,
         };
@@ -110,7 +110,7 @@ impl TokenAuthenticator {
         }
     }
 
-    fn cached(&self, token: &String) -> Option<ReviewResult> {
+    fn cached_result(&self, token: &String) -> Option<ReviewResult> {
         let invalid = || self.invalid.get(token).map(|()| ReviewResult::Invalid);
         self.valid.get(token).map(ReviewResult::Valid).or_else(invalid)
     }
@@ -130,7 +130,7 @@ impl TokenAuthenticator {
 
     async fn review(&self, token: String) -> Result<ReviewResult, ReviewError> {
         // Another request may have reviewed the token while this one waited.
-        if let Some(reviewed) = self.cached(&token) {
+        if let Some(reviewed) = self.cached_result(&token) {
             return Ok(reviewed);
         }
         let Some(user) = self.reviews.review_token(&token).await? else {

@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V: Clone> TtlCache<K, V> {
         None
     }
 
-    /// Stores an entry for `lifetime`. Zero stores nothing.
+    /// Stores an entry for `lifetime`, unless that is zero.
     pub(crate) fn insert(&self, key: K, value: V, lifetime: Duration) {
         if lifetime.is_zero() {
             return;
@@ -49,9 +49,9 @@ impl<K: Clone + Eq + Hash, V: Clone> TtlCache<K, V> {
             *next_purge = now + lifetime;
         }
         if entries.len() >= self.capacity {
-            let first = entries.iter().min_by_key(|(_, (_, expires))| *expires);
-            let first = first.map(|(key, _)| key.clone());
-            first.and_then(|key| entries.remove(&key));
+            let earliest = entries.iter().min_by_key(|(_, (_, expires))| *expires);
+            let earliest = earliest.map(|(key, _)| key.clone());
+            earliest.and_then(|key| entries.remove(&key));
         }
         entries.insert(key, (value, now + lifetime));
     }

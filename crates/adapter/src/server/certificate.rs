@@ -19,7 +19,7 @@ use tokio_rustls::{
 };
 use tracing::{info, warn};
 
-/// An invalid certificate.
+/// A serving certificate that can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
@@ -61,8 +61,8 @@ struct LoadedCertificate {
     modified: ModificationTimes,
 }
 
-/// Modification times of the two files. The kubelet updates a mounted Secret by replacing a
-/// symlink, which also changes these times.
+/// Modification times of the chain and the key. They also change when the kubelet updates a mounted
+/// Secret by replacing a symlink.
 type ModificationTimes = (Option<SystemTime>, Option<SystemTime>);
 
 impl ServingCertificate {
@@ -72,8 +72,8 @@ impl ServingCertificate {
         key: PathBuf,
         handshake: Handshake,
     ) -> Result<Self, CertificateError> {
-        let modified = (modified(&chain), modified(&key));
-        let acceptor = read(&chain, &key, &handshake)?;
+        let modified = (modification_time(&chain), modification_time(&key));
+        let acceptor = load_files(&chain, &key, &handshake)?;
         let loaded = Mutex::new(LoadedCertificate { acceptor, modified });
         Ok(Self { handshake, files: Some((chain, key)), loaded })
     }
@@ -84,14 +84,14 @@ impl ServingCertificate {
         key: &[u8],
         handshake: Handshake,
     ) -> Result<Self, CertificateError> {
-        let acceptor = acceptor(&Source::memory(chain, key), &handshake)?;
+        let acceptor = new_acceptor(&PemSource::in_memory(chain, key), &handshake)?;
         let loaded = Mutex::new(LoadedCertificate { acceptor, modified: (None, None) });
         Ok(Self { handshake, files: None, loaded })
     }
 
     /// Replaces the certificate for new connections.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), CertificateError> {
-        let acceptor = acceptor(&Source::memory(chain, key), &self.handshake)?;
+        let acceptor = new_acceptor(&PemSource::in_memory(chain, key), &self.handshake)?;
         self.loaded.lock().acceptor = acceptor;
         Ok(())
     }
@@ -100,10 +100,10 @@ impl ServingCertificate {
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut loaded = self.loaded.lock();
         let Some((chain, key)) = &self.files else { return loaded.acceptor.clone() };
-        let modified = (modified(chain), modified(key));
+        let modified = (modification_time(chain), modification_time(key));
         if modified != loaded.modified {
             loaded.modified = modified;
-            match read(chain, key, &self.handshake) {
+            match load_files(chain, key, &self.handshake) {
                 Ok(acceptor) => {
                     info!("reloaded the serving certificate");
                     loaded.acceptor = acceptor;
@@ -118,39 +118,46 @@ impl ServingCertificate {
     }
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
+fn modification_time(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
 /// A certificate chain and its key in PEM, with their origin.
-struct Source<'a> {
+struct PemSource<'a> {
     chain: &'a [u8],
     key: &'a [u8],
     chain_origin: String,
     key_origin: String,
 }
 
-impl<'a> Source<'a> {
-    fn memory(chain: &'a [u8], key: &'a [u8]) -> Self {
+impl<'a> PemSource<'a> {
+    fn in_memory(chain: &'a [u8], key: &'a [u8]) -> Self {
         let (chain_origin, key_origin) = ("the given chain".to_owned(), "the given key".to_owned());
         Self { chain, key, chain_origin, key_origin }
     }
 }
 
-fn read(chain: &Path, key: &Path, handshake: &Handshake) -> Result<TlsAcceptor, CertificateError> {
+fn load_files(
+    chain: &Path,
+    key: &Path,
+    handshake: &Handshake,
+) -> Result<TlsAcceptor, CertificateError> {
     let read = |path: &Path| {
         fs::read(path).map_err(|source| CertificateError::Read { path: path.to_owned(), source })
     };
-    let source = Source {
+    let source = PemSource {
         chain: &read(chain)?,
         key: &read(key)?,
         chain_origin: chain.display().to_string(),
         key_origin: key.display().to_string(),
     };
-    acceptor(&source, handshake)
+    new_acceptor(&source, handshake)
 }
 
-fn acceptor(source: &Source<'_>, handshake: &Handshake) -> Result<TlsAcceptor, CertificateError> {
+fn new_acceptor(
+    source: &PemSource<'_>,
+    handshake: &Handshake,
+) -> Result<TlsAcceptor, CertificateError> {
     let unusable = |origin: &String| {
         let origin = origin.clone();
         |source| CertificateError::Pem { origin, source }
@@ -189,7 +196,8 @@ mod tests {
 
     use super::*;
 
-    fn identity() -> (String, String) {
+    /// A certificate chain and its key.
+    fn self_signed() -> (String, String) {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         (cert.pem(), signing_key.serialize_pem())
@@ -197,8 +205,8 @@ mod tests {
 
     #[test]
     fn certificate_and_key_must_match() {
-        let (chain, key) = identity();
-        let (_, other) = identity();
+        let (chain, key) = self_signed();
+        let (_, other) = self_signed();
         let load = |chain: &str, key: &str| {
             ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes(), Handshake::default())
                 .map(drop)

@@ -1,5 +1,5 @@
 //! Tracks the open connections of a server. Chooses which one to close if there are too many, and
-//! closes those of idle clients and of clients that don't read responses.
+//! detects idle clients and clients that don't read responses.
 
 use std::{
     cmp::Reverse,
@@ -25,14 +25,15 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The time limit for reading a response.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The interval between checks of a connection with requests.
+/// The maximum interval between checks whether a connection has expired.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The limits of open connections and unread responses.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     pub connections: usize,
-    /// Connections of users that unknown clients can't replace.
+    /// Up to this number, connections of authenticated users are replaced only if no connection of
+    /// an unknown client can be.
     pub authenticated: usize,
     /// Unread responses, except on connections of front proxies.
     pub unread: usize,
@@ -40,10 +41,11 @@ pub struct ConnectionLimits {
 
 /// The open connections of a server.
 ///
-/// A connection above the limit replaces another one, because idle clients and clients that don't
-/// read must not block others. It is chosen from the address with the most replaceable connections:
-/// the one that has been idle longest or, if all have unread responses, the one that changed least
-/// recently. A connection with a request in progress isn't replaceable: `admission` limits those.
+/// Above the limit, a new connection replaces another one, because idle clients and clients that
+/// don't read must not block others. The replaced connection is from the address with the most
+/// replaceable ones: the one that has been idle longest or, if all have unread responses, the one
+/// that changed least recently. Connections of front proxies and connections with a request in
+/// progress aren't replaceable. `admission` limits these requests.
 pub struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
@@ -51,16 +53,16 @@ pub struct Connections {
 
 #[derive(Default)]
 struct OpenConnections {
-    by_id: HashMap<u64, Entry>,
-    /// The unread responses of all connections but [`Class::Protected`] ones.
+    by_id: HashMap<u64, ConnectionEntry>,
+    /// The unread responses of all connections but [`ClientClass::Protected`] ones.
     unread: usize,
-    /// Incremented with each change. Orders the changes.
+    /// The number of changes, which orders them.
     sequence: u64,
 }
 
 /// The kind of a connection's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum ClientClass {
     /// No request had valid credentials yet.
     Unknown,
     /// A request had valid credentials.
@@ -69,12 +71,12 @@ pub enum Class {
     Protected,
 }
 
-struct Entry {
-    class: Class,
+struct ConnectionEntry {
+    class: ClientClass,
     address: IpAddr,
     /// Requests without a response.
     running: usize,
-    /// The times of the unread responses. The first one is the oldest.
+    /// The times of the unread responses by sequence number. The first one is the oldest.
     unread: BTreeMap<u64, Instant>,
     /// The sequence number of the last change.
     changed: u64,
@@ -85,7 +87,7 @@ struct Entry {
 
 /// The reason to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expiry {
+pub(crate) enum CloseReason {
     Idle,
     Unread,
 }
@@ -98,13 +100,13 @@ impl Connections {
     /// Adds a connection. `None` if there are too many and none can be replaced.
     pub fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
-        if open.by_id.len() >= self.limits.connections && !open.replace_one(self.limits) {
+        if open.by_id.len() >= self.limits.connections && !open.close_one(self.limits) {
             return None;
         }
-        let id = open.next();
+        let id = open.next_sequence();
         let close = CancellationToken::new();
-        let entry = Entry {
-            class: Class::Unknown,
+        let entry = ConnectionEntry {
+            class: ClientClass::Unknown,
             address: network(client),
             running: 0,
             unread: BTreeMap::new(),
@@ -118,23 +120,24 @@ impl Connections {
 }
 
 impl OpenConnections {
-    fn next(&mut self) -> u64 {
+    fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// Replaces a connection. Unknown clients and users have separate shares.
-    fn replace_one(&mut self, limits: ConnectionLimits) -> bool {
+    /// Closes a connection to make room for a new one. Unknown clients and users have separate
+    /// shares. Returns `false` if no connection is replaceable.
+    fn close_one(&mut self, limits: ConnectionLimits) -> bool {
         let count = |class| self.by_id.values().filter(|entry| entry.class == class).count();
-        let classes = if count(Class::Authenticated) > limits.authenticated {
-            [Class::Authenticated, Class::Unknown]
+        let classes = if count(ClientClass::Authenticated) > limits.authenticated {
+            [ClientClass::Authenticated, ClientClass::Unknown]
         } else {
-            [Class::Unknown, Class::Authenticated]
+            [ClientClass::Unknown, ClientClass::Authenticated]
         };
-        classes.into_iter().any(|class| self.replace(class))
+        classes.into_iter().any(|class| self.close_one_of(class))
     }
 
-    fn replace(&mut self, class: Class) -> bool {
+    fn close_one_of(&mut self, class: ClientClass) -> bool {
         let candidates =
             || self.by_id.iter().filter(|(_, entry)| entry.class == class && entry.running == 0);
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
@@ -152,9 +155,11 @@ impl OpenConnections {
     /// Closes connections until the unread responses are within the limit.
     fn limit_unread(&mut self, limit: usize) {
         while self.unread > limit {
-            let unread = self.by_id.iter().filter(|(_, entry)| entry.class != Class::Protected);
-            let most = unread.min_by_key(|(_, entry)| (Reverse(entry.unread.len()), entry.changed));
-            let Some(id) = most.map(|(id, _)| *id) else { return };
+            let limited =
+                self.by_id.iter().filter(|(_, entry)| entry.class != ClientClass::Protected);
+            let slowest =
+                limited.min_by_key(|(_, entry)| (Reverse(entry.unread.len()), entry.changed));
+            let Some(id) = slowest.map(|(id, _)| *id) else { return };
             self.close(id);
         }
     }
@@ -166,21 +171,21 @@ impl OpenConnections {
         })
     }
 
-    fn remove(&mut self, id: u64) -> Option<Entry> {
+    fn remove(&mut self, id: u64) -> Option<ConnectionEntry> {
         let entry = self.by_id.remove(&id)?;
-        if entry.class != Class::Protected {
+        if entry.class != ClientClass::Protected {
             self.unread -= entry.unread.len();
         }
         Some(entry)
     }
 
     /// Changes a connection, unless it was removed or closed.
-    fn change(&mut self, id: u64, change: impl FnOnce(&mut Entry)) {
-        let sequence = self.next();
+    fn update(&mut self, id: u64, change: impl FnOnce(&mut ConnectionEntry)) {
+        let sequence = self.next_sequence();
         let Some(entry) = self.by_id.get_mut(&id) else { return };
-        let counted = |entry: &Entry| match entry.class {
-            Class::Protected => 0,
-            Class::Unknown | Class::Authenticated => entry.unread.len(),
+        let counted = |entry: &ConnectionEntry| match entry.class {
+            ClientClass::Protected => 0,
+            ClientClass::Unknown | ClientClass::Authenticated => entry.unread.len(),
         };
         let before = counted(entry);
         change(entry);
@@ -208,42 +213,45 @@ impl Connection {
         self.close.cancelled().await;
     }
 
-    /// Marks the connection as one of a user or of a front proxy.
-    pub fn set_class(&self, class: Class) {
+    /// Sets the class of the connection, unless the current one is higher.
+    pub fn set_class(&self, class: ClientClass) {
         let mut open = self.connections.open.lock();
-        let is_higher = |current: Class| current == Class::Unknown || class == Class::Protected;
+        let is_higher = |current: ClientClass| {
+            current == ClientClass::Unknown || class == ClientClass::Protected
+        };
         if open
             .by_id
             .get(&self.id)
             .is_some_and(|entry| entry.class != class && is_higher(entry.class))
         {
-            open.change(self.id, |entry| entry.class = class);
+            open.update(self.id, |entry| entry.class = class);
         }
     }
 
+    /// Counts a request as running until its response or its drop.
     pub fn start(self: &Arc<Self>) -> RunningRequest {
-        self.connections.open.lock().change(self.id, |entry| entry.running += 1);
+        self.connections.open.lock().update(self.id, |entry| entry.running += 1);
         RunningRequest { connection: self.clone(), response: None }
     }
 
-    /// Waits until the connection must be closed.
-    pub(crate) async fn expired(&self) -> Expiry {
+    /// Waits until the client has been idle, or hasn't read a response, for too long.
+    pub(crate) async fn expired(&self) -> CloseReason {
         loop {
             let now = Instant::now();
             let next_check = {
                 let open = self.connections.open.lock();
-                let Some(entry) = open.by_id.get(&self.id) else { return Expiry::Idle };
+                let Some(entry) = open.by_id.get(&self.id) else { return CloseReason::Idle };
                 if entry.unread.values().next().is_some_and(|ready| now >= *ready + UNREAD_TIMEOUT)
                 {
-                    return Expiry::Unread;
+                    return CloseReason::Unread;
                 }
                 match entry.running + entry.unread.len() {
-                    0 if now >= entry.deadline => return Expiry::Idle,
+                    0 if now >= entry.deadline => return CloseReason::Idle,
                     0 => entry.deadline,
                     _ => now + CHECK_INTERVAL,
                 }
             };
-            // A request may start meanwhile.
+            // A request may start while this task sleeps.
             sleep_until(next_check.min(now + CHECK_INTERVAL)).await;
         }
     }
@@ -258,7 +266,7 @@ impl Drop for Connection {
 /// A request in progress, dropped when its response has been sent.
 pub struct RunningRequest {
     connection: Arc<Connection>,
-    /// The number of the response in [`Entry::unread`].
+    /// The key of the response in [`ConnectionEntry::unread`].
     response: Option<u64>,
 }
 
@@ -268,8 +276,8 @@ impl RunningRequest {
     pub fn respond(&mut self) {
         let connections = &self.connection.connections;
         let mut open = connections.open.lock();
-        let response = open.next();
-        open.change(self.connection.id, |entry| {
+        let response = open.next_sequence();
+        open.update(self.connection.id, |entry| {
             entry.running -= 1;
             entry.unread.insert(response, Instant::now());
         });
@@ -277,8 +285,8 @@ impl RunningRequest {
         open.limit_unread(connections.limits.unread);
     }
 
-    /// The bytes of the response. The request ends when they have been sent.
-    pub(crate) fn send(mut self, bytes: Bytes) -> Bytes {
+    /// Returns the bytes of the response, and counts it as unread until they have been sent.
+    pub(crate) fn track_body(mut self, bytes: Bytes) -> Bytes {
         self.respond();
         Bytes::from_owner(SendingBody { bytes, _request: self })
     }
@@ -287,7 +295,7 @@ impl RunningRequest {
 impl Drop for RunningRequest {
     fn drop(&mut self) {
         let response = self.response;
-        self.connection.connections.open.lock().change(self.connection.id, |entry| {
+        self.connection.connections.open.lock().update(self.connection.id, |entry| {
             match response {
                 Some(response) => drop(entry.unread.remove(&response)),
                 None => entry.running -= 1,
@@ -327,8 +335,8 @@ mod tests {
         connection.close.is_cancelled()
     }
 
-    fn closed(open: &[Arc<Connection>]) -> Vec<usize> {
-        (0..open.len()).filter(|at| is_closed(&open[*at])).collect()
+    fn closed_indices(open: &[Arc<Connection>]) -> Vec<usize> {
+        (0..open.len()).filter(|index| is_closed(&open[*index])).collect()
     }
 
     fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<Arc<Connection>> {
@@ -341,13 +349,13 @@ mod tests {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1; 6]);
         let _running = open[0].start();
-        open[1].set_class(Class::Protected);
-        let _unread = open[2].start().send(OK);
+        open[1].set_class(ClientClass::Protected);
+        let _unread = open[2].start().track_body(OK);
         drop(open[3].start());
         let mut newer = Vec::new();
         for expected in [&[4][..], &[4, 5], &[3, 4, 5], &[2, 3, 4, 5]] {
             newer.push(connections.admit(address(1)).unwrap().start());
-            assert_eq!(closed(&open), expected);
+            assert_eq!(closed_indices(&open), expected);
         }
         assert!(connections.admit(address(1)).is_none(), "all others are busy or protected");
     }
@@ -357,38 +365,38 @@ mod tests {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1, 2, 3, 3, 3, 4]);
         let _next = connections.admit(address(5)).unwrap();
-        assert_eq!(closed(&open), [2]);
+        assert_eq!(closed_indices(&open), [2]);
         let _next = connections.admit(address(6)).unwrap();
-        assert_eq!(closed(&open), [2, 3]);
+        assert_eq!(closed_indices(&open), [2, 3]);
         let _next = connections.admit(address(7)).unwrap();
-        assert_eq!(closed(&open), [0, 2, 3], "the oldest if all have one");
+        assert_eq!(closed_indices(&open), [0, 2, 3], "the oldest if all have one");
     }
 
     #[test]
     fn unknown_clients_and_users_have_separate_shares() {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1, 2, 3, 4, 5, 6]);
-        open[0].set_class(Class::Authenticated);
-        open[1].set_class(Class::Authenticated);
+        open[0].set_class(ClientClass::Authenticated);
+        open[1].set_class(ClientClass::Authenticated);
         let _next = connections.admit(address(7)).unwrap();
-        assert_eq!(closed(&open), [2]);
-        open[3].set_class(Class::Authenticated);
+        assert_eq!(closed_indices(&open), [2]);
+        open[3].set_class(ClientClass::Authenticated);
         let _next = connections.admit(address(8)).unwrap();
-        assert_eq!(closed(&open), [0, 2], "users have more than their share");
+        assert_eq!(closed_indices(&open), [0, 2], "users have more than their share");
     }
 
     #[test]
     fn connection_with_most_unread_responses_is_closed() {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1, 1, 1]);
-        open[0].set_class(Class::Protected);
-        let _protected: Vec<_> = (0..9).map(|_| open[0].start().send(OK)).collect();
-        let mut first: Vec<_> = (0..3).map(|_| open[1].start().send(OK)).collect();
+        open[0].set_class(ClientClass::Protected);
+        let _protected: Vec<_> = (0..9).map(|_| open[0].start().track_body(OK)).collect();
+        let mut first: Vec<_> = (0..3).map(|_| open[1].start().track_body(OK)).collect();
         first.pop();
-        let _second: Vec<_> = (0..2).map(|_| open[2].start().send(OK)).collect();
-        assert!(closed(&open).is_empty(), "one was read");
-        let third = open[2].start().send(OK);
-        assert_eq!(closed(&open), [2]);
+        let _second: Vec<_> = (0..2).map(|_| open[2].start().track_body(OK)).collect();
+        assert!(closed_indices(&open).is_empty(), "one was read");
+        let third = open[2].start().track_body(OK);
+        assert_eq!(closed_indices(&open), [2]);
         drop((third, first));
         assert_eq!(connections.open.lock().unread, 0);
     }
@@ -400,7 +408,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connection_without_a_request_is_idle_after_32_seconds() {
         let started = Instant::now();
-        assert_eq!(connection().expired().await, Expiry::Idle);
+        assert_eq!(connection().expired().await, CloseReason::Idle);
         assert_eq!(started.elapsed(), FIRST_REQUEST_TIMEOUT);
     }
 
@@ -412,25 +420,25 @@ mod tests {
             for _ in 0..2 {
                 let request = connection.start();
                 sleep(Duration::from_mins(5)).await;
-                drop(request.send(OK));
+                drop(request.track_body(OK));
                 sleep(Duration::from_mins(1)).await;
             }
         };
-        let ((expiry, idle_after), ()) =
+        let ((reason, idle_after), ()) =
             tokio::join!(async { (connection.expired().await, started.elapsed()) }, requests);
-        assert_eq!(expiry, Expiry::Idle);
+        assert_eq!(reason, CloseReason::Idle);
         assert_eq!(idle_after, Duration::from_mins(11) + IDLE_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
     async fn connection_expires_60_seconds_after_an_unread_response() {
         let connection = connection();
-        let first = connection.start().send(OK);
+        let first = connection.start().track_body(OK);
         sleep(Duration::from_secs(50)).await;
-        let second = connection.start().send(OK);
+        let second = connection.start().track_body(OK);
         drop(first);
         let started = Instant::now();
-        assert_eq!(connection.expired().await, Expiry::Unread);
+        assert_eq!(connection.expired().await, CloseReason::Unread);
         assert!(started.elapsed() <= UNREAD_TIMEOUT + CHECK_INTERVAL, "{:?}", started.elapsed());
         assert!(started.elapsed() >= UNREAD_TIMEOUT);
         drop(second);

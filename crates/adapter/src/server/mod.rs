@@ -25,23 +25,23 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 pub use certificate::{CertificateError, Handshake, ServingCertificate};
-pub use connections::{Class, Connection, ConnectionLimits, Connections, RunningRequest};
+pub use connections::{ClientClass, Connection, ConnectionLimits, Connections, RunningRequest};
 
-use self::{connections::Expiry, write_deadline::WriteDeadline};
+use self::{connections::CloseReason, write_deadline::WriteDeadline};
 use crate::{authentication::Peer, service::Adapter};
 
-/// The time limit for receiving a request head.
+/// The time limit for receiving the head of an HTTP/1.1 request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The interval between pings on an idle HTTP/2 connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The time limit for requests in progress at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time limit for a client that reads nothing.
+/// The time for which a client may read nothing.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Each instance of kube-apiserver needs only a few connections. An unread response takes about 2
@@ -72,14 +72,14 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// The protocols of ALPN.
+    /// The protocols for ALPN, by preference.
     pub fn protocols(self) -> Vec<Vec<u8>> {
         let http1 = b"http/1.1".to_vec();
         if self.disable_http2 { vec![http1] } else { vec![b"h2".to_vec(), http1] }
     }
 }
 
-/// A server that listens for connections.
+/// A bound listener, whose connections [`Server::serve`] accepts.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -176,7 +176,7 @@ impl ServerState {
         let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
         let peer = Arc::new(Peer::new(connection.client(), chain.collect()));
         if self.adapter.is_front_proxy(&peer) {
-            connection.set_class(Class::Protected);
+            connection.set_class(ClientClass::Protected);
         }
         let (adapter, tracked) = (self.adapter.clone(), connection.clone());
         let service = service_fn(move |request: Request<Incoming>| {
@@ -186,22 +186,22 @@ impl ServerState {
                 let (head, _) = request.into_parts();
                 let response = adapter.respond(&head, &peer).await;
                 if peer.is_authenticated() {
-                    connection.set_class(Class::Authenticated);
+                    connection.set_class(ClientClass::Authenticated);
                 }
-                Ok::<_, Infallible>(response.map(|bytes| Full::new(running.send(bytes))))
+                Ok::<_, Infallible>(response.map(|bytes| Full::new(running.track_body(bytes))))
             }
         });
-        let builder = self.protocol(is_http2);
+        let builder = self.connection_builder(is_http2);
         let stream = TokioIo::new(WriteDeadline::new(stream, WRITE_TIMEOUT));
         let mut served = std::pin::pin!(builder.serve_connection(stream, service));
         let outcome = tokio::select! {
             outcome = served.as_mut() => outcome,
-            expiry = connection.expired() => match expiry {
-                Expiry::Idle => {
+            reason = connection.expired() => match reason {
+                CloseReason::Idle => {
                     served.as_mut().graceful_shutdown();
                     timeout(CLOSE_TIMEOUT, served).await.unwrap_or(Ok(()))
                 }
-                Expiry::Unread => {
+                CloseReason::Unread => {
                     debug!("closed a connection whose client didn't read a response");
                     Ok(())
                 }
@@ -220,9 +220,9 @@ impl ServerState {
         }
     }
 
-    /// A server for the protocol that ALPN chose. Detecting it by the first bytes would have no time
-    /// limit.
-    fn protocol(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
+    /// A builder for the protocol that ALPN chose. hyper could also detect the protocol by the
+    /// first bytes, but without a time limit.
+    fn connection_builder(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder
             .http1()
@@ -233,7 +233,7 @@ impl ServerState {
         builder
             .http2()
             .timer(TokioTimer::new())
-            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_interval(PING_INTERVAL)
             .max_header_list_size(MAX_HEADER_BYTES)
             .max_concurrent_streams(self.options.max_streams.unwrap_or(MAX_STREAMS));
         if is_http2 { builder.http2_only() } else { builder.http1_only() }

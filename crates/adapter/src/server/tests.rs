@@ -18,8 +18,8 @@ use tokio_rustls::{
 use super::*;
 use crate::{
     certificates::Identity,
-    service::tests::{Reviews, adapter},
-    test_certificates::Cluster,
+    service::tests::{KnownReviews, adapter},
+    test_certificates::ClusterCas,
 };
 
 const PATH: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue";
@@ -44,9 +44,9 @@ async fn connect(
     let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
     let certificate = Arc::new(ServingCertificate::from_pem(chain, key, handshake).unwrap());
     let users = ["system:anonymous"].into();
-    let reviews = Arc::new(Reviews { users, ..Reviews::default() });
+    let reviews = Arc::new(KnownReviews { users, ..KnownReviews::default() });
     let shared = ServerState {
-        adapter: Arc::new(adapter(source(), &reviews, &Cluster::new())),
+        adapter: Arc::new(adapter(source(), &reviews, &ClusterCas::new())),
         certificate: certificate.clone(),
         options: ServerOptions::default(),
         stop: CancellationToken::new(),

@@ -12,23 +12,22 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A stream whose writes fail if the peer reads nothing for a time.
+/// A stream whose writes fail if the peer reads nothing for the limit.
 #[derive(Debug)]
 pub(super) struct WriteDeadline<S> {
     stream: S,
     limit: Duration,
-    /// Set while a write waits.
+    /// Set while a write is pending.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteDeadline<S> {
-    /// Limits the writes of a stream.
     pub(super) fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, timer: None }
     }
 
-    /// Fails a pending write after the limit.
-    fn check<T>(
+    /// Fails a write that has been pending for the limit.
+    fn limit_pending<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
@@ -62,7 +61,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.check(context, written)
+        self.limit_pending(context, written)
     }
 
     fn poll_write_vectored(
@@ -71,7 +70,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.check(context, written)
+        self.limit_pending(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -80,12 +79,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.check(context, flushed)
+        self.limit_pending(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.check(context, closed)
+        self.limit_pending(context, closed)
     }
 }
 

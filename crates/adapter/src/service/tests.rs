@@ -15,11 +15,11 @@ use parking_lot::Mutex;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::*;
-use crate::test_certificates::{Cluster, leaf};
+use crate::test_certificates::{ClusterCas, leaf};
 
 /// An API server that reviews only known tokens and users, and never responds to other requests.
 #[derive(Default)]
-pub(crate) struct Reviews {
+pub(crate) struct KnownReviews {
     /// Valid tokens, each named like its user.
     pub(crate) tokens: HashSet<&'static str>,
     /// Users with all rights.
@@ -28,28 +28,29 @@ pub(crate) struct Reviews {
     pub(crate) is_down: Mutex<bool>,
 }
 
-impl Reviews {
-    async fn forever<T>(&self) -> T {
+impl KnownReviews {
+    /// Counts a review that never ends.
+    async fn never_review<T>(&self) -> T {
         *self.running.lock() += 1;
         pending().await
     }
 }
 
 #[async_trait]
-impl TokenReviews for Reviews {
+impl TokenReviews for KnownReviews {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
         if *self.is_down.lock() {
             return Err(ReviewError::Timeout);
         }
         match self.tokens.get(token) {
             Some(name) => Ok(Some(User::new(name, &[]))),
-            None => self.forever().await,
+            None => self.never_review().await,
         }
     }
 }
 
 #[async_trait]
-impl AccessReviews for Reviews {
+impl AccessReviews for KnownReviews {
     async fn review_access(&self, user: &User, _: &RequestInfo) -> Result<Access, ReviewError> {
         if *self.is_down.lock() {
             return Err(ReviewError::Timeout);
@@ -57,11 +58,15 @@ impl AccessReviews for Reviews {
         if self.users.contains(&*user.name) {
             return Ok(Access { allowed: true, reason: String::new() });
         }
-        self.forever().await
+        self.never_review().await
     }
 }
 
-pub(crate) fn adapter(source: FixedSource, reviews: &Arc<Reviews>, cluster: &Cluster) -> Adapter {
+pub(crate) fn adapter(
+    source: FixedSource,
+    reviews: &Arc<KnownReviews>,
+    cluster: &ClusterCas,
+) -> Adapter {
     let lifetime = Duration::from_secs(10);
     let tokens = TokenAuthenticator::new(reviews.clone(), lifetime);
     let authenticator = Authenticator::new(cluster.trust(|_| ()), Some(tokens));
@@ -99,7 +104,7 @@ fn peer(chain: Vec<CertificateDer<'static>>) -> Peer {
     Peer::new([127, 0, 0, 1].into(), chain)
 }
 
-fn front_proxy(cluster: &Cluster) -> Peer {
+fn front_proxy(cluster: &ClusterCas) -> Peer {
     peer(leaf("front-proxy-client").issued_by(&cluster.front_proxy))
 }
 
@@ -108,12 +113,15 @@ fn client(last: u8) -> Peer {
     Peer::new([127, 0, 0, last].into(), Vec::new())
 }
 
-/// Waiting requests.
-type Waiting<'a> = Vec<Pin<Box<dyn Future<Output = Response<Bytes>> + 'a>>>;
+type WaitingRequests<'a> = Vec<Pin<Box<dyn Future<Output = Response<Bytes>> + 'a>>>;
 
 /// Sends requests. Returns those that are waiting, and the number of 429 responses.
-fn flood<'a>(adapter: &'a Adapter, requests: &'a [Parts], peer: &'a Peer) -> (Waiting<'a>, usize) {
-    let (mut waiting, mut refused) = (Waiting::new(), 0);
+fn flood<'a>(
+    adapter: &'a Adapter,
+    requests: &'a [Parts],
+    peer: &'a Peer,
+) -> (WaitingRequests<'a>, usize) {
+    let (mut waiting, mut refused) = (WaitingRequests::new(), 0);
     for request in requests {
         let mut response: Pin<Box<dyn Future<Output = _> + 'a>> =
             Box::pin(adapter.respond(request, peer));
@@ -145,12 +153,12 @@ fn paths(count: usize, headers: &[(&str, &str)]) -> Vec<Parts> {
 
 #[tokio::test(start_paused = true)]
 async fn unreviewed_tokens_delay_no_other_requests() {
-    let reviews = Reviews {
+    let reviews = KnownReviews {
         tokens: ["web", "new"].into(),
         users: ["web", "new", "jane", "carl", "system:anonymous"].into(),
-        ..Reviews::default()
+        ..KnownReviews::default()
     };
-    let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
+    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (eve, prometheus, other) = (client(1), client(2), client(3));
     let web = request(VERSION, &[("Authorization", "Bearer web")]);
@@ -181,7 +189,7 @@ async fn unreviewed_tokens_delay_no_other_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn rate_of_reviews_of_unknown_tokens_is_limited() {
-    let (reviews, cluster) = (Arc::<Reviews>::default(), Cluster::new());
+    let (reviews, cluster) = (Arc::<KnownReviews>::default(), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (clients, requests) = ((0..20).map(client).collect::<Vec<_>>(), tokens(30));
     let mut reviewed = 0;
@@ -197,9 +205,12 @@ async fn rate_of_reviews_of_unknown_tokens_is_limited() {
 
 #[tokio::test]
 async fn anonymous_requests_delay_no_other_requests() {
-    let reviews =
-        Reviews { tokens: ["web"].into(), users: ["web", "jane"].into(), ..Reviews::default() };
-    let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
+    let reviews = KnownReviews {
+        tokens: ["web"].into(),
+        users: ["web", "jane"].into(),
+        ..KnownReviews::default()
+    };
+    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (requests, eve) = (paths(1000, &[]), client(1));
     let (_waiting, refused) = flood(&adapter, &requests, &eve);
@@ -213,9 +224,12 @@ async fn anonymous_requests_delay_no_other_requests() {
 
 #[tokio::test]
 async fn users_delay_neither_others_nor_the_front_proxy() {
-    let reviews =
-        Reviews { tokens: ["eve"].into(), users: ["jane", "carl"].into(), ..Reviews::default() };
-    let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
+    let reviews = KnownReviews {
+        tokens: ["eve"].into(),
+        users: ["jane", "carl"].into(),
+        ..KnownReviews::default()
+    };
+    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let requests = paths(1000, &[("Authorization", "Bearer eve")]);
     let eve = client(1);
@@ -233,8 +247,8 @@ async fn users_delay_neither_others_nor_the_front_proxy() {
 
 #[tokio::test]
 async fn users_behind_the_front_proxy_share_its_limits() {
-    let reviews = Reviews { users: ["jane"].into(), ..Reviews::default() };
-    let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
+    let reviews = KnownReviews { users: ["jane"].into(), ..KnownReviews::default() };
+    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (requests, proxy) = (paths(1000, &EVE), front_proxy(&cluster));
     let (_waiting, refused) = flood(&adapter, &requests, &proxy);
@@ -254,7 +268,8 @@ async fn users_behind_the_front_proxy_share_its_limits() {
 #[tokio::test]
 async fn responses_that_are_not_read_delay_only_the_same_client() {
     let users = ["system:anonymous"].into();
-    let (reviews, cluster) = (Arc::new(Reviews { users, ..Reviews::default() }), Cluster::new());
+    let (reviews, cluster) =
+        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (eve, other) = (client(1), client(2));
     let document = request("/openapi/v2", &[]);
@@ -276,10 +291,10 @@ async fn responses_that_are_not_read_delay_only_the_same_client() {
     assert_eq!(status(&adapter, &document, &eve), 200);
 }
 
-/// Once, invalid paths were answered before authentication, with twice the bytes of the path.
+/// A response to an invalid path has twice the bytes of the path.
 #[tokio::test]
-async fn no_response_is_sent_before_authentication() {
-    let (reviews, cluster) = (Arc::<Reviews>::default(), Cluster::new());
+async fn invalid_paths_are_reported_only_after_authentication() {
+    let (reviews, cluster) = (Arc::<KnownReviews>::default(), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let long = format!("/apis/{}/v1/watch", "%3C".repeat(10_000));
     let invalid = [("Authorization", "Bearer ")];
@@ -301,7 +316,8 @@ async fn no_response_is_sent_before_authentication() {
 #[tokio::test]
 async fn texts_of_errors_are_bounded() {
     let users = ["jane"].into();
-    let (reviews, cluster) = (Arc::new(Reviews { users, ..Reviews::default() }), Cluster::new());
+    let (reviews, cluster) =
+        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let path = format!("/apis/metrics.k8s.io/v1beta1/nodes/{}", "n".repeat(30_000));
     let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
@@ -316,7 +332,8 @@ async fn texts_of_errors_are_bounded() {
 #[tokio::test]
 async fn usage_that_cannot_be_read_is_an_error() {
     let users = ["jane"].into();
-    let (reviews, cluster) = (Arc::new(Reviews { users, ..Reviews::default() }), Cluster::new());
+    let (reviews, cluster) =
+        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
     let pod = ObjectMetadata { key: ObjectKey::new("shop", "web-0"), ..ObjectMetadata::default() };
     let node = ObjectMetadata { key: ObjectKey::new("", "n0"), ..ObjectMetadata::default() };
     let source = |error| {
@@ -347,12 +364,12 @@ async fn usage_that_cannot_be_read_is_an_error() {
 /// are denied.
 #[tokio::test(start_paused = true)]
 async fn requests_are_denied_while_the_api_server_is_down() {
-    let reviews = Arc::new(Reviews {
+    let reviews = Arc::new(KnownReviews {
         tokens: ["web"].into(),
         users: ["web", "jane"].into(),
-        ..Reviews::default()
+        ..KnownReviews::default()
     });
-    let cluster = Cluster::new();
+    let cluster = ClusterCas::new();
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let proxy = front_proxy(&cluster);
     let web = request(VERSION, &[("Authorization", "Bearer web")]);

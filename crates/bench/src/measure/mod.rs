@@ -21,19 +21,19 @@ use self::{
 };
 use crate::{
     args::{ApiServer, Metric, RunArguments},
-    controller::{Controller, Kind, RulesAndUrl, Settings},
+    controller::{Controller, ControllerKind, ControllerSettings, RulesAndUrl},
     prometheus,
     server::Interruption,
     stats::Usage,
 };
 
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time for a controller to exit after SIGTERM.
-const GRACE: Duration = Duration::from_secs(15);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Measures all controllers, in the order of the arguments.
 pub(crate) async fn run(arguments: &RunArguments) -> Result<Vec<Rounds<Outcome>>> {
-    let is_reference = |controller: &Controller| controller.kind == Kind::Reference;
+    let is_reference = |controller: &Controller| controller.kind == ControllerKind::Reference;
     if arguments.population.metric == Metric::Prometheus
         && arguments.controllers.iter().any(is_reference)
     {
@@ -42,7 +42,7 @@ pub(crate) async fn run(arguments: &RunArguments) -> Result<Vec<Rounds<Outcome>>
     let mut interruption = Interruption::new()?;
     let dir = log_dir(arguments.keep)?;
     let mut rounds = vec![Vec::new(); arguments.controllers.len()];
-    // Alternating, so that other load on this machine affects all controllers.
+    // Controllers alternate, so that other load on this machine affects all of them.
     for round in 1..=arguments.repeat {
         for (index, (controller, outcomes)) in
             arguments.controllers.iter().zip(&mut rounds).enumerate()
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: &RunArguments) -> Result<Vec<Rounds<Outcome>>
     rounds.into_iter().map(Rounds::new).collect()
 }
 
-/// Creates a directory for logs. With `keep`, prints its path; otherwise deletes it at the end.
+/// Creates a directory for logs. With `keep`, prints its path. Otherwise, dropping it deletes it.
 pub(crate) fn log_dir(keep: bool) -> Result<TempDir> {
     let mut dir = tempfile::tempdir()?;
     dir.disable_cleanup(keep);
@@ -79,10 +79,10 @@ async fn measure(
     eprintln!("hpa-bench: {name}: populating");
     let kubeconfig = dir.join(format!("{name}.yaml"));
     let mut server = ServerProcess::start(arguments, dir, &kubeconfig, name)?;
-    // On a signal, dropping the future kills the controller, but the server needs time to clean up.
+    // On a signal, dropping the future kills the controller. The server must have time to clean up.
     let measuring = measure_against(&mut server, arguments, controller, dir, name, &kubeconfig);
-    let outcome = interruption.or(measuring).await;
-    if let Err(error) = interruption.or(server.stop()).await {
+    let outcome = interruption.run_unless_interrupted(measuring).await;
+    if let Err(error) = interruption.run_unless_interrupted(server.stop()).await {
         eprintln!("hpa-bench: {name}: the server did not stop cleanly: {error:#}");
     }
     outcome
@@ -106,10 +106,10 @@ async fn measure_against(
         Metric::Prometheus => Some(RulesAndUrl { rules: &rules, url: server.prometheus_url()? }),
         Metric::Cpu | Metric::External | Metric::Pods => None,
     };
-    let flags = controller.flags(&Settings {
+    let flags = controller.flags(&ControllerSettings {
         kubeconfig,
         period: arguments.population.period,
-        syncs: arguments.concurrent_syncs,
+        concurrent_syncs: arguments.concurrent_syncs,
         metrics_port,
         protobuf: arguments.server != ApiServer::Testbed,
         dir,
@@ -120,18 +120,18 @@ async fn measure_against(
     let mut process = Process::start(dir, name, controller.command(&flags))?;
     eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
     wait_until_decided(arguments, server, &mut process).await?;
-    let settled = Instant::now() + arguments.settle.unwrap_or_default();
-    run_until(settled, &mut process).await?;
+    let settle_end = Instant::now() + arguments.settle.unwrap_or_default();
+    wait_until(settle_end, &mut process).await?;
     let begin = snapshot(server, &process, &endpoint).await?;
     eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
     add_autoscalers(arguments, server, &mut process).await?;
     let end = snapshot(server, &process, &endpoint).await?;
-    process.stop(GRACE).await?;
+    process.stop(EXIT_TIMEOUT).await?;
     let measurement = Measurement { controller, flags, started, begin, end };
     Ok(Outcome::new(measurement, &arguments.population))
 }
 
-/// Waits until all autoscalers are decided, at most as long as `--within`.
+/// Waits until all autoscalers are decided, or until `--within` has elapsed.
 async fn wait_until_decided(
     arguments: &RunArguments,
     server: &ServerProcess,
@@ -141,13 +141,13 @@ async fn wait_until_decided(
     let deadline = Instant::now() + arguments.within;
     while Instant::now() < deadline && server.progress().await?.decided < all {
         process.check()?;
-        sleep(POLL).await;
+        sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
-/// Waits for the duration of the measurement. Adds autoscalers during its first half, so that the
-/// second half remains for their decisions.
+/// Waits for the duration of the measurement. Adds autoscalers during its first half: the second
+/// half remains for their decisions.
 async fn add_autoscalers(
     arguments: &RunArguments,
     server: &ServerProcess,
@@ -157,16 +157,16 @@ async fn add_autoscalers(
     for index in 0..arguments.extra {
         sleep_until(begin + arguments.duration / 2 * index / arguments.extra).await;
         process.check()?;
-        server.add().await?;
+        server.add_autoscaler().await?;
     }
-    run_until(begin + arguments.duration, process).await
+    wait_until(begin + arguments.duration, process).await
 }
 
-/// Waits, and checks that the controller runs.
-async fn run_until(end: Instant, process: &mut Process) -> Result<()> {
+/// Waits until `end`. Fails if the controller exits before.
+async fn wait_until(end: Instant, process: &mut Process) -> Result<()> {
     while Instant::now() < end {
         process.check()?;
-        sleep_until(end.min(Instant::now() + POLL)).await;
+        sleep_until(end.min(Instant::now() + POLL_INTERVAL)).await;
     }
     process.check()
 }
@@ -205,8 +205,8 @@ impl<T: Serialize + DeserializeOwned> Rounds<T> {
     }
 }
 
-/// Returns the median of each number in values of the same structure. Other fields are copied from
-/// the first value that has them.
+/// Returns the median of each number in values of the same structure. For a field that isn't a
+/// number, takes the first value that isn't null.
 fn median(values: &[&Value]) -> Value {
     let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
     match present.first() {
@@ -216,7 +216,7 @@ fn median(values: &[&Value]) -> Value {
             let objects: Vec<&Map<String, Value>> =
                 present.iter().filter_map(|value| value.as_object()).collect();
             let keys = objects.iter().flat_map(|object| object.keys());
-            // A field that most rounds don't have is left out.
+            // A field is left out unless most rounds have it.
             let median_of = |key: &String| {
                 let fields: Vec<&Value> =
                     objects.iter().filter_map(|object| object.get(key)).collect();

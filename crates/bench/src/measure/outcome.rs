@@ -8,7 +8,7 @@ use super::controller_metrics::ControllerMetrics;
 use crate::{
     args::{Change, Population},
     controller::Controller,
-    objects::EXTRA,
+    objects::EXTRA_PREFIX,
     request_info::RequestKind,
     stats::{AutoscalerRecord, PrometheusStats, RequestCount, Stats, Summary, Usage},
 };
@@ -20,17 +20,17 @@ pub(super) struct Snapshot {
     pub(crate) controller: Usage,
 }
 
-/// A measurement, from when all autoscalers were decided to the end.
+/// The values at the beginning and at the end of a measurement.
 pub(super) struct Measurement<'a> {
     pub(crate) controller: &'a Controller,
     pub(crate) flags: Vec<String>,
-    /// Time at which the controller started, in seconds of the server.
+    /// Start time of the controller, in seconds since the start of the server.
     pub(crate) started: f64,
     pub(crate) begin: Snapshot,
     pub(crate) end: Snapshot,
 }
 
-/// The way in which reconciles were counted.
+/// The source of the number of reconciles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum CountedBy {
@@ -51,8 +51,8 @@ pub(crate) struct Outcome {
     pub(crate) flags: Vec<String>,
     /// Autoscalers that existed when the controller started.
     pub(crate) autoscalers: usize,
-    /// From the start of the controller to the first status write, of autoscalers that were decided
-    /// before the measurement.
+    /// Times from the start of the controller to the first status write of an autoscaler, of those
+    /// that were decided before the measurement.
     pub(crate) decided: Summary,
     /// Usage of the controller when the measurement began.
     pub(crate) usage_at_begin: Usage,
@@ -65,20 +65,21 @@ pub(crate) struct Outcome {
     pub(crate) reconciles_per_second: f64,
     /// Reconciles that became due, with one per autoscaler and period.
     pub(crate) reconciles_due: f64,
-    /// Autoscalers that were overdue for a status write at the end.
+    /// Autoscalers whose status write was overdue at the end. `None` like `cycle`.
     pub(crate) overdue_at_end: Option<usize>,
     /// Reconciles by the controller's own metrics, which include those without a status write.
     pub(crate) own_reconciles: Option<u64>,
-    /// From one status write of an autoscaler to the next. `None` if no status changes.
+    /// Times from one status write of an autoscaler to the next. `None` unless every reconcile
+    /// writes a status.
     pub(crate) cycle: Option<Summary>,
-    /// The cycle minus the period, and at least zero.
+    /// The cycles minus the period, at least zero.
     pub(crate) lateness: Option<Summary>,
     /// Mean lateness by the controller's own metrics.
     pub(crate) own_lateness: Option<f64>,
     /// CPU time per second.
     pub(crate) cpus: f64,
     pub(crate) cpu_per_reconcile: f64,
-    /// From the creation of an autoscaler during the measurement to its first status write.
+    /// Times from the creation of an autoscaler during the measurement to its first status write.
     pub(crate) extra_decided: Summary,
     /// Autoscalers that were created during the measurement and not decided by the end.
     pub(crate) extra_undecided: usize,
@@ -86,9 +87,9 @@ pub(crate) struct Outcome {
     /// By verb, resource and subresource.
     pub(crate) requests: BTreeMap<String, Requests>,
     pub(crate) bytes_per_second: f64,
-    /// Queries that the fake Prometheus received. `None` if there are none.
+    /// The queries that the fake Prometheus received. `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) prometheus: Option<Queries>,
+    pub(crate) prometheus: Option<PrometheusQueries>,
     /// CPUs in use by the server. If this is high, the server limited the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpus: Option<f64>,
@@ -102,7 +103,7 @@ pub(crate) struct Outcome {
 
 /// Queries during the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Queries {
+pub(crate) struct PrometheusQueries {
     pub(crate) count: u64,
     pub(crate) per_reconcile: f64,
     pub(crate) namespaces: usize,
@@ -112,7 +113,7 @@ pub(crate) struct Queries {
     pub(crate) per_period_at_most: f64,
 }
 
-impl Queries {
+impl PrometheusQueries {
     fn new(
         begin: &PrometheusStats,
         end: &PrometheusStats,
@@ -154,30 +155,34 @@ impl Outcome {
         let Measurement { controller, flags, started, begin, end } = measurement;
         let period = population.period.as_secs_f64();
         let measured = end.stats.now - begin.stats.now;
-        let (extra, first): (Vec<_>, Vec<_>) =
-            end.stats.autoscalers.iter().partition(|(id, _)| id.contains(&format!("/{EXTRA}")));
+        let (extra, first): (Vec<_>, Vec<_>) = end
+            .stats
+            .autoscalers
+            .iter()
+            .partition(|(id, _)| id.contains(&format!("/{EXTRA_PREFIX}")));
         let first: Vec<&AutoscalerRecord> = first.into_iter().map(|(_, record)| record).collect();
         let extra: Vec<&AutoscalerRecord> = extra.into_iter().map(|(_, record)| record).collect();
         let decided =
             first.iter().filter_map(|record| record.decided()).filter(|at| *at <= begin.stats.now);
-        // If not every reconcile writes a status, cycles can't be observed.
-        let has_writes = population.change != Change::Steady && controller.writes_each_status();
-        let cycles = has_writes.then(|| {
+        // Cycles can be observed only if every reconcile writes a status.
+        let every_reconcile_writes =
+            population.change != Change::Steady && controller.writes_each_status();
+        let cycles = every_reconcile_writes.then(|| {
             let cycles_of =
                 |record: &&AutoscalerRecord| cycles(record, begin.stats.now, end.stats.now, period);
             first.iter().flat_map(cycles_of).collect::<Vec<f64>>()
         });
-        let overdue_at_end = has_writes.then(|| {
+        let overdue_at_end = every_reconcile_writes.then(|| {
             let all = first.iter().chain(&extra);
             all.filter(|record| since_last_write(record, end.stats.now) > period).count()
         });
-        let late =
+        let lateness =
             cycles.as_ref().map(|all| all.iter().map(|cycle| (cycle - period).max(0.0)).collect());
-        let soon: Vec<f64> =
+        let extra_delays: Vec<f64> =
             extra.iter().filter_map(|record| Some(record.decided()? - record.created)).collect();
-        let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, has_writes);
+        let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, every_reconcile_writes);
         let due = |record: &&AutoscalerRecord| {
-            reconciles_due(record, begin.stats.now, end.stats.now, period, has_writes)
+            reconciles_due(record, begin.stats.now, end.stats.now, period, every_reconcile_writes)
         };
         let reconciles_due = first.iter().chain(&extra).copied().map(|record| due(&record)).sum();
         let cpu = end.controller.cpu_seconds - begin.controller.cpu_seconds;
@@ -202,16 +207,16 @@ impl Outcome {
             overdue_at_end,
             own_reconciles: own_reconciles(&begin, &end),
             cycle: cycles.map(Summary::new),
-            lateness: late.map(Summary::new),
+            lateness: lateness.map(Summary::new),
             own_lateness: own_lateness(&begin, &end, period),
             cpus: cpu / measured,
             cpu_per_reconcile: ratio(cpu, reconciles),
-            extra_undecided: extra.len() - soon.len(),
-            extra_decided: Summary::new(soon),
+            extra_undecided: extra.len() - extra_delays.len(),
+            extra_decided: Summary::new(extra_delays),
             requests_per_reconcile: requests.values().map(|one| one.per_reconcile).sum(),
             requests,
             bytes_per_second: bytes as f64 / measured,
-            prometheus: Queries::new(
+            prometheus: PrometheusQueries::new(
                 &begin.stats.prometheus,
                 &end.stats.prometheus,
                 measured / period,
@@ -229,8 +234,8 @@ impl Outcome {
 }
 
 /// Returns the reconciles during the measurement, and how they were counted.
-fn reconciles(begin: &Snapshot, end: &Snapshot, has_writes: bool) -> (u64, CountedBy) {
-    if has_writes {
+fn reconciles(begin: &Snapshot, end: &Snapshot, every_reconcile_writes: bool) -> (u64, CountedBy) {
+    if every_reconcile_writes {
         return (status_writes(&end.stats) - status_writes(&begin.stats), CountedBy::StatusWrites);
     }
     match own_reconciles(begin, end) {
@@ -253,8 +258,8 @@ fn own_lateness(begin: &Snapshot, end: &Snapshot, period: f64) -> Option<f64> {
 }
 
 /// Returns the cycles of an autoscaler that ended during the measurement. If the autoscaler is
-/// overdue at the end, its unfinished cycle is included, so that skipping autoscalers
-/// does not improve the result.
+/// overdue at the end, its unfinished cycle is included: skipping autoscalers must not improve the
+/// result.
 fn cycles(record: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64> {
     let mut times: Vec<f64> = record.written.iter().copied().filter(|at| *at <= end).collect();
     times.sort_by(f64::total_cmp);
@@ -268,21 +273,20 @@ fn cycles(record: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f
     cycles
 }
 
-/// Returns how many reconciles of an autoscaler were due during the measurement: one at the
-/// beginning if it was overdue, or when it was created, and one each period after its last status
-/// write. Without `has_writes`, unchanged statuses aren't written, so overdue autoscalers can't be
-/// detected.
+/// Returns how many reconciles of an autoscaler were due during the measurement. One is due each
+/// period after its last status write. If it was overdue at the beginning or created later, one
+/// more is due then. Without `every_reconcile_writes`, overdue autoscalers can't be detected.
 fn reconciles_due(
     record: &AutoscalerRecord,
     begin: f64,
     end: f64,
     period: f64,
-    has_writes: bool,
+    every_reconcile_writes: bool,
 ) -> f64 {
     let before = record.written.iter().copied().filter(|at| *at <= begin).max_by(f64::total_cmp);
     let periods = |from: f64, to: f64| ((to - from) / period).floor();
     match before {
-        Some(last) if !has_writes || begin - last <= period => {
+        Some(last) if !every_reconcile_writes || begin - last <= period => {
             periods(last, end) - periods(last, begin)
         }
         _ => 1.0 + periods(begin.max(record.created), end),
@@ -350,12 +354,12 @@ mod tests {
     #[case::never_decided(&[], true, 2.0)]
     fn reconciles_are_due_each_period_after_the_last_write(
         #[case] written: &[f64],
-        #[case] has_writes: bool,
+        #[case] every_reconcile_writes: bool,
         #[case] expected: f64,
     ) {
         // 3.5 s, which the period of 2 s does not divide.
         let record = AutoscalerRecord { created: 0.5, written: written.to_vec() };
-        let due = reconciles_due(&record, 4.5, 8.0, 2.0, has_writes);
+        let due = reconciles_due(&record, 4.5, 8.0, 2.0, every_reconcile_writes);
         assert!((due - expected).abs() < f64::EPSILON, "{due}");
     }
 
@@ -366,12 +370,14 @@ mod tests {
             series_responses: 1,
         };
         let (begin, end) = (stats(&[("a", 5)]), stats(&[("a", 8), ("b", 1)]));
-        let queries = Queries::new(&begin, &end, 2.0, 8).expect("queries");
-        let Queries { count, per_reconcile, namespaces, per_namespace_and_period, .. } = queries;
+        let queries = PrometheusQueries::new(&begin, &end, 2.0, 8).expect("queries");
+        let PrometheusQueries {
+            count, per_reconcile, namespaces, per_namespace_and_period, ..
+        } = queries;
         assert_eq!((count, namespaces), (4, 2));
         let ratios = [per_reconcile, per_namespace_and_period, queries.per_period_at_most];
         assert_eq!(ratios.map(|ratio| format!("{ratio:.2}")), ["0.50", "1.00", "1.50"]);
-        assert!(Queries::new(&stats(&[]), &stats(&[]), 2.0, 8).is_none());
+        assert!(PrometheusQueries::new(&stats(&[]), &stats(&[]), 2.0, 8).is_none());
     }
 
     #[test]

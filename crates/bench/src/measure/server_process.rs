@@ -19,7 +19,8 @@ use crate::{
 
 /// Time for the process to exit once it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(15);
-const QUOTED_LINES: usize = 20;
+/// Number of lines of the server's log that an error quotes.
+const LOG_LINES: usize = 20;
 
 pub(super) struct ServerProcess {
     process: Process,
@@ -29,7 +30,7 @@ pub(super) struct ServerProcess {
     url: Option<String>,
     /// Set once the server is ready.
     client: Option<Client>,
-    /// Whether a failed start was reported already.
+    /// Whether the server exited before it was ready. `wait_until_ready` has reported that error.
     has_failed: bool,
 }
 
@@ -61,7 +62,7 @@ impl ServerProcess {
         })
     }
 
-    /// Waits until the server is populated.
+    /// Waits until the server is populated and prints its URL.
     pub(super) async fn wait_until_ready(&mut self) -> Result<()> {
         while let Some(line) = self.lines.next_line().await? {
             if line.starts_with("http://") {
@@ -72,7 +73,7 @@ impl ServerProcess {
             eprintln!("hpa-bench: {}: {line}", self.name);
         }
         self.has_failed = true;
-        bail!("the server did not start\n{}", self.process.tail(QUOTED_LINES, ""))
+        bail!("the server did not start\n{}", self.process.tail(LOG_LINES, ""))
     }
 
     /// Sends SIGTERM and waits until the server has cleaned up, however long that takes.
@@ -90,7 +91,7 @@ impl ServerProcess {
         ensure!(
             status.success(),
             "the server failed: {status}\n{}",
-            self.process.tail(QUOTED_LINES, "")
+            self.process.tail(LOG_LINES, "")
         );
         Ok(())
     }
@@ -110,7 +111,7 @@ impl ServerProcess {
     }
 
     /// Creates one more autoscaler.
-    pub(super) async fn add(&self) -> Result<Progress> {
+    pub(super) async fn add_autoscaler(&self) -> Result<Progress> {
         self.request("POST", ADD_PATH).await
     }
 

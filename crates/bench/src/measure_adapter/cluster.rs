@@ -19,12 +19,12 @@ use crate::{
     args::Population,
     objects,
     objects::ObjectStore,
-    server::{CompletedRequest, DISABLED_ADMISSION, follow, policy},
+    server::{CompletedRequest, DISABLED_ADMISSION, audit_policy, follow_audit_log},
     stats::Usage,
 };
 
 const ADAPTER_USER: &str = "measured-adapter";
-const SYSTEM: &str = "kube-system";
+const SYSTEM_NAMESPACE: &str = "kube-system";
 /// The service account that requests metrics.
 const CALLER: &str = "metrics-caller";
 const SERVICE: &str = "measured-adapter";
@@ -41,7 +41,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the programs, and creates the pods.
+    /// Starts etcd and kube-apiserver, and creates the pods.
     pub(super) async fn start(
         assets: &Path,
         dir: &Path,
@@ -51,15 +51,15 @@ impl Cluster {
         let options = Options::new(assets)
             .user(ADAPTER_USER)
             .without_admission(&DISABLED_ADMISSION)
-            .audit_policy(policy(ADAPTER_USER));
+            .audit_policy(audit_policy(ADAPTER_USER));
         let mut apiserver = KubeApiserver::start(options, dir).await?;
         let log = apiserver.take_audit_log().context("the API server has no audit log")?;
         let requests = Arc::<Mutex<BTreeMap<String, u64>>>::default();
         let counts = Arc::clone(&requests);
-        tokio::spawn(follow(log, move |CompletedRequest { request, .. }| {
+        tokio::spawn(follow_audit_log(log, move |CompletedRequest { request, .. }| {
             *counts.lock().entry(request.kind.to_string()).or_default() += 1;
         }));
-        let caller_token = apiserver.service_account(SYSTEM, CALLER).await?;
+        let caller_token = apiserver.service_account(SYSTEM_NAMESPACE, CALLER).await?;
         let cluster = Self { apiserver, caller_token, requests, dir: dir.to_owned() };
         cluster.populate(name, population).await?;
         Ok(cluster)
@@ -68,7 +68,7 @@ impl Cluster {
     async fn populate(&self, name: &str, population: &Population) -> Result<()> {
         let names = objects::namespace_names(population);
         self.create_all(names.iter().map(|name| objects::namespace(name))).await?;
-        self.create_all(role().into_iter()).await?;
+        self.create_all(caller_role().into_iter()).await?;
         let count = u64::from(population.autoscalers) * u64::from(population.pods);
         eprintln!("hpa-bench: {name}: creating {count} pods");
         let pods = population.pods;
@@ -84,13 +84,13 @@ impl Cluster {
         creations.buffer_unordered(CONCURRENCY).try_collect().await
     }
 
-    /// Registers the adapter that serves on a loopback port.
+    /// Registers the adapter, which serves on this loopback port, as an API service.
     pub(super) async fn register(&self, port: u16) -> Result<()> {
         let [group, version] = GROUP_VERSION;
-        // ExternalName is the only type of Service that may lead to a loopback address.
+        // Only a Service of type ExternalName may lead to a loopback address.
         let service = json!({
             "apiVersion": "v1", "kind": "Service",
-            "metadata": { "namespace": SYSTEM, "name": SERVICE },
+            "metadata": { "namespace": SYSTEM_NAMESPACE, "name": SERVICE },
             "spec": { "type": "ExternalName", "externalName": "localhost" },
         });
         let api_service = json!({
@@ -101,7 +101,7 @@ impl Cluster {
                 "groupPriorityMinimum": 100, "versionPriority": 100,
                 // The adapters sign their certificates themselves.
                 "insecureSkipTLSVerify": true,
-                "service": { "namespace": SYSTEM, "name": SERVICE, "port": port },
+                "service": { "namespace": SYSTEM_NAMESPACE, "name": SERVICE, "port": port },
             },
         });
         self.create_all([service, api_service].into_iter()).await
@@ -111,15 +111,16 @@ impl Cluster {
         self.apiserver.kubeconfig(ADAPTER_USER)
     }
 
-    /// A client of the API server that requests metrics.
-    pub(super) async fn caller(&self) -> Result<Client> {
+    /// A client of the API server with the service account that requests metrics.
+    pub(super) async fn caller_client(&self) -> Result<Client> {
         let kubeconfig = serde_json::from_value(self.apiserver.kubeconfig(&self.caller_token))?;
         let options = KubeConfigOptions::default();
         Ok(Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &options).await?)?)
     }
 
-    /// A client of the adapter that presents itself as the API server does, for the same user.
-    pub(super) fn front_proxy(&self, port: u16) -> Result<Client> {
+    /// A client of the adapter that sends the API server's certificate, and the headers with which
+    /// the API server forwards a request of the same service account.
+    pub(super) fn front_proxy_client(&self, port: u16) -> Result<Client> {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
         config.accept_invalid_certs = true;
         let file = |name: &str| Some(self.dir.join(name).display().to_string());
@@ -129,7 +130,7 @@ impl Cluster {
             Ok((HeaderName::from_static(name), value.parse()?))
         };
         config.headers = vec![
-            header("x-remote-user", &format!("system:serviceaccount:{SYSTEM}:{CALLER}"))?,
+            header("x-remote-user", &format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{CALLER}"))?,
             header("x-remote-group", "system:serviceaccounts")?,
             header("x-remote-group", "system:authenticated")?,
         ];
@@ -147,10 +148,11 @@ impl Cluster {
     }
 }
 
-/// The caller may read all metrics, as the HPA controller.
-fn role() -> [Value; 2] {
+/// The role that allows the caller to read all metrics, like the HPA controller, and its binding.
+fn caller_role() -> [Value; 2] {
     let api = "rbac.authorization.k8s.io";
-    let subject = json!({ "kind": "ServiceAccount", "namespace": SYSTEM, "name": CALLER });
+    let subject =
+        json!({ "kind": "ServiceAccount", "namespace": SYSTEM_NAMESPACE, "name": CALLER });
     [
         json!({
             "apiVersion": format!("{api}/v1"), "kind": "ClusterRole",

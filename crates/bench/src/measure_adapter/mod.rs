@@ -17,7 +17,7 @@ use tokio::time::sleep;
 pub(crate) use self::outcome::{AdapterOutcome, table};
 use self::{
     cluster::Cluster,
-    outcome::{Idle, Phase, Snapshot, paths, request, send},
+    outcome::{IdleUsage, Phase, Snapshot, request_metric, request_paths, send_requests},
 };
 use crate::{
     adapter::{Adapter, AdapterSettings},
@@ -28,14 +28,15 @@ use crate::{
     stats::Usage,
 };
 
-const POLL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Length of the measurement without requests.
-const IDLE: Duration = Duration::from_secs(10);
-/// An adapter that needs less CPU than this in half a second has no discovery in progress.
-const SETTLED_CPU: f64 = 0.05;
+const IDLE_DURATION: Duration = Duration::from_secs(10);
+/// An adapter that needs less CPU time than this in half a second has no discovery in progress. In
+/// seconds.
+const SETTLED_CPU_SECONDS: f64 = 0.05;
 /// Time for an adapter to exit after SIGTERM.
-const GRACE: Duration = Duration::from_secs(15);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Measures all adapters, in the order of the arguments.
 pub(crate) async fn run(arguments: &AdapterArguments) -> Result<Vec<Rounds<AdapterOutcome>>> {
@@ -45,14 +46,14 @@ pub(crate) async fn run(arguments: &AdapterArguments) -> Result<Vec<Rounds<Adapt
     let mut interruption = Interruption::new()?;
     let dir = log_dir(arguments.keep)?;
     let mut rounds = vec![Vec::new(); arguments.adapters.len()];
-    // Alternating, so that other load on this machine affects all adapters.
+    // Adapters alternate, so that other load on this machine affects all of them.
     for round in 1..=arguments.repeat {
         for (index, (adapter, outcomes)) in arguments.adapters.iter().zip(&mut rounds).enumerate() {
             let name = format!("{}-{}-round-{round}", adapter.name(), index + 1);
             let dir = dir.path().join(&name);
             std::fs::create_dir(&dir)?;
             let measuring = measure(arguments, assets, adapter, &dir, &name);
-            let outcome = interruption.or(Box::pin(measuring)).await;
+            let outcome = interruption.run_unless_interrupted(Box::pin(measuring)).await;
             outcomes.push(
                 outcome.with_context(|| format!("cannot measure {}", adapter.binary.display()))?,
             );
@@ -90,21 +91,21 @@ async fn measure(
     let process = Process::start(dir, name, adapter.command(&flags))?;
     cluster.register(port).await?;
     let mut measured = RunningAdapter { arguments, name, cluster, prometheus, process };
-    let caller = measured.cluster.caller().await?;
+    let caller = measured.cluster.caller_client().await?;
     measured.wait_until_served(&caller).await?;
     let ready_after = start.elapsed().as_secs_f64();
     measured.wait_until_discovered().await?;
 
-    eprintln!("hpa-bench: {name}: measuring without requests for {IDLE:?}");
+    eprintln!("hpa-bench: {name}: measuring without requests for {IDLE_DURATION:?}");
     let begin = measured.snapshot()?;
     let discoveries = measured.prometheus.stats().series_responses;
-    sleep(IDLE).await;
-    let idle = Idle::new(&begin, &measured.snapshot()?);
-    let aggregated = measured.phase("through the API server", &caller, idle).await?;
-    let front_proxy = measured.cluster.front_proxy(port)?;
-    let direct = measured.phase("past the API server", &front_proxy, idle).await?;
+    sleep(IDLE_DURATION).await;
+    let idle = IdleUsage::new(&begin, &measured.snapshot()?);
+    let aggregated = measured.measure_phase("through the API server", &caller, idle).await?;
+    let front_proxy = measured.cluster.front_proxy_client(port)?;
+    let direct = measured.measure_phase("past the API server", &front_proxy, idle).await?;
     let end = measured.snapshot()?;
-    measured.process.stop(GRACE).await?;
+    measured.process.stop(EXIT_TIMEOUT).await?;
     Ok(AdapterOutcome {
         adapter: adapter.name().to_owned(),
         binary: adapter.binary.display().to_string(),
@@ -131,37 +132,38 @@ struct RunningAdapter<'a> {
 }
 
 impl RunningAdapter<'_> {
-    /// Waits until the adapter responds with the metric.
+    /// Waits until the adapter's response has the metric of all pods of one autoscaler.
     async fn wait_until_served(&mut self, caller: &Client) -> Result<()> {
-        let paths = paths(&self.arguments.workloads.population());
+        let paths = request_paths(&self.arguments.workloads.population());
         let path = paths.first().context("there is no autoscaler")?;
-        let (start, mut reported) = (Instant::now(), Instant::now());
+        let (start, mut last_report) = (Instant::now(), Instant::now());
         loop {
             self.process.check()?;
-            let Err(error) = request(caller, path, self.arguments.workloads.pods).await else {
+            let Err(error) = request_metric(caller, path, self.arguments.workloads.pods).await
+            else {
                 return Ok(());
             };
             if start.elapsed() > self.arguments.within {
                 let log = self.process.tail(20, "");
                 return Err(error.context(format!("the metric is not served\n{log}")));
             }
-            self.report(&mut reported, start, "the metric is served");
-            sleep(POLL).await;
+            self.report_progress(&mut last_report, start, "the metric is served");
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits for `--discoveries`, and until the adapter has processed the last one.
+    /// Waits until the adapter has read and processed the lists of `--discoveries`.
     async fn wait_until_discovered(&mut self) -> Result<()> {
-        let (start, mut reported) = (Instant::now(), Instant::now());
+        let (start, mut last_report) = (Instant::now(), Instant::now());
         let required = u64::from(self.arguments.discoveries);
         let limit = self.arguments.within
             + self.arguments.relist_interval * (self.arguments.discoveries - 1);
-        let mut before = self.adapter()?.cpu_seconds;
+        let mut before = self.adapter_usage()?.cpu_seconds;
         loop {
             sleep(Duration::from_millis(500)).await;
             self.process.check()?;
-            let cpu = self.adapter()?.cpu_seconds;
-            let is_settled = cpu - before < SETTLED_CPU;
+            let cpu = self.adapter_usage()?.cpu_seconds;
+            let is_settled = cpu - before < SETTLED_CPU_SECONDS;
             before = cpu;
             if is_settled && self.prometheus.stats().series_responses >= required {
                 return Ok(());
@@ -169,19 +171,20 @@ impl RunningAdapter<'_> {
             if start.elapsed() > limit {
                 let count = self.prometheus.stats().series_responses;
                 bail!(
-                    "the adapter is not idle after {required} lists of series: {count} were read \
-                     within {limit:?}"
+                    "within {limit:?}, the adapter has read {count} of {required} required lists of \
+                     series, or is not idle"
                 );
             }
-            self.report(&mut reported, start, "the series are read");
+            self.report_progress(&mut last_report, start, "the series are read");
         }
     }
 
-    fn report(&self, reported: &mut Instant, start: Instant, condition: &str) {
-        if reported.elapsed() < PROGRESS_INTERVAL {
+    /// Prints how long the wait has taken, if the last report was some time ago.
+    fn report_progress(&self, last_report: &mut Instant, start: Instant, condition: &str) {
+        if last_report.elapsed() < PROGRESS_INTERVAL {
             return;
         }
-        *reported = Instant::now();
+        *last_report = Instant::now();
         let Self { name, .. } = self;
         let lists = self.prometheus.stats().series_responses;
         let seconds = start.elapsed().as_secs();
@@ -190,12 +193,17 @@ impl RunningAdapter<'_> {
         );
     }
 
-    async fn phase(&mut self, route: &str, client: &Client, idle: Idle) -> Result<Phase> {
+    async fn measure_phase(
+        &mut self,
+        route: &str,
+        client: &Client,
+        idle: IdleUsage,
+    ) -> Result<Phase> {
         let (arguments, name) = (self.arguments, self.name);
         let population = arguments.workloads.population();
         eprintln!("hpa-bench: {name}: sending requests {route} for {:?}", arguments.duration);
         let begin = self.snapshot()?;
-        let sent = send(client, &population, arguments.duration).await?;
+        let sent = send_requests(client, &population, arguments.duration).await?;
         let end = self.snapshot()?;
         self.process.check()?;
         if let Some(error) = &sent.first_error {
@@ -207,14 +215,14 @@ impl RunningAdapter<'_> {
     fn snapshot(&self) -> Result<Snapshot> {
         Ok(Snapshot {
             at: Instant::now(),
-            adapter: self.adapter()?,
+            adapter: self.adapter_usage()?,
             apiserver: self.cluster.usage()?,
             requests: self.cluster.requests(),
             queries: self.prometheus.stats().total_queries(),
         })
     }
 
-    fn adapter(&self) -> Result<Usage> {
+    fn adapter_usage(&self) -> Result<Usage> {
         Usage::for_process(self.process.id()?)
     }
 }

@@ -17,7 +17,7 @@ use super::cluster::GROUP_VERSION;
 use crate::{
     args::{AdapterArguments, Population},
     objects,
-    report::{mebibytes, row, seconds, write_aligned},
+    report::{mebibytes, optional_row, seconds, write_aligned},
     stats::{Summary, Usage},
 };
 
@@ -25,7 +25,7 @@ use crate::{
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) adapter: Usage,
-    /// Of etcd and the API server.
+    /// Usage of etcd and the API server.
     pub(super) apiserver: Usage,
     /// Requests of the adapter to the API server, by kind.
     pub(super) requests: BTreeMap<String, u64>,
@@ -35,12 +35,12 @@ pub(super) struct Snapshot {
 
 /// CPU time per second without requests.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Idle {
+pub(crate) struct IdleUsage {
     pub(crate) adapter_cpus: f64,
     pub(crate) apiserver_cpus: f64,
 }
 
-impl Idle {
+impl IdleUsage {
     pub(super) fn new(begin: &Snapshot, end: &Snapshot) -> Self {
         let seconds = (end.at - begin.at).as_secs_f64();
         let cpus = |end: Usage, begin: Usage| (end.cpu_seconds - begin.cpu_seconds) / seconds;
@@ -67,15 +67,15 @@ pub(crate) struct AdapterOutcome {
     /// Usage of the adapter when the measurement began.
     pub(crate) usage_at_begin: Usage,
     pub(crate) usage_at_end: Usage,
-    pub(crate) idle: Idle,
+    pub(crate) idle: IdleUsage,
     /// Requests through the API server, as the HPA controller sends them.
     pub(crate) aggregated: Phase,
-    /// Requests to the adapter in the name of the API server. The API server serves only the
-    /// adapter's own requests.
+    /// Requests to the adapter itself, as the API server forwards them. The API server serves only
+    /// the adapter's own requests.
     pub(crate) direct: Phase,
 }
 
-/// Requests for the metric of an autoscaler's pods. Usage per request is without the idle usage.
+/// The numbers of the requests on one route. Usage per request is without the idle usage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Phase {
     pub(crate) requests: u64,
@@ -89,14 +89,19 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    pub(super) fn new(begin: &Snapshot, end: &Snapshot, sent: &SentRequests, idle: Idle) -> Self {
+    pub(super) fn new(
+        begin: &Snapshot,
+        end: &Snapshot,
+        sent: &SentRequests,
+        idle: IdleUsage,
+    ) -> Self {
         let requests = sent.succeeded + sent.failed;
         let per_request = |value: f64| value / requests.max(1) as f64;
         let seconds = (end.at - begin.at).as_secs_f64();
         let cpu = |end: Usage, begin: Usage, idle: f64| {
             per_request((end.cpu_seconds - begin.cpu_seconds - idle * seconds).max(0.0))
         };
-        let new = |(kind, count): (&String, &u64)| {
+        let new_requests = |(kind, count): (&String, &u64)| {
             let before = begin.requests.get(kind).copied().unwrap_or_default();
             (*count > before).then(|| (kind.clone(), per_request((count - before) as f64)))
         };
@@ -107,7 +112,7 @@ impl Phase {
             adapter_cpu_per_request: cpu(end.adapter, begin.adapter, idle.adapter_cpus),
             apiserver_cpu_per_request: cpu(end.apiserver, begin.apiserver, idle.apiserver_cpus),
             queries_per_request: per_request((end.queries - begin.queries) as f64),
-            api_requests_per_request: end.requests.iter().filter_map(new).collect(),
+            api_requests_per_request: end.requests.iter().filter_map(new_requests).collect(),
         }
     }
 }
@@ -176,7 +181,10 @@ pub(crate) fn table(arguments: &AdapterArguments, outcomes: &[&AdapterOutcome]) 
             count.map(|count| format!("{count:.3}"))
         };
         rows.extend(kinds.into_iter().filter_map(|kind| {
-            row(&format!("    {kind}"), outcomes.iter().map(|one| count(one, kind)).collect())
+            optional_row(
+                &format!("    {kind}"),
+                outcomes.iter().map(|one| count(one, kind)).collect(),
+            )
         }));
     }
     write_aligned(&mut text, &rows);
@@ -192,7 +200,7 @@ struct MetricValueList {
 }
 
 /// Requests the metric for one autoscaler, and checks that each pod has a value.
-pub(super) async fn request(client: &Client, path: &str, pods: u32) -> Result<()> {
+pub(super) async fn request_metric(client: &Client, path: &str, pods: u32) -> Result<()> {
     let request = http::Request::get(path).body(Vec::new())?;
     let response = timeout(TIMEOUT, client.request_text(request)).await;
     let response = response.context("no response in 30 s")??;
@@ -201,8 +209,8 @@ pub(super) async fn request(client: &Client, path: &str, pods: u32) -> Result<()
     Ok(())
 }
 
-/// The paths of the requests of all autoscalers.
-pub(super) fn paths(population: &Population) -> Vec<String> {
+/// The path and query of each autoscaler's request.
+pub(super) fn request_paths(population: &Population) -> Vec<String> {
     let [group, version] = GROUP_VERSION;
     let metric = objects::PODS_METRIC;
     let path = |(namespace, app): (String, String)| {
@@ -212,7 +220,7 @@ pub(super) fn paths(population: &Population) -> Vec<String> {
     objects::targets(population).map(path).collect()
 }
 
-/// The requests of a measurement.
+/// The results of the requests in a phase.
 pub(super) struct SentRequests {
     pub(super) succeeded: u64,
     pub(super) failed: u64,
@@ -221,12 +229,12 @@ pub(super) struct SentRequests {
 }
 
 /// Sends the requests of all autoscalers, evenly distributed over each period.
-pub(super) async fn send(
+pub(super) async fn send_requests(
     client: &Client,
     population: &Population,
     duration: Duration,
 ) -> Result<SentRequests> {
-    let paths = paths(population);
+    let paths = request_paths(population);
     let mut ticks = interval(population.period / population.autoscalers);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (start, pods) = (Instant::now(), population.pods);
@@ -239,7 +247,7 @@ pub(super) async fn send(
         let client = client.clone();
         running.spawn(async move {
             let start = Instant::now();
-            request(&client, &path, pods).await.map(|()| start.elapsed().as_secs_f64())
+            request_metric(&client, &path, pods).await.map(|()| start.elapsed().as_secs_f64())
         });
     }
     let (mut times, mut failed, mut first_error) = (Vec::new(), 0, None);
@@ -275,7 +283,7 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let [idle, begin, end] =
             [snapshot(at(0), 1.0, 0, 0), snapshot(at(10), 2.0, 0, 0), snapshot(at(30), 8.0, 4, 8)];
-        let idle = Idle::new(&idle, &begin);
+        let idle = IdleUsage::new(&idle, &begin);
         assert_eq!(idle.adapter_cpus, 0.1);
         let sent = SentRequests {
             succeeded: 7,
@@ -286,7 +294,7 @@ mod tests {
         let phase = Phase::new(&begin, &end, &sent, idle);
         assert_eq!((phase.requests, phase.failed), (8, 1));
         assert_eq!((phase.adapter_cpu_per_request, phase.queries_per_request), (0.5, 1.0));
-        // The watch started before.
+        // The watch started before the phase.
         let expected = [("create reviews".to_owned(), 0.5)];
         assert_eq!(phase.api_requests_per_request, expected.into());
     }

@@ -29,10 +29,10 @@ use crate::{
     stats::PrometheusStats,
 };
 
-/// The path below which `hpa-bench serve` has its endpoints.
+/// The path prefix of the fake Prometheus in `hpa-bench serve`.
 pub(crate) const PATH_PREFIX: &str = "/prometheus";
 
-/// The rules file for the metric [`objects::PODS_METRIC`] and all other series.
+/// A rules file that selects all series. [`objects::PODS_METRIC`] is one of its metrics.
 pub(crate) const RULES: &str = r#"rules:
 - seriesQuery: '{namespace!="",pod!=""}'
   resources:
@@ -57,7 +57,7 @@ impl FakePrometheus {
         Self { catalog, load, stats: Arc::default() }
     }
 
-    /// A server with these series of the workloads' pods.
+    /// A server with series of the workloads' pods, as many as the arguments say.
     pub(crate) fn with_series(workloads: &Workloads, series: &SeriesArguments) -> Self {
         let population = workloads.population();
         let load = Load::new(&population);
@@ -72,9 +72,12 @@ impl FakePrometheus {
     }
 
     pub(crate) fn router(&self) -> Router {
-        let series = async |State(server): State<Self>, RawForm(form)| server.series(&form);
-        let query = async |State(server): State<Self>, RawForm(form)| server.query(&form);
-        let range = async |State(server): State<Self>, RawForm(form)| server.query_range(&form);
+        let series =
+            async |State(server): State<Self>, RawForm(form)| server.respond_to_series(&form);
+        let query =
+            async |State(server): State<Self>, RawForm(form)| server.respond_to_query(&form);
+        let range =
+            async |State(server): State<Self>, RawForm(form)| server.respond_to_query_range(&form);
         Router::new()
             .route("/api/v1/query_range", get(range).post(range))
             .route("/api/v1/series", get(series).post(series))
@@ -93,9 +96,10 @@ impl FakePrometheus {
         Ok(url)
     }
 
-    fn series(&self, form: &[u8]) -> Response {
-        let Some(selector) = parameter(form, "match[]") else {
-            return failure("no match[] parameter provided");
+    /// `/api/v1/series`
+    fn respond_to_series(&self, form: &[u8]) -> Response {
+        let Some(selector) = form_parameter(form, "match[]") else {
+            return error_response("no match[] parameter provided");
         };
         let name = Query::parse(&selector).map_or(selector, |query| query.series);
         let name = (!name.is_empty()).then_some(name);
@@ -104,41 +108,43 @@ impl FakePrometheus {
             stats.lock().series_responses += 1;
             axum::body::Bytes::new()
         });
-        let parts = stream::iter(self.catalog.clone().parts(name.as_deref())).chain(end);
+        let parts = stream::iter(self.catalog.clone().response_parts(name.as_deref())).chain(end);
         let body = Body::from_stream(parts.map(Ok::<_, Infallible>));
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
 
-    fn query(&self, form: &[u8]) -> Response {
-        let text = parameter(form, "query").unwrap_or_default();
+    /// `/api/v1/query`
+    fn respond_to_query(&self, form: &[u8]) -> Response {
+        let text = form_parameter(form, "query").unwrap_or_default();
         let Some(query) = Query::parse(&text) else {
-            return failure("hpa-bench answers only queries with a selector in braces");
+            return error_response("hpa-bench answers only queries with a selector in braces");
         };
         let namespace = query.namespace.as_deref().unwrap_or_default();
         *self.stats.lock().queries.entry(namespace.to_owned()).or_default() += 1;
-        let values = if self.catalog.has(&query.series) {
+        let values = if self.catalog.has_name(&query.series) {
             self.load.pod_values(namespace, query.pods.as_deref())
         } else {
             Vec::new()
         };
-        let body = vector(namespace, &values, &query.labels);
+        let body = vector_response(namespace, &values, &query.labels);
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
 
-    /// The CPU usage of an autoscaler's pods in the past, for any query.
-    fn query_range(&self, form: &[u8]) -> Response {
-        let text = |name| parameter(form, name).unwrap_or_default();
+    /// `/api/v1/query_range`: for any query, the CPU usage of an autoscaler's pods in the past.
+    fn respond_to_query_range(&self, form: &[u8]) -> Response {
+        let text = |name| form_parameter(form, name).unwrap_or_default();
         let Some(range) = past::Range::parse(&text("start"), &text("end"), &text("step")) else {
-            return failure("hpa-bench answers range queries of at most 11000 points");
+            return error_response("hpa-bench answers range queries of at most 11000 points");
         };
-        // The peak is three times this and needs 1.5 times the pods: less than `maxReplicas`.
+        // The peak is three times `low`. It needs 1.5 times the initial pods, which is less than
+        // `maxReplicas`.
         let low = f64::from(self.load.pods() * objects::CPU_USAGE) / 1e3 / 2.0;
         ([(header::CONTENT_TYPE, "application/json")], range.response(low)).into_response()
     }
 }
 
-/// The response to a query.
-fn vector(namespace: &str, values: &[PodValue], labels: &[String]) -> String {
+/// The response to an instant query: a value for each pod, with these labels.
+fn vector_response(namespace: &str, values: &[PodValue], labels: &[String]) -> String {
     let has_label = |name: &str| labels.iter().any(|label| label == name);
     let namespace = if has_label("namespace") {
         format!(r#""namespace":"{namespace}""#)
@@ -162,21 +168,21 @@ fn vector(namespace: &str, values: &[PodValue], labels: &[String]) -> String {
     body
 }
 
-fn parameter(form: &[u8], name: &str) -> Option<String> {
+fn form_parameter(form: &[u8], name: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(form);
     pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-fn failure(message: &str) -> Response {
+fn error_response(message: &str) -> Response {
     let body = json!({ "status": "error", "errorType": "bad_data", "error": message });
     (StatusCode::BAD_REQUEST, Json(body)).into_response()
 }
 
-/// `hpa-bench prometheus`: serves until the process ends, and reports its requests.
+/// `hpa-bench prometheus`: serves until the process ends, and prints counts of the requests.
 pub(crate) async fn run(arguments: &PrometheusArguments) -> Result<()> {
     let server = FakePrometheus::with_series(&arguments.workloads, &arguments.series);
     let url = server.spawn(arguments.listen).await?;
-    eprintln!("hpa-bench: Prometheus is at {url}, rules that fit:\n{RULES}");
+    eprintln!("hpa-bench: Prometheus is at {url}, matching rules:\n{RULES}");
     let mut last = PrometheusStats::default();
     loop {
         tokio::time::sleep(REPORT_INTERVAL).await;
@@ -202,13 +208,13 @@ struct Query {
     namespace: Option<String>,
     /// The names of the pods. `None` for all.
     pods: Option<Vec<String>>,
-    /// The labels that the query keeps.
+    /// The labels of the result, from `by`.
     labels: Vec<String>,
 }
 
 impl Query {
-    /// Parses `sum(rate(SERIES{MATCHERS}[5m])) by (LABELS)` and the like. `None` if there is no
-    /// selector in braces.
+    /// Parses a query such as `sum(rate(SERIES{MATCHERS}[5m])) by (LABELS)`. Returns `None` without
+    /// a selector in braces.
     fn parse(text: &str) -> Option<Self> {
         let (before, rest) = text.split_once('{')?;
         let (matchers, after) = split_matchers(rest)?;
@@ -233,8 +239,8 @@ impl Query {
     }
 }
 
-/// Splits `a="b",c=~"d|e"}rest` into labels with their values, and the rest. Inequalities are left
-/// out.
+/// Splits `a="b",c=~"d|e"}rest` into pairs of label and value, and the rest. Matchers with `!=` or
+/// `!~` are left out.
 fn split_matchers(text: &str) -> Option<(Vec<(&str, &str)>, &str)> {
     let mut matchers = Vec::new();
     let mut rest = text;

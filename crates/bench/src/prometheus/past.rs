@@ -1,13 +1,15 @@
-//! Past values of each metric: a load that is three times as high from 8 to 18 o'clock.
+//! Past values: a load that is three times as high from 8:00 to 18:00 UTC as in the night.
 
 use std::fmt::Write as _;
 
-/// The minutes of the day at which the load starts to rise, and at which it is low again.
-const RISE_START: i64 = 480;
-const FALL_END: i64 = 1080;
+/// The minute of the day at which the load starts to rise.
+const RISE_START: i64 = 8 * 60;
+/// The minute of the day at which the load is low again.
+const FALL_END: i64 = 18 * 60;
+/// How long the load rises, and falls, in minutes.
 const RISE_MINUTES: i64 = 10;
 const MINUTES_PER_DAY: i64 = 1440;
-/// The most points of a response, as in Prometheus.
+/// The maximum number of points in a response, as in Prometheus.
 const MAX_POINTS: i64 = 11_000;
 
 /// The times of a range query, in seconds.
@@ -19,8 +21,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Parses parameters: times in seconds, and a step such as `60000ms`. `None` if there are too
-    /// many points.
+    /// Parses times in seconds, and a step such as `60000ms`. Returns `None` if one of them is
+    /// invalid, or if there are too many points.
     pub(super) fn parse(start: &str, end: &str, step: &str) -> Option<Self> {
         let seconds = |text: &str| text.split('.').next()?.parse::<i64>().ok();
         let step = step.strip_suffix("ms")?.parse::<i64>().ok()? / 1000;
@@ -29,7 +31,7 @@ impl Range {
         is_valid.then_some(range)
     }
 
-    /// The response with one series, whose load at night is `low`.
+    /// The response to a range query: one series. `low` is the load in the night.
     pub(super) fn response(self, low: f64) -> String {
         let mut body = concat!(
             r#"{"status":"success","data":{"resultType":"matrix","result":["#,
@@ -48,7 +50,7 @@ impl Range {
     }
 }
 
-/// The load of a minute, as a multiple of that at night.
+/// The load of a minute since the epoch, as a multiple of the load in the night.
 fn load_factor(minute: i64) -> f64 {
     let minute = minute.rem_euclid(MINUTES_PER_DAY);
     let (since, until) = (minute - RISE_START, FALL_END - minute);

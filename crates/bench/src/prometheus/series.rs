@@ -6,14 +6,15 @@ use axum::body::Bytes;
 
 use crate::{args::Population, objects};
 
-/// The name of the series whose metric is requested.
+/// The name of the series behind [`objects::PODS_METRIC`].
 const REQUESTED_SERIES: &str = "http_requests_total";
-/// Series in one part of a response, about 64 KiB.
+/// Number of series in one part of a response, which is then about 64 KiB long.
 const SERIES_PER_PART: u64 = 256;
-/// The additional label of the series with the first name, the second name and so on, in turn.
-const FURTHER_LABELS: [&str; 4] = ["code", "handler", "le", "method"];
+/// Each series has one of these labels. The index of its name determines which one.
+const ADDITIONAL_LABELS: [&str; 4] = ["code", "handler", "le", "method"];
 
-/// The series that exist. They are generated while they are sent, so any number needs no memory.
+/// The series of the fake Prometheus. They are generated while they are sent, so any number of them
+/// needs no memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
     series: u64,
@@ -25,7 +26,8 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// `series` of `names` names, distributed over all pods. There is at least one of each name.
+    /// A catalog of `series` series with `names` different names, distributed over all pods. Each
+    /// name has at least one series.
     pub(crate) fn new(population: &Population, series: u64, names: u64) -> Self {
         let targets = objects::targets(population).collect();
         Self { series: series.max(names), names, targets, pods_per_target: population.pods.into() }
@@ -38,7 +40,7 @@ impl Catalog {
     }
 
     /// Whether there are series with a name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has_name(&self, name: &str) -> bool {
         self.index_of(name).is_some()
     }
 
@@ -50,8 +52,8 @@ impl Catalog {
         (1..self.names).contains(&index).then_some(index)
     }
 
-    /// The response, in parts: the series with a name, or all.
-    pub(crate) fn parts(self, name: Option<&str>) -> impl Iterator<Item = Bytes> + use<> {
+    /// The parts of the response: the series with a name, or all series.
+    pub(crate) fn response_parts(self, name: Option<&str>) -> impl Iterator<Item = Bytes> + use<> {
         let range = match name.map(|name| self.index_of(name)) {
             None => 0..self.series,
             Some(Some(index)) => self.start_of(index)..self.start_of(index + 1),
@@ -85,18 +87,18 @@ impl Catalog {
     fn name_index_at(&self, position: u64) -> u64 {
         let guess = u128::from(position) * u128::from(self.names) / u128::from(self.series);
         let guess: u64 = guess.try_into().unwrap_or(u64::MAX);
-        // The division rounds down twice.
+        // The two divisions round down, so the result may be too low by one.
         if self.start_of(guess + 1) <= position { guess + 1 } else { guess }
     }
 
     fn write(&self, text: &mut String, position: u64) {
         let name = self.name_index_at(position);
-        let of_name = position - self.start_of(name);
-        let (of_pod, variant) = (of_name % self.pods().max(1), of_name / self.pods().max(1));
-        let target = usize::try_from(of_pod / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
+        let index = position - self.start_of(name);
+        let (pod_index, variant) = (index % self.pods().max(1), index / self.pods().max(1));
+        let target = usize::try_from(pod_index / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
         let Some((namespace, app)) = self.targets.get(target) else { return };
-        let pod = of_pod % self.pods_per_target.max(1);
-        let label = usize::try_from(name % 4).ok().and_then(|index| FURTHER_LABELS.get(index));
+        let pod = pod_index % self.pods_per_target.max(1);
+        let label = usize::try_from(name % 4).ok().and_then(|index| ADDITIONAL_LABELS.get(index));
         let series = series_name(name);
         // Writing to a string cannot fail.
         let _ = write!(
@@ -110,12 +112,12 @@ impl Catalog {
             series = series,
             label = label.unwrap_or(&"code"),
             variant = variant,
-            a = of_pod >> 16 & 255,
-            b = of_pod >> 8 & 255,
-            c = of_pod & 255,
+            a = pod_index >> 16 & 255,
+            b = pod_index >> 8 & 255,
+            c = pod_index & 255,
             namespace = namespace,
             app = app,
-            node = of_pod % 100,
+            node = pod_index % 100,
             pod = pod,
         );
     }
@@ -145,8 +147,8 @@ mod tests {
     use super::*;
     use crate::args::tests::population;
 
-    fn read(catalog: &Catalog, name: Option<&str>) -> Vec<Value> {
-        let body: Vec<u8> = catalog.clone().parts(name).flatten().collect();
+    fn response(catalog: &Catalog, name: Option<&str>) -> Vec<Value> {
+        let body: Vec<u8> = catalog.clone().response_parts(name).flatten().collect();
         let response: Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!(response["status"], "success");
         response["data"].as_array().expect("a list").clone()
@@ -159,7 +161,7 @@ mod tests {
     fn all_series_are_distinct_and_names_are_adjacent(#[case] series: u64, #[case] names: u64) {
         // Four pods.
         let catalog = Catalog::new(&population(&["--autoscalers=2", "--pods=2"]), series, names);
-        let all = read(&catalog, None);
+        let all = response(&catalog, None);
         assert_eq!(all.len() as u64, series);
         let distinct: BTreeMap<String, &Value> =
             all.iter().map(|series| (series.to_string(), series)).collect();
@@ -171,15 +173,15 @@ mod tests {
         assert_eq!(runs[0], REQUESTED_SERIES);
         for name in runs {
             let of_name = all.iter().filter(|series| series["__name__"] == name);
-            assert_eq!(read(&catalog, Some(name)), of_name.cloned().collect::<Vec<_>>());
+            assert_eq!(response(&catalog, Some(name)), of_name.cloned().collect::<Vec<_>>());
         }
-        assert_eq!(read(&catalog, Some("metric_9999_total")), Vec::<Value>::new());
+        assert_eq!(response(&catalog, Some("metric_9999_total")), Vec::<Value>::new());
     }
 
     #[test]
     fn each_pod_has_a_series() {
         let population = population(&["--autoscalers=3", "--pods=2", "--namespaces=2"]);
-        let pods: Vec<String> = read(&Catalog::for_pods(&population), None)
+        let pods: Vec<String> = response(&Catalog::for_pods(&population), None)
             .iter()
             .map(|series| format!("{}/{}", series["namespace"], series["pod"]).replace('"', ""))
             .collect();

@@ -27,13 +27,13 @@ use crate::{
     args::{Population, ServeArguments},
     load::Load,
     objects,
-    objects::{EXTRA, EXTRA_NAMESPACE, ObjectStore},
+    objects::{EXTRA_NAMESPACE, EXTRA_PREFIX, ObjectStore},
     prometheus::{Catalog, FakePrometheus, PATH_PREFIX},
     request_info::RequestInfo,
     stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats, Usage},
 };
 
-/// A cluster without nodes.
+/// The measured cluster, which has no nodes.
 #[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) store: ObjectStore,
@@ -45,6 +45,7 @@ pub(super) struct Cluster {
     pub(super) extra: u32,
     /// Number of autoscalers that were created on request.
     added: Arc<AtomicU32>,
+    /// The targets whose scale was written.
     scaled: mpsc::UnboundedSender<ScaledTarget>,
     processes: Processes,
     is_stopped: Arc<AtomicBool>,
@@ -87,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// Makes populating fail as soon as the requests in flight have completed.
+    /// Makes populating fail once the running requests have completed.
     pub(super) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -96,16 +97,16 @@ impl Cluster {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Records a response to the controller.
+    /// Records a response to the controller, `at` seconds after the start.
     pub(super) fn record_response(
         &self,
         request: &RequestInfo,
         at: f64,
-        took: Duration,
-        success: bool,
+        duration: Duration,
+        is_success: bool,
     ) {
-        self.recorder.record_response(request, at, took, success);
-        if success && request.is(&["update", "patch"], "deployments.apps", "scale") {
+        self.recorder.record_response(request, at, duration, is_success);
+        if is_success && request.matches(&["update", "patch"], "deployments.apps", "scale") {
             // The receiver lives as long as this sender.
             let _ = self.scaled.send((request.namespace.clone(), request.name.clone()));
         }
@@ -116,7 +117,7 @@ impl Cluster {
         let stats = |State(cluster): State<Self>| async move { json(cluster.stats().await) };
         let progress =
             |State(cluster): State<Self>| async move { Json(cluster.recorder.progress()) };
-        let add = |State(cluster): State<Self>| async move { json(cluster.add().await) };
+        let add = |State(cluster): State<Self>| async move { json(cluster.add_autoscaler().await) };
         Router::new()
             .route(STATS_PATH, get(stats))
             .route(PROGRESS_PATH, get(progress))
@@ -140,9 +141,9 @@ impl Cluster {
         Ok(stats)
     }
 
-    async fn add(&self) -> Result<Progress> {
+    async fn add_autoscaler(&self) -> Result<Progress> {
         let index = self.added.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{EXTRA}{index}");
+        let name = format!("{EXTRA_PREFIX}{index}");
         ensure!(index < self.extra, "every target has an autoscaler already");
         self.recorder.record_creation(EXTRA_NAMESPACE, &name);
         self.store.create(objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population)).await?;

@@ -16,9 +16,11 @@ use hpa_tests::kube_apiserver::{KubeApiserver, Options};
 use super::{
     cluster::{Cluster, Processes},
     listener::{bind, print_progress, serve_http},
-    metrics::{count_bytes, is_metrics_path, respond, testbed},
+    metrics::{count_bytes, is_metrics_path, metrics_testbed, respond},
     populate::populate,
-    recorder::{ApiserverStats, CONTROLLER, CompletedRequest, Recorder, follow, policy},
+    recorder::{
+        ApiserverStats, CONTROLLER_USER, CompletedRequest, Recorder, audit_policy, follow_audit_log,
+    },
 };
 use crate::{args::ServeArguments, load::Load, objects::ObjectStore, request_info::RequestInfo};
 
@@ -39,16 +41,17 @@ pub(crate) const DISABLED_ADMISSION: [&str; 8] = [
     "PodSecurity",
 ];
 
-/// Starts the programs, populates the API server, and serves metrics and statistics.
+/// Starts etcd and kube-apiserver, populates them, and serves metrics and statistics.
 pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<()> {
-    // Beside the kubeconfig, because `run` has a temporary directory for all files there.
+    // In the directory of the kubeconfig. If `hpa-bench run` is the caller, this is its temporary
+    // directory for all files.
     let parent = fs::canonicalize(arguments.kubeconfig.parent().unwrap_or(Path::new(".")))
         .or_else(|_| std::env::current_dir())?;
     let dir = tempfile::Builder::new().prefix("kube-apiserver-").tempdir_in(parent)?;
     let options = Options::new(assets)
-        .user(CONTROLLER)
+        .user(CONTROLLER_USER)
         .without_admission(&DISABLED_ADMISSION)
-        .audit_policy(policy(CONTROLLER));
+        .audit_policy(audit_policy(CONTROLLER_USER));
     let mut apiserver = KubeApiserver::start(options, dir.path()).await?;
     print_progress("kube-apiserver is ready")?;
     let load = Arc::new(Load::new(&arguments.population));
@@ -58,42 +61,42 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let cluster = Cluster::new(arguments, store, load, Processes::Started(stats));
     let log = apiserver.take_audit_log().context("the API server has no audit log")?;
     let recorded = cluster.clone();
-    tokio::spawn(follow(log, move |completed| {
-        let CompletedRequest { request, at, took, success } = completed;
+    tokio::spawn(follow_audit_log(log, move |completed| {
+        let CompletedRequest { request, at, duration, is_success } = completed;
         let at = recorded.recorder.seconds_until(at);
-        recorded.record_response(&request, at, took, success);
+        recorded.record_response(&request, at, duration, is_success);
     }));
     let server = apiserver.https_server(metrics_router(&cluster)).await?;
     apiserver.aggregate(&server, &METRICS_APIS).await?;
     populate(&cluster).await?;
     let kubeconfig = &arguments.kubeconfig;
-    fs::write(kubeconfig, apiserver.kubeconfig(CONTROLLER).to_string())
+    fs::write(kubeconfig, apiserver.kubeconfig(CONTROLLER_USER).to_string())
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
     serve_http(bind().await?, cluster.router()).await
 }
 
 #[derive(Clone)]
-struct Metrics {
+struct MetricsState {
     load: Arc<Load>,
     recorder: Arc<Recorder>,
     testbed: Testbed,
 }
 
-/// Serves the metrics APIs, and nothing else that a testbed has.
+/// Serves only the metrics APIs of a testbed.
 fn metrics_router(cluster: &Cluster) -> Router {
     let (load, recorder) = (Arc::clone(&cluster.load), Arc::clone(&cluster.recorder));
-    let testbed = testbed(&load);
-    Router::new().fallback(serve_metrics).with_state(Metrics { load, recorder, testbed })
+    let testbed = metrics_testbed(&load);
+    Router::new().fallback(serve_metrics).with_state(MetricsState { load, recorder, testbed })
 }
 
-async fn serve_metrics(State(metrics): State<Metrics>, request: Request) -> Response {
+async fn serve_metrics(State(metrics): State<MetricsState>, request: Request) -> Response {
     if !is_metrics_path(request.uri().path()) {
         return StatusCode::NOT_FOUND.into_response();
     }
     let info = RequestInfo::new(request.method(), request.uri());
     let response = respond(&metrics.testbed, &metrics.load, &info, request).await;
     if info.kind.resource.is_empty() {
-        // Discovery, which is a request of the API server itself and not of the controller.
+        // A discovery request, which the API server sends on its own.
         return response;
     }
     count_bytes(response, metrics.recorder.byte_counter(&info.kind))

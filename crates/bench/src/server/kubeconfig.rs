@@ -1,4 +1,4 @@
-//! A running API server, behind a proxy. The objects that are created in it are deleted at the end.
+//! A running API server, behind a proxy. Deletes the created objects at the end.
 
 use std::{fs, future::Future, path::Path, pin::pin, sync::Arc};
 
@@ -19,14 +19,13 @@ use super::{
 };
 use crate::{args::ServeArguments, load::Load, objects, objects::ObjectStore};
 
-/// Populates the cluster and serves as a proxy to it until `shutdown`, then deletes the objects
-/// that it created.
+/// Populates the cluster, serves a proxy to it until `shutdown`, and deletes the created objects.
 pub(super) async fn serve(
     arguments: &ServeArguments,
     file: &Path,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
-    let config = read(file).await?;
+    let config = read_config(file).await?;
     let client = Client::try_from(config.clone()).with_context(|| unusable(file))?;
     let names = objects::namespace_names(&arguments.population);
     let load = Arc::new(Load::new(&arguments.population));
@@ -54,7 +53,7 @@ async fn populate_and_serve(
     tokio::select! {
         populated = &mut populating => populated?,
         () = &mut shutdown => {
-            // Requests in flight would create objects after the deletion.
+            // Waits for running requests: they would create objects after the deletion.
             cluster.stop();
             let _ = populating.await;
             return Ok(());
@@ -77,7 +76,7 @@ async fn populate(namespaces: &mut Namespaces, cluster: &Cluster) -> Result<()> 
 }
 
 /// Reads the client configuration of the current context.
-async fn read(file: &Path) -> Result<Config> {
+async fn read_config(file: &Path) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(file).with_context(|| unusable(file))?;
     let context = kubeconfig.current_context.clone().unwrap_or_default();
     let problem = || format!("{}, context {context:?}", unusable(file));

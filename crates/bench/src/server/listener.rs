@@ -15,11 +15,11 @@ pub(super) async fn bind() -> Result<TcpListener> {
     Ok(TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?)
 }
 
-/// Prints the URL, which `hpa-bench run` waits for, and serves.
+/// Prints the URL, for which `hpa-bench run` waits, and serves.
 pub(super) async fn serve_http(listener: TcpListener, router: Router) -> Result<()> {
     print_progress(&format!("http://{}", listener.local_addr()?))?;
-    // As in kube-apiserver: with Nagle's algorithm, a response would wait for the acknowledgement
-    // of its first part.
+    // TCP_NODELAY, as in kube-apiserver: otherwise responses would wait for the ACK of their first
+    // segment.
     let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
     axum::serve(listener, router).await.context("cannot serve")
 }

@@ -28,20 +28,20 @@ use crate::{
 /// The group of pod metrics, and the suffix of the other metrics groups.
 const METRICS_GROUP: &str = "metrics.k8s.io";
 
-/// Returns a testbed without objects, for discovery and external metrics.
-pub(super) fn testbed(load: &Arc<Load>) -> Testbed {
+/// Returns a testbed without objects that serves the metrics APIs.
+pub(super) fn metrics_testbed(load: &Arc<Load>) -> Testbed {
     Testbed::new(Config { metrics: Some(Arc::<Load>::clone(load)), ..Config::default() })
 }
 
-/// Passes a request to the testbed, except for lists of pod metrics, because the testbed would scan
-/// all pods for each of them.
+/// Responds with the testbed. A list of pod metrics is an exception, because the testbed would scan
+/// all pods for it.
 pub(super) async fn respond(
     testbed: &Testbed,
     load: &Load,
     info: &RequestInfo,
     request: Request,
 ) -> Response {
-    match pod_metrics(load, info, &request) {
+    match list_pod_metrics(load, info, &request) {
         Some(response) => response,
         None => testbed.service().call(request).await.unwrap_or_else(|error| {
             (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response()
@@ -57,8 +57,9 @@ pub(super) fn is_metrics_path(path: &str) -> bool {
         || group.strip_suffix(METRICS_GROUP).is_some_and(|kind| kind.ends_with('.'))
 }
 
-fn pod_metrics(load: &Load, info: &RequestInfo, request: &Request) -> Option<Response> {
-    if request.method() != Method::GET || !info.is(&["list"], POD_METRICS, "") {
+/// Returns `None` if the request is not a valid list of pod metrics.
+fn list_pod_metrics(load: &Load, info: &RequestInfo, request: &Request) -> Option<Response> {
+    if request.method() != Method::GET || !info.matches(&["list"], POD_METRICS, "") {
         return None;
     }
     let version = request
@@ -74,7 +75,7 @@ fn pod_metrics(load: &Load, info: &RequestInfo, request: &Request) -> Option<Res
     Some(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Adds the bytes of the body to `bytes` as they are sent.
+/// Adds the size of the body to `bytes`. For a stream, adds each part when it is sent.
 pub(super) fn count_bytes(response: Response, bytes: Arc<AtomicU64>) -> Response {
     if let Some(size) = response.body().size_hint().exact() {
         bytes.fetch_add(size, Ordering::Relaxed);

@@ -1,13 +1,13 @@
 //! `hpa-bench serve`: the API server that a controller is measured against.
 //!
-//! The testbed runs in this process. A kube-apiserver is started by this process, or runs already.
-//! A [`Proxy`] in front of the testbed or of a running kube-apiserver records the controller's
-//! requests. With a kube-apiserver that this process started, they are read from the audit log.
-//! Lists of pod metrics never reach the testbed, which would scan all pods for each one.
+//! The API server is a testbed in this process, a kube-apiserver that this process starts, or a
+//! running one. In front of a testbed or a running API server, a [`Proxy`] records the controller's
+//! requests. A kube-apiserver that this process started writes them to its audit log.
+//! Lists of pod metrics never reach a testbed, because it would scan all pods for each of them.
 //!
 //! Modules by layer, lowest first: [`recorder`], [`metrics`], [`listener`], [`scaling`],
-//! [`cluster`], [`mod@populate`], [`upstream`], [`proxy`], [`namespaces`], and two kinds of servers:
-//! [`kube_apiserver`], [`kubeconfig`].
+//! [`cluster`], [`mod@populate`], [`upstream`], [`proxy`], [`namespaces`], and the two servers that
+//! have a module of their own: [`kube_apiserver`], [`kubeconfig`].
 
 mod cluster;
 mod kube_apiserver;
@@ -35,7 +35,7 @@ use self::{
 };
 pub(crate) use self::{
     kube_apiserver::DISABLED_ADMISSION,
-    recorder::{CompletedRequest, follow, policy},
+    recorder::{CompletedRequest, audit_policy, follow_audit_log},
 };
 use crate::{
     args::{ApiServer, ServeArguments},
@@ -43,22 +43,22 @@ use crate::{
     objects::ObjectStore,
 };
 
-/// Populates the server, prints the address of its statistics, and serves until SIGTERM or SIGINT.
+/// Populates the server, prints the URL of its statistics, and serves until SIGTERM or SIGINT.
 pub(crate) async fn run(arguments: &ServeArguments) -> Result<()> {
     let mut interruption = Interruption::new()?;
-    let shutdown = async move { _ = interruption.received().await };
+    let shutdown = async move { _ = interruption.wait_for_signal().await };
     match &arguments.server {
-        ApiServer::Testbed => until(shutdown, serve_testbed(arguments)).await,
+        ApiServer::Testbed => serve_until(shutdown, serve_testbed(arguments)).await,
         ApiServer::KubeApiserver(assets) => {
-            until(shutdown, kube_apiserver::serve(arguments, assets)).await
+            serve_until(shutdown, kube_apiserver::serve(arguments, assets)).await
         }
-        // Cleans up after the signal.
+        // Handles the shutdown itself, because it must delete its objects.
         ApiServer::Kubeconfig(file) => kubeconfig::serve(arguments, file, shutdown).await,
     }
 }
 
-/// Serves until `shutdown`. Dropping `serve` ends the programs that it started.
-async fn until(
+/// Serves until `shutdown`. Dropping `serve` stops the programs that it started.
+async fn serve_until(
     shutdown: impl Future<Output = ()>,
     serve: impl Future<Output = Result<()>>,
 ) -> Result<()> {
@@ -68,7 +68,7 @@ async fn until(
     }
 }
 
-/// Receives SIGTERM and SIGINT from its creation on.
+/// Receives the SIGTERM and SIGINT that arrive after its creation.
 pub(crate) struct Interruption {
     terminate: Signal,
     interrupt: Signal,
@@ -81,18 +81,21 @@ impl Interruption {
     }
 
     /// Waits for a signal. Returns `terminated` or `interrupted`.
-    pub(crate) async fn received(&mut self) -> &'static str {
+    pub(crate) async fn wait_for_signal(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "terminated",
             _ = self.interrupt.recv() => "interrupted",
         }
     }
 
-    /// Runs `work` to completion, or drops it and returns an error when a signal arrives.
-    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    /// Runs `work`. If a signal arrives, drops `work` and returns an error.
+    pub(crate) async fn run_unless_interrupted<T>(
+        &mut self,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         tokio::select! {
             result = work => result,
-            signal = self.received() => bail!(signal),
+            signal = self.wait_for_signal() => bail!(signal),
         }
     }
 }

@@ -20,16 +20,16 @@ use super::{
 use crate::{objects, objects::api};
 
 /// Group, version and kind.
-type Kind = (&'static str, &'static str, &'static str);
+type Gvk = (&'static str, &'static str, &'static str);
 
 /// Namespaces that are deleted concurrently.
 const CONCURRENCY: usize = 8;
 /// Deadline for the cluster to delete an almost empty namespace.
 const DELETION_TIMEOUT: Duration = Duration::from_mins(5);
-const POLL: Duration = Duration::from_millis(250);
-/// The kinds that `hpa-bench` and a controller create. Autoscalers are deleted first, because they
-/// refer to the rest.
-const CONTENT: [Kind; 5] = [
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The kinds that `hpa-bench` and a controller create, in the order of their deletion. Autoscalers
+/// are first, because they refer to the others.
+const CONTENT: [Gvk; 5] = [
     ("autoscaling", "v2", "HorizontalPodAutoscaler"),
     ("apps", "v1", "Deployment"),
     ("", "v1", "Pod"),
@@ -37,7 +37,7 @@ const CONTENT: [Kind; 5] = [
     ("", "v1", "Event"),
 ];
 /// The kinds that kube-controller-manager creates in each namespace.
-const CREATED_BY_CLUSTER: [Kind; 2] = [("", "v1", "ServiceAccount"), ("", "v1", "ConfigMap")];
+const CREATED_BY_CLUSTER: [Gvk; 2] = [("", "v1", "ServiceAccount"), ("", "v1", "ConfigMap")];
 
 pub(super) struct Namespaces {
     client: Client,
@@ -80,7 +80,7 @@ impl Namespaces {
             let object = serde_json::from_value(objects::make_inert(objects::namespace(name)))?;
             let created = api.create(&PostParams::default(), &object).await;
             let created = created.with_context(|| format!("cannot create the namespace {name}"))?;
-            let uid = created.uid().context("a namespace without a uid")?;
+            let uid = created.uid().context("the created namespace has no UID")?;
             self.created.push(CreatedNamespace { name: name.clone(), uid });
             cluster.store.create(objects::service_account(name)).await?;
         }
@@ -93,7 +93,7 @@ impl Namespaces {
         if created.is_empty() {
             return Ok(());
         }
-        // Fails if the parent process is gone. The objects must be deleted even then.
+        // Printing fails if the parent process is gone. The objects must be deleted even then.
         let _ = print_progress(&format!("deleting {} namespaces", created.len()));
         let (begin, mut timer, mut errors) = (Instant::now(), ProgressTimer::new(), Vec::new());
         let deletions = stream::iter(&created).map(|one| self.delete_one(one));
@@ -124,7 +124,7 @@ impl Namespaces {
     ) -> Result<()> {
         let has_namespace_controller = self.has_namespace_controller(name).await?;
         let same_uid = Preconditions { uid: Some(uid.clone()), resource_version: None };
-        // The namespace first: once it is terminating, it accepts no new objects.
+        // The namespace is deleted before its objects, so that it accepts no new ones.
         match self.namespaces().delete(name, &DeleteParams::default().preconditions(same_uid)).await
         {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
@@ -138,15 +138,15 @@ impl Namespaces {
         while self.remaining(name, uid).await?.is_some() {
             ensure!(
                 Instant::now() < deadline,
-                "it is still terminating after {DELETION_TIMEOUT:?}"
+                "the namespace is still terminating after {DELETION_TIMEOUT:?}"
             );
-            sleep(POLL).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Returns whether the cluster has the controllers for namespaces. A kube-apiserver without
-    /// kube-controller-manager creates nothing in a namespace and never finishes its deletion.
+    /// Returns whether the cluster has the controllers for namespaces. Without
+    /// kube-controller-manager, a new namespace stays empty, and its deletion is never finished.
     async fn has_namespace_controller(&self, namespace: &str) -> Result<bool> {
         for kind in CREATED_BY_CLUSTER {
             let found = self.api(kind, namespace).list(&ListParams::default()).await?;
@@ -162,12 +162,12 @@ impl Namespaces {
         for kind in CONTENT {
             let api = self.api(kind, namespace);
             // No kubelet would end the pods after their grace period.
-            let immediately = DeleteParams::default().grace_period(0);
-            let deleted = api.delete_collection(&immediately, &ListParams::default()).await;
+            let without_grace = DeleteParams::default().grace_period(0);
+            let deleted = api.delete_collection(&without_grace, &ListParams::default()).await;
             deleted.with_context(|| format!("cannot delete its {}s", kind.2))?;
             let remains = api.list(&ListParams::default().limit(1)).await?;
             if let Some(object) = remains.items.first() {
-                bail!("its {} {} remains", kind.2, object.name_any());
+                bail!("{} {} was not deleted", kind.2, object.name_any());
             }
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Namespaces {
         self.api(("", "v1", "Namespace"), "")
     }
 
-    fn api(&self, (group, version, kind): Kind, namespace: &str) -> Api<DynamicObject> {
+    fn api(&self, (group, version, kind): Gvk, namespace: &str) -> Api<DynamicObject> {
         api(&self.client, &GroupVersionKind::gvk(group, version, kind), namespace)
     }
 }

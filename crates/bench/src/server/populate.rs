@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     objects,
-    objects::{EXTRA, EXTRA_NAMESPACE},
+    objects::{EXTRA_NAMESPACE, EXTRA_PREFIX},
 };
 
 /// Concurrent requests.
@@ -35,25 +35,25 @@ pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
     let population = &cluster.population;
     let first: Vec<Target> =
         objects::targets(population).map(|(namespace, name)| Target { namespace, name }).collect();
-    // Targets of later autoscalers. They exist long before, so that a controller never receives an
-    // autoscaler before its target.
-    let later: Vec<Target> = (0..cluster.extra)
+    // Targets of the autoscalers that are added later. They are created now, so that the controller
+    // has them in its cache by then.
+    let extra: Vec<Target> = (0..cluster.extra)
         .map(|index| Target {
             namespace: EXTRA_NAMESPACE.to_owned(),
-            name: format!("{EXTRA}{index}"),
+            name: format!("{EXTRA_PREFIX}{index}"),
         })
         .collect();
-    let targets = || first.iter().chain(&later);
+    let targets = || first.iter().chain(&extra);
     for (index, target) in (0..).zip(targets()) {
         cluster.load.add(&target.namespace, &target.name, index);
     }
-    let per_target = population.pods as usize + 1;
+    let objects_per_target = population.pods as usize + 1;
     let workloads = targets().flat_map(|target| workload(target, population.pods));
     let autoscalers = first.iter().map(|target| {
         cluster.recorder.record_creation(&target.namespace, &target.name);
         objects::autoscaler(&target.namespace, &target.name, population)
     });
-    let count = targets().count() * per_target;
+    let count = targets().count() * objects_per_target;
     create_all(cluster, "deployments and pods", count, workloads).await?;
     create_all(cluster, "autoscalers", first.len(), autoscalers).await?;
     print_progress(&format!("populated after {:.1?}", cluster.recorder.elapsed()))

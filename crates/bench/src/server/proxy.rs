@@ -45,8 +45,8 @@ impl Proxy {
             Backend::Upstream(upstream) => upstream.respond(load, &info, request).await,
         };
         let recorder = &self.cluster.recorder;
-        let success = response.status().is_success();
-        self.cluster.record_response(&info, recorder.now(), received.elapsed(), success);
+        let is_success = response.status().is_success();
+        self.cluster.record_response(&info, recorder.now(), received.elapsed(), is_success);
         count_bytes(response, recorder.byte_counter(&info.kind))
     }
 }

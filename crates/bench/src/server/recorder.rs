@@ -80,18 +80,18 @@ impl Recorder {
         &self,
         request: &RequestInfo,
         at: f64,
-        took: Duration,
-        success: bool,
+        duration: Duration,
+        is_success: bool,
     ) {
-        let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        let micros = u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
         let mut state = self.state.lock();
-        state.response_times.push(took);
+        state.response_times.push(micros);
         let counters = state.requests.entry(request.kind.clone()).or_default();
         counters.count += 1;
-        counters.failed += u64::from(!success);
+        counters.failed += u64::from(!is_success);
         let is_status_write =
-            request.is(&["update", "patch"], "horizontalpodautoscalers.autoscaling", "status");
-        if !success || !is_status_write {
+            request.matches(&["update", "patch"], "horizontalpodautoscalers.autoscaling", "status");
+        if !is_success || !is_status_write {
             return;
         }
         let key = format!("{}/{}", request.namespace, request.name);
@@ -110,7 +110,7 @@ impl Recorder {
         Progress { now: self.now(), decided: self.state.lock().decided }
     }
 
-    /// Returns everything but [`Stats::server`].
+    /// Returns everything except [`Stats::prometheus`] and [`Stats::server`].
     pub(crate) fn stats(&self) -> Stats {
         let state = self.state.lock();
         let count = |(kind, counters): (&RequestKind, &Counters)| RequestCount {
@@ -131,10 +131,10 @@ impl Recorder {
 }
 
 /// The user name of the controller.
-pub(super) const CONTROLLER: &str = "measured-controller";
+pub(super) const CONTROLLER_USER: &str = "measured-controller";
 
 /// An audit policy that logs only the requests of a user, without their bodies.
-pub(crate) fn policy(user: &str) -> Value {
+pub(crate) fn audit_policy(user: &str) -> Value {
     let rules = serde_json::json!([{ "level": "Metadata", "users": [user] }, { "level": "None" }]);
     serde_json::json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
@@ -159,19 +159,21 @@ struct Status {
     code: Option<u16>,
 }
 
+/// A request in the audit log.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CompletedRequest {
     pub(crate) request: RequestInfo,
+    /// The time of the response.
     pub(crate) at: Timestamp,
-    pub(crate) took: Duration,
-    pub(crate) success: bool,
+    pub(crate) duration: Duration,
+    pub(crate) is_success: bool,
 }
 
 /// Passes completed requests to `record` until the API server closes the log.
-pub(crate) async fn follow(log: ChildStdout, record: impl Fn(CompletedRequest)) {
+pub(crate) async fn follow_audit_log(log: ChildStdout, record: impl Fn(CompletedRequest)) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        match parse(&line) {
+        match parse_audit_event(&line) {
             Ok(None) => {}
             Ok(Some(completed)) => record(completed),
             Err(error) => {
@@ -181,8 +183,9 @@ pub(crate) async fn follow(log: ChildStdout, record: impl Fn(CompletedRequest)) 
     }
 }
 
-/// Parses a line. Returns `None` for the end of a watch, which was counted when it started.
-fn parse(line: &str) -> Result<Option<CompletedRequest>> {
+/// Parses a line of the audit log. Returns `None` for the end of a watch, which was counted when it
+/// started.
+fn parse_audit_event(line: &str) -> Result<Option<CompletedRequest>> {
     let event: Event = serde_json::from_str(line)?;
     let is_watch = event.verb == "watch";
     let is_counted = match event.stage.as_str() {
@@ -195,16 +198,16 @@ fn parse(line: &str) -> Result<Option<CompletedRequest>> {
         return Ok(None);
     }
     let code = event.response_status.and_then(|status| status.code).unwrap_or_default();
-    let took = event.stage_timestamp.duration_since(event.request_received_timestamp);
+    let duration = event.stage_timestamp.duration_since(event.request_received_timestamp);
     Ok(Some(CompletedRequest {
         request: RequestInfo::with_verb(&event.verb, &event.request_uri.parse::<Uri>()?),
         at: event.stage_timestamp,
-        took: took.try_into().unwrap_or_default(),
-        success: (200..300).contains(&code),
+        duration: duration.try_into().unwrap_or_default(),
+        is_success: (200..300).contains(&code),
     }))
 }
 
-/// A running etcd and kube-apiserver.
+/// The sources of statistics of a kube-apiserver and its etcd.
 #[derive(Clone)]
 pub(super) struct ApiserverStats {
     pub(super) client: Client,
@@ -212,20 +215,22 @@ pub(super) struct ApiserverStats {
 }
 
 impl ApiserverStats {
-    /// Adds the bytes that the API server sent for each kind of request. Its metrics cover reads
-    /// and watches only. They include all clients, but only the controller sends these kinds.
+    /// Adds the bytes that the API server sent for each kind of request, by its own metrics. They
+    /// cover only reads and watches. They include other clients, but only the controller sends
+    /// these kinds of requests.
     pub(super) async fn add_bytes(&self, requests: &mut [RequestCount]) -> Result<()> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.client.request_text(request).await;
         let text = text.context("cannot read the API server's metrics")?;
         for request in requests {
-            request.bytes += bytes(&text, request);
+            request.bytes += response_bytes(&text, request);
         }
         Ok(())
     }
 }
 
-fn bytes(text: &str, request: &RequestCount) -> u64 {
+/// Returns the bytes of all responses to a kind of request, by the metrics of the API server.
+fn response_bytes(text: &str, request: &RequestCount) -> u64 {
     let kind = &request.kind;
     let name = match kind.verb.as_str() {
         "watch" => "apiserver_watch_events_sizes_sum",
@@ -277,10 +282,10 @@ mod tests {
     fn status_write_is_parsed_with_its_time() {
         let uri =
             "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers/a/status?fieldManager=hpa";
-        let completed = parse(&line("ResponseComplete", "update", uri, 200))
+        let completed = parse_audit_event(&line("ResponseComplete", "update", uri, 200))
             .expect("a line")
             .expect("a request");
-        assert!(completed.request.is(
+        assert!(completed.request.matches(
             &["update"],
             "horizontalpodautoscalers.autoscaling",
             "status"
@@ -290,7 +295,7 @@ mod tests {
             ("n", "a")
         );
         assert_eq!(completed.at, "2026-11-21T10:00:00.0026Z".parse().expect("a time"));
-        assert_eq!((completed.took, completed.success), (Duration::from_micros(2500), true));
+        assert_eq!((completed.duration, completed.is_success), (Duration::from_micros(2500), true));
     }
 
     #[rstest]
@@ -306,15 +311,16 @@ mod tests {
         #[case] code: u16,
         #[case] expected: Option<bool>,
     ) {
-        let completed = parse(&line(stage, verb, "/api/v1/pods?watch=true", code)).expect("a line");
-        assert_eq!(completed.as_ref().map(|one| one.success), expected);
+        let completed =
+            parse_audit_event(&line(stage, verb, "/api/v1/pods?watch=true", code)).expect("a line");
+        assert_eq!(completed.as_ref().map(|one| one.is_success), expected);
         assert!(completed.is_none_or(|one| one.request.kind.resource == "pods"));
     }
 
     #[test]
     fn line_that_is_not_an_event_is_an_error() {
-        assert!(parse("{}").is_err());
-        assert!(parse("I1121 10:00:00 1 main.go] a log line").is_err());
+        assert!(parse_audit_event("{}").is_err());
+        assert!(parse_audit_event("I1121 10:00:00 1 main.go] a log line").is_err());
     }
 
     use crate::request_info::RequestKind;
@@ -334,7 +340,7 @@ apiserver_watch_events_sizes_sum{group="",resource="pods",version="v1"} 217381
             let [verb, resource, subresource] =
                 [verb, resource, subresource].map(ToOwned::to_owned);
             let kind = RequestKind { verb, resource, subresource };
-            bytes(TEXT, &RequestCount { kind, count: 1, failed: 0, bytes: 0 })
+            response_bytes(TEXT, &RequestCount { kind, count: 1, failed: 0, bytes: 0 })
         };
         assert_eq!(bytes_of("list", "pods", ""), 115_000);
         assert_eq!(bytes_of("watch", "pods", ""), 217_381);

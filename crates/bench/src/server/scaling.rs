@@ -31,7 +31,7 @@ async fn scale_pods(store: &ObjectStore, load: &Load, namespace: &str, name: &st
     let deployment = deployments.get(name).await?;
     let desired = deployment.data.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
     let desired = u32::try_from(desired)?;
-    let present = load.replicas(namespace, name).context("the target has no load")?;
+    let present = load.replicas(namespace, name).context("unknown target")?;
     for index in present..desired {
         store.create(objects::pod(namespace, name, index, Timestamp::now())).await?;
     }

@@ -29,7 +29,7 @@ const NOT_FORWARDED: [HeaderName; 8] = [
     header::HOST,
     header::AUTHORIZATION,
 ];
-/// Creating one of these is a query. Nothing is stored.
+/// Resources of queries: creating one of them stores nothing.
 const REVIEWS: [&str; 3] = [
     "selfsubjectaccessreviews.authorization.k8s.io",
     "subjectaccessreviews.authorization.k8s.io",
@@ -44,7 +44,7 @@ pub(super) struct Upstream {
     server: Uri,
     /// Namespaces that accept writes.
     namespaces: BTreeSet<String>,
-    /// Serves discovery of the metrics APIs, and external metrics.
+    /// Serves the metrics APIs.
     metrics: Testbed,
 }
 
@@ -53,7 +53,7 @@ impl Upstream {
         // The controller must see failed requests and compressed bodies unchanged.
         config.default_retry = false;
         config.disable_compression = true;
-        let metrics = metrics::testbed(load);
+        let metrics = metrics::metrics_testbed(load);
         let (server, namespaces) =
             (config.cluster_url.clone(), namespaces.iter().cloned().collect());
         Ok(Self { client: Client::try_from(config)?, server, namespaces, metrics })
@@ -70,13 +70,13 @@ impl Upstream {
         }
         if !self.is_allowed(info) {
             let message = format!("hpa-bench does not forward {} {}", info.kind, info.name);
-            return failure(StatusCode::FORBIDDEN, "Forbidden", &message);
+            return error_response(StatusCode::FORBIDDEN, "Forbidden", &message);
         }
         match self.forward(info, request).await {
             Ok(response) => response,
             Err(error) => {
                 let message = format!("no response from {}: {error:#}", self.server);
-                failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &message)
+                error_response(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &message)
             }
         }
     }
@@ -135,7 +135,7 @@ fn with_selector(uri: &Uri) -> Result<Uri> {
 }
 
 /// Returns an error as the API server formats it.
-fn failure(code: StatusCode, reason: &'static str, message: &str) -> Response {
+fn error_response(code: StatusCode, reason: &'static str, message: &str) -> Response {
     let error = ApiError::new(code.as_u16(), reason, message);
     (code, Json(error.to_status())).into_response()
 }

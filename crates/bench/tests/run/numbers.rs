@@ -24,17 +24,17 @@ fn jitter_causes_a_status_write_in_every_period(#[case] metric: &str) {
         requests(outcome, "/count", WRITE_STATUS) - requests(outcome, "/failed", WRITE_STATUS)
     );
     assert_eq!(outcome["reconciles_counted_by"], "status-writes");
-    // Changes of objects cause additional reconciles without a status write.
+    // Changes of objects cause additional reconciles, which write no status.
     let own = number(outcome, "/own_reconciles");
     assert!(own > made * 0.8 && own < made * 1.5 + 40.0, "{outcome:#}");
     assert_eq!(requests(outcome, "/count", WRITE_SCALE), 0.0, "nothing has to be scaled");
     let cycle = number(outcome, "/cycle/p50");
-    // More than the period of 200 ms on a busy machine.
+    // On a busy machine, it is above the period of 200 ms.
     assert!((0.1..30.0).contains(&cycle), "{outcome:#}");
     assert!(number(outcome, "/cycle/max") >= number(outcome, "/cycle/p99"), "{outcome:#}");
     assert_eq!(number(outcome, "/extra_decided/count"), 2.0);
-    let of_extra = number(outcome, "/extra_decided/p50");
-    assert!(of_extra > 0.0 && of_extra < 30.0, "{outcome:#}");
+    let extra_decided = number(outcome, "/extra_decided/p50");
+    assert!(extra_decided > 0.0 && extra_decided < 30.0, "{outcome:#}");
     let cpus = number(outcome, "/cpus");
     assert!(cpus > 0.0 && cpus < 16.0, "{outcome:#}");
     let memory = number(outcome, "/usage_at_end/peak_memory");
@@ -49,12 +49,12 @@ fn steady_load_is_counted_by_the_metrics_of_the_controller() {
     let outcome = &numbers[0];
     reconciles_made(outcome);
     assert_eq!(outcome["reconciles_counted_by"], "own-metrics");
-    // The statuses of the two autoscalers that were added.
+    // Only the autoscalers that are added write a status.
     assert!(requests(outcome, "/count", WRITE_STATUS) <= 10.0, "{outcome:#}");
     let unknown = ["cycle", "lateness", "overdue_at_end"].map(|name| &outcome[name]);
     assert_eq!(unknown, [&Value::Null; 3]);
-    let late = number(outcome, "/own_lateness");
-    assert!((0.0..30.0).contains(&late), "{outcome:#}");
+    let lateness = number(outcome, "/own_lateness");
+    assert!((0.0..30.0).contains(&lateness), "{outcome:#}");
     let row = output.lines().find(|line| line.starts_with("lateness")).expect("a row");
     assert!(row.ends_with("  -"), "{row}");
 }
@@ -74,7 +74,7 @@ fn wave_scales_targets_and_pods_follow() {
 /// Run with `cargo test -p hpa-bench -- --ignored`.
 #[test]
 #[ignore = "needs etcd and kube-apiserver"]
-fn kube_apiserver_gives_the_same_numbers() {
+fn kube_apiserver_is_measured_in_two_rounds() {
     let assets = assets::find().expect("etcd and kube-apiserver").display().to_string();
     let (numbers, output) =
         measure(&["--server", &format!("kube-apiserver={assets}"), "--repeat=2"]);

@@ -50,10 +50,10 @@ impl ServedTestbed {
             .collect()
     }
 
-    /// Returns whether it has only the objects of an empty cluster.
+    /// Returns whether all objects of `hpa-bench` were deleted.
     fn is_clean(&self) -> bool {
-        let left = [("v1", "Pod"), ("v1", "Event"), ("apps/v1", "Deployment")];
-        left.iter().all(|(version, kind)| self.names(version, kind).is_empty())
+        let kinds = [("v1", "Pod"), ("v1", "Event"), ("apps/v1", "Deployment")];
+        kinds.iter().all(|(version, kind)| self.names(version, kind).is_empty())
             && self.names("v1", "Namespace") == ["default", "kube-system"]
     }
 }

@@ -157,7 +157,7 @@ pub struct Condition {
     /// The human-readable message.
     #[serde(
         default,
-        deserialize_with = "crate::messages::read",
+        deserialize_with = "crate::messages::deserialize",
         skip_serializing_if = "str::is_empty"
     )]
     pub message: std::borrow::Cow<'static, str>,

@@ -99,8 +99,8 @@ pub struct ResourceAmount {
     /// The resource.
     pub resource: ResourceName,
     /// The amount, rounded up to milli-units. `None` if its text is longer than
-    /// [`MAX_TEXT_LEN`](crate::quantity::MAX_TEXT_LEN): the API accepts such a pod, so it must not
-    /// be undecodable, but it has no amount to calculate with.
+    /// [`MAX_TEXT_LEN`](crate::quantity::MAX_TEXT_LEN). The API accepts such a pod, so the pod must
+    /// be decodable, but a calculation that needs the amount fails.
     pub amount: Option<MilliValue>,
 }
 
@@ -131,8 +131,8 @@ pub struct ResourceAmounts {
 pub struct PodResources {
     /// The requests and limits of the pod's spec.
     pub spec: ResourceAmounts,
-    /// The requests and limits that the kubelet has applied, if they differ, as during an in-place
-    /// resize (KEP-1287, KEP-5419).
+    /// The requests and limits that the kubelet has applied, if they differ from the spec, as
+    /// during an in-place resize (KEP-1287, KEP-5419).
     pub actual: Option<Box<ResourceAmounts>>,
 }
 
@@ -211,8 +211,8 @@ struct Resources {
     limits: BTreeMap<String, Amount>,
 }
 
-/// The amount of a request or limit, or `None` if its text is too long. Decoding other invalid
-/// texts fails, because the API server doesn't store them.
+/// The amount of a request or limit, or `None` if its text is too long to be read. The API server
+/// stores no other invalid texts, so decoding them fails.
 #[derive(Clone, Debug)]
 struct Amount(Option<Quantity>);
 
@@ -376,9 +376,8 @@ impl PodResources {
     }
 }
 
-/// The spec with the applied requests and limits, which the kubelet reports in the status. A
-/// resource that isn't reported keeps its amount of the spec. `None` if the reported amounts don't
-/// differ.
+/// The spec with the requests and limits that the kubelet has applied, by the status. A resource
+/// that the status doesn't have keeps the amount of the spec. `None` if the amounts don't differ.
 fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
     let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
     let reported: BTreeMap<&str, &Resources> =
@@ -425,8 +424,8 @@ impl Resources {
     }
 }
 
-/// Amounts by resource in nano-units, the smallest unit of a quantity. `None` if an amount that
-/// counts can't be read.
+/// Amounts by resource in nano-units, the smallest unit of a quantity. An amount is `None` if it is
+/// a sum with a request that is too long to be read.
 type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
 
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
@@ -452,37 +451,39 @@ fn is_pod_level_resource(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
+/// The sum of the requests of containers and sidecars, or the requests of the init containers that
+/// run at the same time, if these are more.
 fn container_sum(spec: &PodSpec) -> Amounts<'_> {
     let mut sum = Amounts::new();
     for container in &spec.containers {
-        add(&mut sum, container);
+        add_requests(&mut sum, container);
     }
     // While an init container runs, the sidecars before it also run.
     let mut sidecars = Amounts::new();
     let mut at_init = Amounts::new();
     for container in &spec.init_containers {
         if container.is_restartable() {
-            add(&mut sum, container);
-            add(&mut sidecars, container);
-            raise(&mut at_init, &sidecars);
+            add_requests(&mut sum, container);
+            add_requests(&mut sidecars, container);
+            raise_to(&mut at_init, &sidecars);
         } else {
-            let mut now = sidecars.clone();
-            add(&mut now, container);
-            raise(&mut at_init, &now);
+            let mut running = sidecars.clone();
+            add_requests(&mut running, container);
+            raise_to(&mut at_init, &running);
         }
     }
-    raise(&mut sum, &at_init);
+    raise_to(&mut sum, &at_init);
     sum
 }
 
-fn add<'a>(sum: &mut Amounts<'a>, container: &'a Container) {
+fn add_requests<'a>(sum: &mut Amounts<'a>, container: &'a Container) {
     for (resource, amount) in container.requests() {
         let entry = sum.entry(resource).or_insert(Some(0));
         *entry = entry.zip(amount.nano_value()).map(|(sum, nanos)| sum.saturating_add(nanos));
     }
 }
 
-fn raise<'a>(amounts: &mut Amounts<'a>, minimum: &Amounts<'a>) {
+fn raise_to<'a>(amounts: &mut Amounts<'a>, minimum: &Amounts<'a>) {
     for (resource, amount) in minimum {
         let entry = amounts.entry(resource).or_insert(*amount);
         *entry = entry.zip(*amount).map(|(one, two)| one.max(two));

@@ -17,22 +17,22 @@ fn object() -> Value {
     json!({ "kind": "K", "name": "n", "apiVersion": "v1", "new": 1 })
 }
 
-/// A list of metrics of every type. Each has a member named `of`: its target or its value.
-fn metrics(of: &str, value: &Value) -> Value {
+/// Metrics of every type. The source of each one has this member, `target` or `current`.
+fn metrics(member: &str, value: &Value) -> Value {
     let (object, metric) = (object(), metric());
     json!([
         {
             "type": "Object",
-            "object": { "describedObject": object, "metric": metric, of: value, "new": 1 },
+            "object": { "describedObject": object, "metric": metric, member: value, "new": 1 },
             "new": 1,
         },
-        { "type": "Pods", "pods": { "metric": metric, of: value, "new": 1 } },
-        { "type": "Resource", "resource": { "name": "cpu", of: value, "new": 1 } },
+        { "type": "Pods", "pods": { "metric": metric, member: value, "new": 1 } },
+        { "type": "Resource", "resource": { "name": "cpu", member: value, "new": 1 } },
         {
             "type": "ContainerResource",
-            "containerResource": { "name": "cpu", "container": "c", of: value, "new": 1 },
+            "containerResource": { "name": "cpu", "container": "c", member: value, "new": 1 },
         },
-        { "type": "External", "external": { "metric": metric, of: value, "new": 1 } },
+        { "type": "External", "external": { "metric": metric, member: value, "new": 1 } },
     ])
 }
 
@@ -229,7 +229,11 @@ fn pod_is_running_and_ready_by_phase_and_condition(
     ]),
     5000
 )]
-fn effective_pod_level_requests(#[case] pod_level: Value, #[case] init: Value, #[case] milli: i64) {
+fn pod_level_requests_replace_the_sum_of_containers(
+    #[case] pod_level: Value,
+    #[case] init: Value,
+    #[case] milli: i64,
+) {
     let containers = json!([
         { "resources": { "requests": { "cpu": "1" } } },
         { "resources": { "requests": { "cpu": "1" } } },
@@ -261,7 +265,7 @@ fn cpu_of(amounts: &ResourceAmounts, container: &str) -> (Option<i64>, Option<i6
     (cpu(&container.requests), cpu(&container.limits))
 }
 
-fn resized(spec: Value, status: Value) -> Pod {
+fn pod_with_status(spec: Value, status: Value) -> Pod {
     pod(json!({ "spec": spec, "status": status }))
 }
 
@@ -279,7 +283,7 @@ fn resized(spec: Value, status: Value) -> Pod {
 fn applied_resources_equal_to_the_spec_are_not_stored(#[case] status: Value) {
     let resources = json!({ "requests": { "cpu": "1" }, "limits": { "cpu": "2" } });
     let spec = json!({ "containers": [{ "name": "app", "resources": resources }] });
-    let pod = resized(spec, status);
+    let pod = pod_with_status(spec, status);
     assert_eq!(pod.resources.actual, None);
     assert_eq!(cpu_of(pod.resources.actual(), "app"), (Some(1000), Some(2000)));
 }
@@ -293,7 +297,7 @@ fn applied_resources_are_those_that_the_kubelet_reports() {
         "initContainers": [sidecar],
     });
     let reported = |cpu: &str| json!({ "requests": { "cpu": cpu } });
-    let pod = resized(
+    let pod = pod_with_status(
         spec,
         json!({
             "containerStatuses": [{ "name": "app", "resources": reported("500m") }],
@@ -314,7 +318,7 @@ fn applied_pod_level_resources_are_reported_for_the_pod() {
     let pod_level = json!({ "requests": { "cpu": "4" }, "limits": { "cpu": "8" } });
     let spec = json!({ "resources": pod_level, "containers": [{ "name": "app" }] });
     let status = json!({ "resources": { "requests": { "cpu": "2" }, "limits": { "cpu": "6" } } });
-    let pod = resized(spec, status);
+    let pod = pod_with_status(spec, status);
     let amounts = |all: &ResourceAmounts| {
         let request = all.pod_level_requests.as_ref().unwrap()[0].amount.unwrap();
         (request.as_milli(), all.pod_level_limits[0].amount.unwrap().as_milli())

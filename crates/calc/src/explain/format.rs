@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt::Display};
 
 /// Formats seconds as minutes and seconds, with hours if there are any: `4:05`, `1:04:05`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-pub fn minutes(seconds: f64) -> String {
+pub fn minutes_and_seconds(seconds: f64) -> String {
     let total = seconds as u64;
     let (hours, minutes, seconds) = (total / 3600, total / 60 % 60, total % 60);
     if hours > 0 {
@@ -59,8 +59,8 @@ mod tests {
     #[case(0.4, "0:00")]
     #[case(65.9, "1:05")]
     #[case(3_845.0, "1:04:05")]
-    fn minutes_have_hours_if_needed(#[case] seconds: f64, #[case] expected: &str) {
-        assert_eq!(minutes(seconds), expected);
+    fn minutes_and_seconds_have_hours_if_needed(#[case] seconds: f64, #[case] expected: &str) {
+        assert_eq!(minutes_and_seconds(seconds), expected);
     }
 
     #[test]

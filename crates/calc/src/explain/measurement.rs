@@ -1,4 +1,4 @@
-//! The value and the target of a metric, as text.
+//! Formats the value and the target of a metric.
 
 use std::fmt;
 
@@ -49,7 +49,8 @@ impl Measurement {
         Some(Self::of_value(spec, metric.utilization_of, value, target, has_pods))
     }
 
-    /// A value and its target, utilizations in percent. Without pods, an average is a total.
+    /// Formats a value and its target, which are in percent for a utilization. Without pods, an
+    /// average is the total, so it has no unit.
     pub(crate) fn of_value(
         spec: &MetricSpec,
         utilization_of: UtilizationOf,
@@ -132,7 +133,7 @@ fn quantity(value: MilliValue) -> String {
 }
 
 /// Formats bytes in mebibytes or, if smaller, in kibibytes. A value below 1Ki is printed exactly,
-/// as by kubectl, because it may not be in bytes: it may be a ratio.
+/// as by kubectl, because it may be something other than bytes, such as a ratio.
 pub(crate) fn bytes(value: MilliValue) -> String {
     const KIBI: f64 = 1024.0;
     let bytes = value.as_f64();

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 use serde::Serialize;
 
 pub use self::{
-    format::{counted, minutes, number, one_line},
+    format::{counted, minutes_and_seconds, number, one_line},
     measurement::{Measurement, is_memory, metric_name, status_value, target_value},
     sentence::Reason,
 };
@@ -63,9 +63,9 @@ pub struct Explanation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtraPods {
-    /// The running pods that the selector matches.
+    /// The pods that the selector matches, and that neither have finished nor are being deleted.
     pub matched: usize,
-    /// The pods that the target has, or will have.
+    /// The target's `spec.replicas` or `status.replicas`, whichever is larger.
     pub of_target: usize,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for ExtraPods {
     }
 }
 
-/// The effect of a setting of the autoscaler on a decision (see [`crate::settings`]).
+/// The effect on a decision of one of the autoscaler's own settings (see [`crate::settings`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingEffect {
@@ -106,11 +106,11 @@ impl fmt::Display for SettingEffect {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Summary {
-    /// The scale stays: the proposal equals the current replicas, at the latest after
-    /// stabilization, rate limits and bounds.
+    /// The scale stays: after stabilization, rate limits and bounds, the desired replicas are the
+    /// current ones.
     #[default]
     NoChange,
-    /// The scale has to be written, for this reason, which the event repeats.
+    /// The scale has to be written, for the reason that the event also has.
     Rescale(String),
     /// The scale would have to be written for this reason, but that direction is paused.
     Paused(String),
@@ -155,10 +155,10 @@ pub struct MetricExplanation {
     /// The whole value of a metric with an average by replica.
     #[serde(rename = "totalMilli")]
     pub total: Option<MilliValue>,
-    /// The cause of a missing proposal, without the texts that the reference puts before it in
-    /// conditions and events.
+    /// The cause of the failure, if the metric failed, without the texts that the reference puts
+    /// before it in conditions and events.
     pub error: Option<String>,
-    /// The kind of the error.
+    /// The kind of the failure, if the metric failed.
     pub failure: Option<MetricFailure>,
     /// The effects of settings on the metric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -225,7 +225,8 @@ impl Explanation {
         self.metrics.iter().any(|metric| metric.error.is_some())
     }
 
-    /// Prints a cause once, with all metrics that failed because of it, at the first of them.
+    /// Prints the cause of a failure, after all metrics that have this cause. Prints nothing unless
+    /// the metric at `index` is the first of them.
     fn print_failure(&self, f: &mut fmt::Formatter<'_>, index: usize, cause: &str) -> fmt::Result {
         let has_cause = |metric: &&MetricExplanation| metric.error.as_deref() == Some(cause);
         if self.metrics.iter().take(index).any(|metric| has_cause(&metric)) {
@@ -241,8 +242,8 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.summary {
             Summary::NoChange => write!(f, "keep {}", self.current_replicas)?,
-            // The metrics and limits below explain the change. The event's reason compares the
-            // proposal with the current replicas, and may contradict stabilization.
+            // The metrics and limits, which follow, explain the change. The event's reason compares
+            // the proposal with the current replicas, so it may contradict stabilization.
             Summary::Rescale(_) if self.winner.is_some() => {
                 write!(f, "{} -> {}", self.current_replicas, self.desired_replicas)?;
             }
@@ -261,7 +262,7 @@ impl fmt::Display for Explanation {
                 )?;
             }
             Summary::ScalingDisabled => write!(f, "disabled: the target is at zero replicas")?,
-            // The metrics below have the error.
+            // The metrics, which follow, have the error.
             Summary::Failed(_) if self.winner.is_none() && self.has_failed_metric() => {
                 write!(f, "keep {}", self.current_replicas)?;
             }
@@ -399,10 +400,7 @@ mod tests {
     #[case::rescale(Summary::Rescale("All metrics below target".into()), "2 -> 5")]
     #[case::rescale_without_reason(Summary::Rescale(String::new()), "2 -> 5")]
     #[case::paused(Summary::Paused("above".into()), "keep 2: paused; else 5")]
-    fn reason_of_the_event_is_not_printed_beside_the_metric(
-        #[case] summary: Summary,
-        #[case] text: &str,
-    ) {
+    fn summary_has_no_reason_if_a_metric_decided(#[case] summary: Summary, #[case] text: &str) {
         let explanation = Explanation {
             current_replicas: 2,
             desired_replicas: 5,

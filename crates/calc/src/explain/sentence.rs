@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     Explanation, MetricExplanation, SettingEffect, Summary, TargetValue,
-    format::{minutes, number, one_line},
+    format::{minutes_and_seconds, number, one_line},
     measurement::{Measurement, metric_name},
 };
 use crate::{
@@ -18,11 +18,12 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Reason {
-    /// The metrics alone.
+    /// The metrics, without a limit. Also used if the replicas were out of bounds, so that no
+    /// metric was read.
     Metrics,
     /// A recommendation within the stabilization window.
     Stabilization,
-    /// A policy.
+    /// A policy, or the rate limit of an autoscaler without `behavior`.
     Policy,
     /// `minReplicas`.
     MinReplicas,
@@ -32,7 +33,7 @@ pub enum Reason {
     Paused,
     /// Another client scaled the target to zero, which turns autoscaling off.
     ScalingDisabled,
-    /// No metric could be read, or the target could not.
+    /// The reconcile failed, for example because no metric could be read.
     Failed,
 }
 
@@ -56,10 +57,10 @@ impl Explanation {
     ///
     /// `hpa` is the autoscaler that was decided on.
     pub fn sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
-        one_line(&self.text(hpa)).into_owned()
+        one_line(&self.unescaped_sentence(hpa)).into_owned()
     }
 
-    fn text(&self, hpa: &HorizontalPodAutoscaler) -> String {
+    fn unescaped_sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
         match &self.summary {
             Summary::Failed(error) => {
                 let failures = self.failures(hpa).filter(|_| self.winner.is_none());
@@ -79,17 +80,17 @@ impl Explanation {
         let Some(measured) = measurement.or_else(|| self.failures(hpa)) else {
             return "no metric was read".to_owned();
         };
-        let rebalanced = self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced);
-        let parts = [Some(measured), rebalanced, self.counted_pods(), self.limit(hpa)];
+        let rebalanced =
+            self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced_text);
+        let parts = [Some(measured), rebalanced, self.extra_pods_text(), self.limit(hpa)];
         let parts = parts.into_iter().flatten();
         let effects = self.main_effects().map(ToString::to_string);
         parts.chain(effects).collect::<Vec<_>>().join("; ")
     }
 
     /// The numbers of matched pods and of the target's pods, if the ratio was multiplied by more
-    /// pods than the target has. The metrics may then propose more replicas although the usage is
-    /// below the target.
-    fn counted_pods(&self) -> Option<String> {
+    /// pods than the target has. This explains a scale-up although the usage is below the target.
+    fn extra_pods_text(&self) -> Option<String> {
         let winner = self.winner.and_then(|index| self.metrics.get(index))?;
         let extra = self.extra_pods?;
         let is_multiplied = winner.rule == Some(Rule::Proportional);
@@ -97,8 +98,8 @@ impl Explanation {
         (is_multiplied && is_counted).then(|| extra.to_string())
     }
 
-    /// The first effect of each setting. Effects on the metric with the largest proposal are before
-    /// those on other metrics.
+    /// The first effect of each setting. Effects on the metric with the largest proposal come
+    /// before effects on other metrics.
     fn main_effects(&self) -> impl Iterator<Item = &SettingEffect> {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let of_metrics = winner.into_iter().chain(&self.metrics).flat_map(|metric| &metric.effects);
@@ -144,7 +145,7 @@ impl Explanation {
         let bounds = self.bounds.unwrap_or_else(|| Bounds::of_spec(&hpa.spec));
         let limit = match self.reason() {
             Reason::Metrics if desired == self.current_replicas => {
-                return winner.map(|winner| rule(winner, desired));
+                return winner.map(|winner| rule_text(winner, desired));
             }
             Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
             Reason::Paused => {
@@ -165,7 +166,7 @@ impl Explanation {
                 Some(window) if proposed < stabilized => {
                     format!(
                         "stabilization holds {stabilized} for up to {}",
-                        minutes(f64::from(window))
+                        minutes_and_seconds(f64::from(window))
                     )
                 }
                 _ => format!("stabilization holds {stabilized}"),
@@ -175,9 +176,8 @@ impl Explanation {
     }
 }
 
-/// The ratio that decided, if it differs from the measured ratio because unready or missing pods
-/// were included.
-fn rebalanced(metric: &MetricExplanation) -> Option<String> {
+/// The ratio that decided and the pods that it includes, if unready or missing pods were included.
+fn rebalanced_text(metric: &MetricExplanation) -> Option<String> {
     let (ratio, measured, pods) = (metric.rebalanced_ratio?, metric.ratio?, metric.pods?);
     let is_up = measured > 1.0;
     let unready = if is_up { pods.unready } else { 0 };
@@ -202,12 +202,14 @@ fn rebalanced(metric: &MetricExplanation) -> Option<String> {
 }
 
 /// Explains why the metrics ask for the current replicas.
-fn rule(winner: &MetricExplanation, replicas: i32) -> String {
+fn rule_text(winner: &MetricExplanation, replicas: i32) -> String {
     match winner.rule {
         Some(Rule::WithinTolerance) => "within tolerance".to_owned(),
-        Some(Rule::DirectionReversed) => "that reverses the direction, so nothing changes".into(),
-        Some(Rule::SurgeIgnored) => "only the surge would raise it, so nothing changes".into(),
-        // Proposals are rounded up.
+        Some(Rule::DirectionReversed) => "this reverses the direction, so nothing changes".into(),
+        Some(Rule::SurgeIgnored) => {
+            "only surge pods would raise the replicas, so nothing changes".into()
+        }
+        // The proposal was rounded up to the current replicas.
         _ => format!("metrics ask for {replicas}"),
     }
 }
@@ -229,12 +231,12 @@ mod tests {
         serde_json::from_value(json!({ "metadata": { "name": "web" }, "spec": spec })).unwrap()
     }
 
-    fn cpu() -> HorizontalPodAutoscaler {
+    fn hpa_by_cpu() -> HorizontalPodAutoscaler {
         let target = json!({ "type": "Utilization", "averageUtilization": 60 });
         hpa(json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } }))
     }
 
-    fn queue() -> HorizontalPodAutoscaler {
+    fn hpa_by_queue() -> HorizontalPodAutoscaler {
         let target = json!({ "type": "AverageValue", "averageValue": "30" });
         let source = json!({ "metric": { "name": "waiting" }, "target": target });
         hpa(json!({ "type": "External", "external": source }))
@@ -314,7 +316,7 @@ mod tests {
         explanation.stabilized_by = stabilized_by;
         explanation.limited_by = limited_by;
         assert_eq!(
-            explain(&cpu(), &explanation),
+            explain(&hpa_by_cpu(), &explanation),
             format!("cpu is at 120% of requests, target 60%{rest}")
         );
     }
@@ -323,22 +325,22 @@ mod tests {
     fn unchanged_replicas_are_explained() {
         let mut explanation = explanation(4, 4, 4);
         assert_eq!(
-            explain(&cpu(), &explanation),
+            explain(&hpa_by_cpu(), &explanation),
             "cpu is at 120% of requests, target 60%; metrics ask for 4"
         );
         explanation.metrics[0].rule = Some(Rule::WithinTolerance);
         assert_eq!(
-            explain(&cpu(), &explanation),
+            explain(&hpa_by_cpu(), &explanation),
             "cpu is at 120% of requests, target 60%; within tolerance"
         );
     }
 
     #[test]
-    fn pause_is_named() {
+    fn sentence_names_the_pause() {
         let summary = Summary::Paused("above".to_owned());
         let explanation = Explanation { summary, ..explanation(8, 8, 8) };
         assert_eq!(
-            explain(&cpu(), &explanation),
+            explain(&hpa_by_cpu(), &explanation),
             "cpu is at 120% of requests, target 60%; without the pause, scaled to 8"
         );
     }
@@ -363,20 +365,20 @@ mod tests {
     }
 
     fn hpa_with_two_metrics() -> HorizontalPodAutoscaler {
-        let mut hpa = queue();
-        hpa.spec.metrics.extend(cpu().spec.metrics);
+        let mut hpa = hpa_by_queue();
+        hpa.spec.metrics.extend(hpa_by_cpu().spec.metrics);
         hpa
     }
 
     #[test]
-    fn values_have_units() {
+    fn averages_are_per_pod_unless_there_are_no_pods() {
         let mut explanation = explanation(8, 8, 8);
         explanation.metrics[0].utilization = None;
         explanation.metrics[0].usage = Some(MilliValue::from_milli(35_250));
         explanation.metrics[0].target = Some(TargetValue::Value(MilliValue::from_units(30)));
-        assert_eq!(explain(&queue(), &explanation), "waiting is at 35.2 per pod, target 30");
+        assert_eq!(explain(&hpa_by_queue(), &explanation), "waiting is at 35.2 per pod, target 30");
         explanation.current_replicas = 0;
-        assert_eq!(explain(&queue(), &explanation), "waiting is at 35.2, target 30");
+        assert_eq!(explain(&hpa_by_queue(), &explanation), "waiting is at 35.2, target 30");
     }
 
     #[test]
@@ -386,7 +388,7 @@ mod tests {
             ..Explanation::default()
         };
         assert_eq!(
-            (explain(&cpu(), &failed), failed.reason()),
+            (explain(&hpa_by_cpu(), &failed), failed.reason()),
             ("no metrics".to_owned(), Reason::Failed)
         );
         let metric = MetricExplanation {
@@ -394,11 +396,14 @@ mod tests {
             ..MetricExplanation::default()
         };
         let failed = Explanation { metrics: vec![metric], ..failed };
-        assert_eq!(explain(&cpu(), &failed), "cpu cannot be read: no server");
+        assert_eq!(explain(&hpa_by_cpu(), &failed), "cpu cannot be read: no server");
         let outside =
             Summary::Rescale("Current number of replicas above Spec.MaxReplicas".to_owned());
         let outside = Explanation { summary: outside, ..Explanation::default() };
-        assert_eq!(explain(&cpu(), &outside), "Current number of replicas above Spec.MaxReplicas");
+        assert_eq!(
+            explain(&hpa_by_cpu(), &outside),
+            "Current number of replicas above Spec.MaxReplicas"
+        );
         let disabled = Explanation { summary: Summary::ScalingDisabled, ..Explanation::default() };
         assert_eq!(disabled.reason(), Reason::ScalingDisabled);
     }

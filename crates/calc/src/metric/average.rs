@@ -15,11 +15,11 @@ use crate::{
     explain::{SettingEffect, TargetValue},
     quantity::{Format, Quantity},
     readings::{PodSamples, ReadError, Reading},
-    replicas::{Proposal, UtilizationTarget, average_value_with, utilization_with},
+    replicas::{Proposal, UtilizationTarget, average_value_with_rules, utilization_with_rules},
     settings::{Aggregate, MetricSettings, UtilizationOf},
 };
 
-pub(super) fn pods(
+pub(super) fn evaluate_pods(
     source: &PodsMetricSource,
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
@@ -28,8 +28,8 @@ pub(super) fn pods(
     let target = source.target.average_value.as_ref().map(Quantity::milli_value);
     let target = target.ok_or(MetricSpecError::PodsTarget)?;
     let (samples, too_old) = pod_samples(reading, context)
-        .map_err(EvaluateError::reading(|| format!("metric {name}")))?;
-    let average = average_value_with(
+        .map_err(EvaluateError::with_metric(|| format!("metric {name}")))?;
+    let average = average_value_with_rules(
         &context.average_target(target, false),
         context.rules(),
         context.pods(),
@@ -37,7 +37,7 @@ pub(super) fn pods(
         &context.readiness,
     )?;
     let (proposal, effects) =
-        (average.proposal, effects::of_average(&average, too_old, context, None));
+        (average.proposal, effects::average_effects(&average, too_old, context, None));
     let current = average_status(proposal.usage);
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
@@ -45,7 +45,7 @@ pub(super) fn pods(
         pods: Some(status.into()),
         ..Default::default()
     };
-    let name = match context.metric.aggregate {
+    let name = match context.metric_settings.aggregate {
         Aggregate::Average => format!("pods metric {name}"),
         aggregate => format!("pods metric {name} ({})", aggregate.as_str()),
     };
@@ -76,7 +76,7 @@ impl Resource<'_> {
             EvaluateError::Resource { resource, target: kind, error: error.into() }
         })?;
         let (proposal, effects) = proposed;
-        let name = self.condition_name(target, context.metric);
+        let name = self.condition_name(target, context.metric_settings);
         let status = self.status(&resource, &proposal);
         Ok(EvaluatedMetric { proposal, name, target, status, effects })
     }
@@ -89,7 +89,7 @@ impl Resource<'_> {
             aggregate => Some(aggregate.as_str()),
         };
         let kind = if self.container.is_some() { "container resource" } else { "resource" };
-        let of = match settings.utilization_of {
+        let base = match settings.utilization_of {
             UtilizationOf::Requests => "request",
             UtilizationOf::Limits => "limit",
         };
@@ -97,10 +97,10 @@ impl Resource<'_> {
             (TargetValue::Value(_), None) => format!("{name} resource"),
             (TargetValue::Value(_), Some(aggregate)) => format!("{name} resource ({aggregate})"),
             (TargetValue::Utilization(_), None) => {
-                format!("{name} {kind} utilization (percentage of {of})")
+                format!("{name} {kind} utilization (percentage of {base})")
             }
             (TargetValue::Utilization(_), Some(aggregate)) => {
-                format!("{name} {kind} utilization (percentage of {of}, {aggregate})")
+                format!("{name} {kind} utilization (percentage of {base}, {aggregate})")
             }
         }
     }
@@ -112,13 +112,15 @@ impl Resource<'_> {
         reading: Option<Result<Reading, ReadError>>,
         context: &Context<'_>,
     ) -> Result<(Proposal, Vec<SettingEffect>), EvaluateError> {
-        let (samples, too_old) = pod_samples(reading, context)
-            .map_err(EvaluateError::reading(|| format!("metrics for resource {}", self.name)))?;
+        let (samples, too_old) =
+            pod_samples(reading, context).map_err(EvaluateError::with_metric(|| {
+                format!("metrics for resource {}", self.name)
+            }))?;
         let (pods, readiness) = (context.pods(), &context.readiness);
         let average = match target {
             TargetValue::Value(target) => {
                 let target = context.average_target(target, *resource == ResourceName::Cpu);
-                average_value_with(&target, context.rules(), pods, &samples, readiness)?
+                average_value_with_rules(&target, context.rules(), pods, &samples, readiness)?
             }
             TargetValue::Utilization(target) => {
                 let target = UtilizationTarget {
@@ -128,14 +130,14 @@ impl Resource<'_> {
                     container: self.container,
                     tolerances: context.tolerances,
                 };
-                utilization_with(&target, context.rules(), pods, &samples, readiness)?
+                utilization_with_rules(&target, context.rules(), pods, &samples, readiness)?
             }
         };
         let utilization_of = match target {
             TargetValue::Utilization(_) => Some(self.name),
             TargetValue::Value(_) => None,
         };
-        Ok((average.proposal, effects::of_average(&average, too_old, context, utilization_of)))
+        Ok((average.proposal, effects::average_effects(&average, too_old, context, utilization_of)))
     }
 
     fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {
@@ -150,7 +152,7 @@ impl Resource<'_> {
     }
 }
 
-/// The samples that are not too old, and the number of those that are.
+/// The samples that are not too old, and the number of samples that are too old.
 fn pod_samples(
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
@@ -159,17 +161,17 @@ fn pod_samples(
         Reading::Pods(samples) => Some(samples),
         _ => None,
     })?;
-    let (settings, now) = (context.metric, context.readiness.now);
+    let (settings, now) = (context.metric_settings, context.readiness.now);
     if settings.max_sample_age.is_none() {
         return Ok((samples, 0));
     }
     let newest = samples.iter().map(|(_, sample)| sample.timestamp).max();
-    let all = samples.len();
+    let count_before = samples.len();
     samples.retain(|sample| !settings.is_too_old(sample.timestamp, now));
     match newest {
-        Some(newest) if samples.is_empty() => Err(context.too_old(newest)),
+        Some(newest) if samples.is_empty() => Err(context.too_old_error(newest)),
         _ => {
-            let too_old = all - samples.len();
+            let too_old = count_before - samples.len();
             Ok((samples, too_old))
         }
     }

@@ -10,11 +10,11 @@ use crate::{
     explain::{SettingEffect, TargetValue},
     quantity::MilliValue,
     readings::{ReadError, Reading, Sample},
-    replicas::{AverageRules, AverageTarget, Proposal, ValueTarget, average_without_surge},
+    replicas::{AverageRules, AverageTarget, Proposal, ValueTarget, ignore_surge_pods_by_replica},
     settings::{MetricSettings, Readiness, Rollout, Settings, Tolerances},
 };
 
-/// The inputs of a proposal other than the metric.
+/// The inputs of a metric's proposal, other than its spec and reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) namespace: &'a str,
@@ -23,27 +23,27 @@ pub(crate) struct Context<'a> {
     pub(crate) tolerances: Tolerances,
     pub(crate) readiness: Readiness,
     pub(crate) settings: &'a Settings,
-    /// The settings of the metric.
-    pub(crate) metric: &'a MetricSettings,
+    pub(crate) metric_settings: &'a MetricSettings,
 }
 
 impl Context<'_> {
-    /// Fails if a value is older than the settings of the metric allow.
-    pub(super) fn check_age<T>(&self, sample: Sample<T>) -> Result<T, ReadingError> {
+    /// The value of a sample, or an error if it is older than the settings of the metric allow.
+    pub(super) fn value_if_fresh<T>(&self, sample: Sample<T>) -> Result<T, ReadingError> {
         match sample.timestamp {
-            Some(timestamp) if self.metric.is_too_old(timestamp, self.readiness.now) => {
-                Err(self.too_old(timestamp))
+            Some(timestamp) if self.metric_settings.is_too_old(timestamp, self.readiness.now) => {
+                Err(self.too_old_error(timestamp))
             }
             _ => Ok(sample.value),
         }
     }
 
-    pub(super) fn too_old(&self, newest: Timestamp) -> ReadingError {
+    pub(super) fn too_old_error(&self, newest: Timestamp) -> ReadingError {
         let age = self.readiness.now.duration_since(newest);
-        ReadingError::TooOld { age, limit: self.metric.max_sample_age.unwrap_or_default() }
+        ReadingError::TooOld { age, limit: self.metric_settings.max_sample_age.unwrap_or_default() }
     }
 
-    /// The context of the metric at an index of `spec.metrics`.
+    /// The context of the metric at an index of `spec.metrics`. With `exact_schedules`, an average
+    /// of a scaling schedule has no tolerance.
     pub(crate) fn for_metric(&self, index: usize, spec: &MetricSpec) -> Self {
         let is_exact = self.settings.exact_schedules
             && spec.source_type == MetricSourceType::Object
@@ -51,7 +51,8 @@ impl Context<'_> {
                 is_object_average(&object.target) && object.described_object.is_scaling_schedule()
             });
         let tolerances = if is_exact { Tolerances::NONE } else { self.tolerances };
-        Self { tolerances, metric: self.settings.metric(index), ..*self }
+        let metric_settings = self.settings.metric(index);
+        Self { tolerances, metric_settings, ..*self }
     }
 
     pub(super) fn pods(&self) -> impl Iterator<Item = &Pod> {
@@ -63,14 +64,15 @@ impl Context<'_> {
         AverageTarget { current_replicas, target, is_cpu, tolerances: self.tolerances }
     }
 
-    /// The target for a `value`.
+    /// The target of a metric with a `value`.
     pub(super) fn value_target(&self, target: MilliValue) -> ValueTarget {
         let replicas = self.scale.spec_replicas;
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The target for an `averageValue` by replica. If the surge is ignored, the replicas are
-    /// `spec.replicas`: the value measures the whole load, regardless of the number of pods.
+    /// The target of an Object or External metric with an `averageValue`, which is by replica. If
+    /// the surge is ignored, the replicas are `spec.replicas`: the value measures the whole load,
+    /// regardless of the number of pods.
     pub(super) fn average_by_replica_target(
         &self,
         target: MilliValue,
@@ -83,8 +85,9 @@ impl Context<'_> {
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The proposal of an average by replica, without the effect of the surge if it is ignored.
-    pub(super) fn without_surge(
+    /// The proposal of an average by replica. If the settings ignore the surge pods of a rollout,
+    /// they don't raise it.
+    pub(super) fn ignore_surge_pods(
         &self,
         proposal: Proposal,
         target: &ValueTarget,
@@ -92,16 +95,16 @@ impl Context<'_> {
     ) -> Proposal {
         match rollout {
             Rollout::CountSurge => proposal,
-            Rollout::IgnoreSurge => average_without_surge(proposal, target, self.pods()),
+            Rollout::IgnoreSurge => ignore_surge_pods_by_replica(proposal, target, self.pods()),
         }
     }
 
     pub(super) fn rules(&self) -> AverageRules<'_> {
-        AverageRules { metric: self.metric, rollout: self.settings.rollout }
+        AverageRules { settings: self.metric_settings, rollout: self.settings.rollout }
     }
 }
 
-/// A metric with a proposal.
+/// The result for a metric that could be read and computed.
 pub(crate) struct EvaluatedMetric {
     pub(crate) proposal: Proposal,
     /// The name in conditions and events.

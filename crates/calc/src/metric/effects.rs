@@ -11,36 +11,36 @@ use crate::{
 pub(crate) const MISSING_REQUESTS: &str = "missing-requests";
 
 /// The effects of settings on an average over pods. `resource` is the resource of a utilization
-/// target, and `too_old` is the number of samples that don't count.
-pub(super) fn of_average(
+/// target, and `too_old` is the number of samples that are too old to count.
+pub(super) fn average_effects(
     average: &PodAverage,
     too_old: usize,
     context: &Context<'_>,
     resource: Option<&str>,
 ) -> Vec<SettingEffect> {
-    let (changes, settings) = (&average.changes, context.metric);
+    let (changes, settings) = (&average.changes, context.metric_settings);
     let mut effects = Vec::new();
     let mut add = |setting, text| effects.push(SettingEffect { setting, text });
     if too_old > 0 {
         add("max-sample-age", format!("{} too old to count", counted(too_old, "sample")));
     }
     if let Some(resource) = resource {
-        let of = settings.utilization_of.as_str();
+        let base = settings.utilization_of.as_str();
         if settings.utilization_of == UtilizationOf::Limits {
             add("utilization-of", "the target is a percentage of limits".to_owned());
         }
         if changes.resized > 0 {
             let pods = counted(changes.resized, "pod");
-            add("requests", format!("{pods} with other applied {of} than those of the spec"));
+            add("requests", format!("{pods} with other applied {base} than those of the spec"));
         }
         if changes.skipped.count > 0 {
-            add(MISSING_REQUESTS, skipped(&changes.skipped, of, resource));
+            add(MISSING_REQUESTS, skipped_pods_text(&changes.skipped, base, resource));
         }
     }
-    if let (Some(times), aggregate) = (changes.aggregate_by_mean, settings.aggregate)
+    if let (Some(times), aggregate) = (changes.aggregate_to_mean, settings.aggregate)
         && aggregate != Aggregate::Average
     {
-        let (name, pods) = (aggregate.as_str(), counted(changes.aggregated, "pod"));
+        let (name, pods) = (aggregate.as_str(), counted(changes.aggregated_values, "pod"));
         let times = if times.is_finite() {
             format!(", {} times their mean", number(times))
         } else {
@@ -48,26 +48,29 @@ pub(super) fn of_average(
         };
         add("aggregate", format!("{name} of {pods}{times}"));
     }
-    effects.extend(surge(&average.proposal, changes.with_surge));
+    effects.extend(surge_effect(&average.proposal, changes.replicas_with_surge));
     effects
 }
 
-fn skipped(skipped: &SkippedPods, of: &str, resource: &str) -> String {
+fn skipped_pods_text(skipped: &SkippedPods, base: &str, resource: &str) -> String {
     let rest = match skipped.count - skipped.names.len() {
         0 => String::new(),
         count => format!(" and {count} more"),
     };
     format!(
-        "{} without {of} of {resource} left out: {}{rest}",
+        "{} without {base} of {resource} left out: {}{rest}",
         counted(skipped.count, "pod"),
         skipped.names.join(", ")
     )
 }
 
-/// The effect of ignoring the surge, if the surge would change the proposal.
-pub(super) fn surge(proposal: &Proposal, with_surge: Option<i32>) -> Option<SettingEffect> {
-    let with_surge = with_surge.filter(|with_surge| *with_surge != proposal.replicas)?;
-    let text =
-        format!("the metric asks for {}, with the surge for {with_surge}", proposal.replicas);
+/// The effect of ignoring the surge pods of a rollout, if they would change the proposal.
+pub(super) fn surge_effect(
+    proposal: &Proposal,
+    replicas_with_surge: Option<i32>,
+) -> Option<SettingEffect> {
+    let replicas = proposal.replicas;
+    let with_surge = replicas_with_surge.filter(|with_surge| *with_surge != replicas)?;
+    let text = format!("the metric asks for {replicas}, with the surge for {with_surge}");
     Some(SettingEffect { setting: "rollout", text })
 }

@@ -40,11 +40,11 @@ pub(super) enum ReadingError {
     /// The caller gave no reading, or one that doesn't answer the query.
     #[error("the metric was not read")]
     NotRead,
-    /// All samples are older than the setting allows. The age is in whole minutes or hours, so that
-    /// the text doesn't change with each reconcile.
+    /// Even the newest sample is older than `max-sample-age` allows. The text has a rounded age, so
+    /// that it doesn't change with each reconcile.
     #[error(
         "the newest sample is more than {} old, max-sample-age is {}",
-        coarse(*age),
+        coarse_duration_text(*age),
         duration_text(*limit)
     )]
     TooOld { age: SignedDuration, limit: SignedDuration },
@@ -52,8 +52,8 @@ pub(super) enum ReadingError {
     Api(#[from] ReadError),
 }
 
-/// A duration, rounded down to whole minutes from one minute on, and to hours from one hour on.
-fn coarse(duration: SignedDuration) -> String {
+/// A duration, rounded down: to hours from one hour on, to minutes from one minute on.
+fn coarse_duration_text(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     let unit = match seconds {
         ..60 => 1,
@@ -106,7 +106,7 @@ impl EvaluateError {
         }
     }
 
-    /// The error without the texts before its cause.
+    /// The innermost cause, without the texts that are put before it.
     pub(super) fn root(&self) -> String {
         match self {
             Self::Resource { error, .. } => error.root(),
@@ -118,8 +118,10 @@ impl EvaluateError {
         }
     }
 
-    /// Adds the name of the metric to an error. `metric` is called only if there is an error.
-    pub(super) fn reading(metric: impl FnOnce() -> String) -> impl FnOnce(ReadingError) -> Self {
+    /// Returns a function for `map_err` that adds the name of the metric to the error.
+    pub(super) fn with_metric(
+        metric: impl FnOnce() -> String,
+    ) -> impl FnOnce(ReadingError) -> Self {
         |error| Self::Reading { metric: metric(), error }
     }
 }

@@ -1,4 +1,4 @@
-//! One metric of a spec: its query, its proposal, and its texts, which equal the reference's.
+//! One metric of a spec: its query, its proposal, and its texts, which are those of the reference.
 
 mod average;
 mod context;
@@ -14,7 +14,7 @@ use crate::{
     readings::{MetricQuery, ReadError, Reading},
 };
 
-use average::{Resource, pods};
+use average::{Resource, evaluate_pods};
 pub(crate) use context::{Context, EvaluatedMetric};
 pub(crate) use effects::MISSING_REQUESTS;
 use error::EvaluateError;
@@ -22,17 +22,17 @@ pub(crate) use error::MetricSpecError;
 pub(crate) use source::query;
 use source::{Source, is_object_average, source};
 pub(crate) use status::status_without_value;
-use value::{external, object};
+use value::{evaluate_external, evaluate_object};
 
-/// A metric without a proposal, with the two texts that the reference has for the error.
+/// A metric without a proposal. The reference has two texts for the error: `cause` and `wrapped`.
 pub(crate) struct FailedMetric {
     pub(crate) reason: ConditionReason,
     pub(crate) kind: MetricFailure,
     /// The innermost cause, for the explanation.
     pub(crate) root: String,
-    /// For the metric's own event and for the condition.
+    /// The text of the metric's event and of the condition.
     pub(crate) cause: String,
-    /// For the error of the whole decision.
+    /// The cause after the texts that the error of the whole decision puts before it.
     pub(crate) wrapped: String,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn evaluate(
         Err(error) => (EvaluateError::Spec(error.clone()), source.read_prefix(true)),
     };
     let (kind, root, cause) = (error.kind(), error.root(), error.to_string());
-    let wrapped = format!("{}{prefix}{cause}", source.prefix());
+    let wrapped = format!("{}{prefix}{cause}", source.error_prefix());
     Err(FailedMetric { reason: reason(), kind, root, cause, wrapped })
 }
 
@@ -74,8 +74,8 @@ fn failure_reason(source_type: &MetricSourceType) -> ConditionReason {
 }
 
 impl Source<'_> {
-    /// The beginning of the decision's error.
-    fn prefix(&self) -> String {
+    /// The start of the decision's error.
+    fn error_prefix(&self) -> String {
         match self {
             Self::Object(_) => "failed to get object metric value: ".to_owned(),
             Self::Pods(_) => "failed to get pods metric value: ".to_owned(),
@@ -91,9 +91,9 @@ impl Source<'_> {
         }
     }
 
-    /// The text after [`Source::prefix`] if the metric could not be read or computed. The reference
-    /// parses the selector of an External metric later than those of other metrics, so only
-    /// errors of its selector have the prefix.
+    /// The text after [`Source::error_prefix`] if the metric could not be read or computed. The
+    /// reference parses the selector of an External metric later than that of an Object metric. So
+    /// an error about the selector has this prefix only if the metric is External.
     fn read_prefix(&self, is_selector_error: bool) -> String {
         match self {
             Self::Object(source) if is_object_average(&source.target) && !is_selector_error => {
@@ -115,8 +115,8 @@ impl Source<'_> {
         context: &Context<'_>,
     ) -> Result<EvaluatedMetric, EvaluateError> {
         match self {
-            Self::Object(source) => object(source, reading, context),
-            Self::Pods(source) => pods(source, reading, context),
+            Self::Object(source) => evaluate_object(source, reading, context),
+            Self::Pods(source) => evaluate_pods(source, reading, context),
             Self::Resource(source) => {
                 let resource =
                     Resource { name: &source.name, container: None, target: &source.target };
@@ -127,7 +127,7 @@ impl Source<'_> {
                 let resource = Resource { name: &source.name, container, target: &source.target };
                 resource.evaluate(reading, context)
             }
-            Self::External(source) => external(source, reading, context),
+            Self::External(source) => evaluate_external(source, reading, context),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     selector::Selector,
 };
 
-/// The member of a metric spec that its type names.
+/// The source of a metric, by its type.
 pub(super) enum Source<'a> {
     Object(&'a ObjectMetricSource),
     Pods(&'a PodsMetricSource),
@@ -20,6 +20,7 @@ pub(super) enum Source<'a> {
     External(&'a ExternalMetricSource),
 }
 
+/// The member of the spec that the type names.
 pub(super) fn source(spec: &MetricSpec) -> Result<Source<'_>, MetricSpecError> {
     let (source, member) = match &spec.source_type {
         MetricSourceType::Object => (spec.object.as_deref().map(Source::Object), "object"),
@@ -40,8 +41,8 @@ pub(super) fn source(spec: &MetricSpec) -> Result<Source<'_>, MetricSpecError> {
 /// The query of a metric.
 pub(crate) fn query(spec: &MetricSpec) -> Result<MetricQuery, MetricSpecError> {
     let identify = |metric: &MetricIdentifier| -> Result<(String, Selector), MetricSpecError> {
-        // `None` becomes the selector of nothing. Its string is empty, so the metrics API selects
-        // every series for it.
+        // `None` becomes the selector that matches nothing. The string of this selector is empty,
+        // so the metrics API returns every series.
         let selector = Selector::from_label_selector(metric.selector.as_ref())?;
         Ok((metric.name.clone(), selector))
     };

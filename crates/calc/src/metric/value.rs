@@ -14,12 +14,12 @@ use crate::{
     explain::{SettingEffect, TargetValue},
     quantity::{MilliValue, Quantity},
     readings::{ReadError, Reading},
-    replicas::{self, CalculationError, Proposal, value_with},
+    replicas::{self, CalculationError, Proposal, value_with_rollout},
     selector,
     settings::Rollout,
 };
 
-pub(super) fn object(
+pub(super) fn evaluate_object(
     source: &ObjectMetricSource,
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
@@ -35,17 +35,17 @@ pub(super) fn object(
         Reading::Object(usage) => Some(usage),
         _ => None,
     });
-    let usage = usage.and_then(|usage| context.check_age(usage));
-    let usage = usage.map_err(EvaluateError::reading(|| {
+    let usage = usage.and_then(|usage| context.value_if_fresh(usage));
+    let usage = usage.map_err(EvaluateError::with_metric(|| {
         format!("metric {metric} on {} {}/{}", object.kind, context.namespace, object.name)
     }))?;
     let (proposal, effects) = propose(context, |rollout| {
         if is_average {
             let target = context.average_by_replica_target(target, rollout);
             let proposal = replicas::object_average_value(&target, usage);
-            return Ok(context.without_surge(proposal, &target, rollout));
+            return Ok(context.ignore_surge_pods(proposal, &target, rollout));
         }
-        value_with(&context.value_target(target), rollout, usage, context.pods())
+        value_with_rollout(&context.value_target(target), rollout, usage, context.pods())
     })?;
     let (name, current) = if is_average {
         (external_name(&source.metric), average_status(proposal.usage))
@@ -66,7 +66,7 @@ pub(super) fn object(
     Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
 }
 
-/// The proposal of a value under the autoscaler's settings, and the effects of the settings.
+/// The proposal of a value, after the settings `rollout` and `activation`, and their effects.
 fn propose(
     context: &Context<'_>,
     calculate: impl Fn(Rollout) -> Result<Proposal, CalculationError>,
@@ -76,9 +76,9 @@ fn propose(
     let mut effects = Vec::new();
     if rollout == Rollout::IgnoreSurge {
         let with_surge = calculate(Rollout::CountSurge)?.replicas;
-        effects.extend(effects::surge(&proposal, Some(with_surge)));
+        effects.extend(effects::surge_effect(&proposal, Some(with_surge)));
     }
-    if let Some(activation) = context.metric.activation
+    if let Some(activation) = context.metric_settings.activation
         && context.scale.spec_replicas == 0
         && proposal.replicas > 0
     {
@@ -101,7 +101,7 @@ fn external_name(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, go_selector(metric))
 }
 
-pub(super) fn external(
+pub(super) fn evaluate_external(
     source: &ExternalMetricSource,
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
@@ -116,18 +116,18 @@ pub(super) fn external(
         _ => None,
     });
     let metric = &source.metric;
-    let values = values.and_then(|values| context.check_age(values));
-    let values = values.map_err(EvaluateError::reading(|| {
+    let values = values.and_then(|values| context.value_if_fresh(values));
+    let values = values.map_err(EvaluateError::with_metric(|| {
         format!("external metric {}/{}/{}", context.namespace, metric.name, go_selector(metric))
     }))?;
     let (proposal, effects) = propose(context, |rollout| {
         if is_average {
             let target = context.average_by_replica_target(target, rollout);
             let proposal = replicas::external_average_value(&target, &values);
-            return Ok(context.without_surge(proposal, &target, rollout));
+            return Ok(context.ignore_surge_pods(proposal, &target, rollout));
         }
         let usage = replicas::external_total(&values);
-        value_with(&context.value_target(target), rollout, usage, context.pods())
+        value_with_rollout(&context.value_target(target), rollout, usage, context.pods())
     })?;
     let current =
         if is_average { average_status(proposal.usage) } else { value_status(proposal.usage) };

@@ -4,8 +4,7 @@ use std::fmt;
 
 use super::{Format, Large, Scaled};
 
-/// The suffix of a power of ten, or an empty text if it has none: the API prints the bare number
-/// then.
+/// The suffix of a power of ten. If there is none, it is empty, and the API prints the bare number.
 fn decimal_suffix(exponent: i64) -> &'static str {
     match exponent {
         -9 => "n",
@@ -112,13 +111,14 @@ impl fmt::Display for Large {
     }
 }
 
-/// Go's `math.Pow10` multiplies or divides the entries of two tables. Powers of ten computed in any
-/// other way could differ in the last bit.
+/// The first of the two tables whose entries Go's `math.Pow10` multiplies or divides. Powers of ten
+/// that are computed in any other way could differ in the last bit.
 const SMALL_POWERS: [f64; 32] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31,
 ];
-const POWERS_OF_32: [(f64, f64); 11] = [
+/// The second table: 10^(32 × index), and its reciprocal.
+const POWERS_OF_1E32: [(f64, f64); 11] = [
     (1e0, 1e0),
     (1e32, 1e-32),
     (1e64, 1e-64),
@@ -137,7 +137,7 @@ pub(super) fn pow10(exponent: i32) -> f64 {
     let magnitude = exponent.unsigned_abs() as usize;
     let small = SMALL_POWERS.get(magnitude % 32).copied().unwrap_or(1.0);
     let out_of_range = if exponent < 0 { 0.0 } else { f64::INFINITY };
-    match POWERS_OF_32.get(magnitude / 32) {
+    match POWERS_OF_1E32.get(magnitude / 32) {
         Some((_, power)) if (-323..0).contains(&exponent) => power / small,
         Some((power, _)) if (0..=308).contains(&exponent) => power * small,
         _ => out_of_range,

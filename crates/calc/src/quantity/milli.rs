@@ -72,10 +72,10 @@ impl From<MilliValue> for Quantity {
 impl FromStr for MilliValue {
     type Err = QuantityError;
 
-    /// Reads a quantity, rounded away from zero to milli-units, like [`Quantity::milli_value`], but
-    /// without storing the text.
+    /// Parses a quantity and rounds it away from zero to milli-units, like
+    /// [`Quantity::milli_value`], but without storing the text.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        if let Some(milli) = parse::plain_milli(text) {
+        if let Some(milli) = parse::parse_common_milli(text) {
             return Ok(Self(milli));
         }
         Ok(Self(match parse::parse(text)? {

@@ -61,7 +61,8 @@ pub enum QuantityError {
 /// takes.
 pub const MAX_TEXT_LEN: usize = 1 << 16;
 
-/// The format in which a quantity is printed. A parsed quantity keeps the format of its suffix.
+/// The format in which a quantity is printed. A parsed quantity has the format of its suffix. As in
+/// the API, there is an exception: a fraction of 1 with a binary suffix is a [`Format::DecimalSI`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// A power of ten: `12e6`.
@@ -76,8 +77,8 @@ pub enum Format {
 ///
 /// `Display` and serialization give the form that the API server would respond with: the parsed
 /// text if the API keeps it, else the canonical form, which has no fraction and the largest suffix
-/// that loses nothing. As in the API, a multiple of 10²¹ in [`Format::DecimalSI`] has no suffix,
-/// and is printed without one, as if it were smaller.
+/// that loses nothing. As in the API, a multiple of 10²¹ in [`Format::DecimalSI`] loses its
+/// exponent, because there is no suffix for it: `1000E` is printed as `1`.
 ///
 /// Equality compares the numeric values: `1`, `1000m` and `1e0` are equal.
 #[derive(Clone)]
@@ -91,7 +92,7 @@ enum Repr {
     /// Printed as it was parsed, because that differs from the canonical form (`1.500`, `1e3`,
     /// `+5`).
     Verbatim(Box<(Scaled, Box<str>)>),
-    /// Exceeds 64 bits in its smallest unit.
+    /// Was calculated in nanos and exceeds 64 bits of them.
     Large(Box<Large>),
 }
 
@@ -135,7 +136,7 @@ impl Quantity {
 
     /// The value in nano-units. It is exact, but limited to 128 bits.
     pub fn nano_value(&self) -> i128 {
-        match self.parts() {
+        match self.scaled_or_large() {
             Ok(scaled) => scaled.nanos(),
             Err(large) => large.nanos(),
         }
@@ -145,7 +146,7 @@ impl Quantity {
     /// the digits and a power of ten, so it can differ from the nearest float by an ulp
     /// (`AsApproximateFloat64` in the API's Go library).
     pub fn as_f64(&self) -> f64 {
-        match self.parts() {
+        match self.scaled_or_large() {
             Ok(scaled) => scaled.as_f64(),
             Err(large) => large.as_f64(),
         }
@@ -153,7 +154,7 @@ impl Quantity {
 
     /// The sign of the value: -1, 0 or 1.
     pub fn signum(&self) -> i32 {
-        match self.parts() {
+        match self.scaled_or_large() {
             Ok(scaled) => scaled.signum(),
             Err(large) => large.signum(),
         }
@@ -166,13 +167,14 @@ impl Quantity {
 
     /// The format in which the quantity is printed.
     pub fn format(&self) -> Format {
-        match self.parts() {
+        match self.scaled_or_large() {
             Ok(scaled) => scaled.format,
             Err(large) => large.format,
         }
     }
 
-    fn parts(&self) -> Result<Scaled, &Large> {
+    /// `Ok` if the number is a [`Scaled`] one, otherwise `Err` with the large number.
+    fn scaled_or_large(&self) -> Result<Scaled, &Large> {
         match &self.0 {
             Repr::Scaled(scaled) => Ok(*scaled),
             Repr::Verbatim(verbatim) => Ok(verbatim.0),
@@ -181,7 +183,7 @@ impl Quantity {
     }
 
     fn rounded_to(&self, scale: i32) -> i64 {
-        match self.parts() {
+        match self.scaled_or_large() {
             Ok(scaled) => scaled.rounded_to(scale),
             Err(large) => large.rounded_to(scale),
         }
@@ -204,7 +206,7 @@ impl Scaled {
         let power = 10_i64.checked_pow(self.scale.abs_diff(scale));
         let value = self.value;
         if self.scale < scale {
-            // A divisor that exceeds 64 bits is larger than any value, which rounds to ±1 or 0.
+            // If the divisor exceeds 64 bits, the quotient is below 1 and rounds to ±1 or 0.
             let Some(power) = power else { return value.signum() };
             value / power + (value % power).signum()
         } else {
@@ -236,7 +238,8 @@ impl Scaled {
         self.value as f64 * format::pow10(self.scale)
     }
 
-    /// Digits and exponent without trailing zeros, which are equal for equal values.
+    /// The magnitude as digits without trailing zeros and an exponent. Equal magnitudes have equal
+    /// results.
     fn normalized(self) -> (u64, i64) {
         let mut digits = self.value.unsigned_abs();
         let mut exponent = i64::from(self.scale);
@@ -258,8 +261,9 @@ impl Large {
         let shift = self.exponent - i64::from(scale);
         let zeros = u32::try_from(shift.max(0)).ok()?;
         let dropped = usize::try_from((-shift).max(0)).ok()?;
-        let kept = self.digits.len().saturating_sub(dropped);
-        let whole: u128 = if kept == 0 { 0 } else { self.digits.get(..kept)?.parse().ok()? };
+        let whole_len = self.digits.len().saturating_sub(dropped);
+        let whole: u128 =
+            if whole_len == 0 { 0 } else { self.digits.get(..whole_len)?.parse().ok()? };
         // The last digit is not zero, so any dropped digits round up.
         let whole = if dropped == 0 { whole } else { whole.checked_add(1)? };
         whole.checked_mul(10_u128.checked_pow(zeros)?)
@@ -286,8 +290,8 @@ impl Large {
     }
 
     fn as_f64(&self) -> f64 {
-        // The API computes such a value from its nanos. Parsing gives the nearest float for any
-        // number of digits.
+        // The API's library computes a large value from its number of nanos. Parsing gives the
+        // float that is nearest to this number, regardless of its length.
         let nanos = format!("{}e{}", self.digits, self.exponent - i64::from(NANO));
         let magnitude = nanos.parse().unwrap_or(f64::INFINITY) * format::pow10(NANO);
         if self.negative { -magnitude } else { magnitude }
@@ -296,7 +300,7 @@ impl Large {
 
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
-        match (self.parts(), other.parts()) {
+        match (self.scaled_or_large(), other.scaled_or_large()) {
             (Ok(one), Ok(two)) if one.scale == two.scale => one.value == two.value,
             (Ok(one), Ok(two)) if one.value == 0 || two.value == 0 => one.value == two.value,
             (Ok(one), Ok(two)) => {
@@ -381,8 +385,8 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// Deserializes like [`Quantity`], but returns the error of a text that is not a quantity, so that
-/// the caller can accept it.
+/// Deserializes like [`Quantity`]. If a text is not a quantity, the inner result is an error, which
+/// the caller may accept.
 pub(crate) fn deserialize_result<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Result<Quantity, QuantityError>, D::Error> {
@@ -408,9 +412,9 @@ pub(crate) fn deserialize_result<'de, D: Deserializer<'de>>(
         }
 
         fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
-            // Without an exponent if that is short, like JSON serializers print it.
-            let plain = number == 0.0 || (1e-6..1e21).contains(&number.abs());
-            self.visit_str(&if plain { format!("{number}") } else { format!("{number:e}") })
+            // Like JSON serializers, prints no exponent in this range.
+            let is_plain = number == 0.0 || (1e-6..1e21).contains(&number.abs());
+            self.visit_str(&if is_plain { format!("{number}") } else { format!("{number:e}") })
         }
 
         fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
@@ -435,7 +439,7 @@ impl schemars::JsonSchema for Quantity {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            // Applies to strings only. It rejects texts that could not be parsed from storage.
+            // The pattern applies to strings only. It rejects texts that can't be parsed.
             "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
             "x-kubernetes-int-or-string": true,
         })

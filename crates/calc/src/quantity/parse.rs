@@ -1,13 +1,13 @@
 //! The grammar of a quantity.
 //!
-//! As in the API, there are two paths. The fast one calculates with 64 bits. It applies to up to 18
-//! digits (fewer with a binary suffix) that are not finer than a nano. The exact one calculates in
-//! nanos, rounded away from zero. The path also determines the printed form.
+//! As in the API, there are two paths. The fast path calculates with 64 bits. It applies to up to
+//! 18 digits (fewer with a binary suffix) that are not finer than a nano. The exact path calculates
+//! in nanos, rounded away from zero. Only the fast path can keep the text as the printed form.
 
 use super::{Format, Large, MAX_TEXT_LEN, NANO, QuantityError, Scaled};
 
 /// The number of decimal digits that always fit 64 bits.
-const FAST_DIGITS: usize = 18;
+const MAX_FAST_DIGITS: usize = 18;
 /// The number of decimal digits of `i64::MAX`.
 const I64_DIGITS: usize = 19;
 
@@ -21,7 +21,7 @@ pub(super) enum Parsed {
 }
 
 /// A text split into its parts, before they are interpreted.
-struct Scan<'a> {
+struct SplitText<'a> {
     negative: bool,
     /// Digits before the point, without leading zeros.
     integer: &'a str,
@@ -30,16 +30,15 @@ struct Scan<'a> {
     suffix: &'a str,
     /// Whether there is a digit, even if only a leading zero.
     has_digit: bool,
-    /// Whether there is no `+`, no leading zero and no point, so that the digits are printed as
-    /// they are.
-    plain: bool,
+    /// Whether there is no `+`, no leading zero and no point.
+    has_plain_digits: bool,
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-fn scan(text: &str) -> Result<Scan<'_>, QuantityError> {
+fn split(text: &str) -> Result<SplitText<'_>, QuantityError> {
     let (negative, plus, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, false, text.get(1..).unwrap_or_default()),
         Some(b'+') => (false, true, text.get(1..).unwrap_or_default()),
@@ -61,13 +60,13 @@ fn scan(text: &str) -> Result<Scan<'_>, QuantityError> {
     if !garbage.is_empty() {
         return Err(QuantityError::FormatWrong);
     }
-    Ok(Scan {
+    Ok(SplitText {
         negative,
         integer,
         fraction,
         suffix,
         has_digit: has_zeros || !integer.is_empty() || !fraction.is_empty(),
-        plain: !plus && !has_zeros && !has_point,
+        has_plain_digits: !plus && !has_zeros && !has_point,
     })
 }
 
@@ -106,27 +105,27 @@ pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
     if text.len() > MAX_TEXT_LEN {
         return Err(QuantityError::TooLong);
     }
-    let scan = scan(text)?;
-    let (exponent, format) = parse_suffix(scan.suffix).ok_or(QuantityError::Suffix)?;
+    let split = split(text)?;
+    let (exponent, format) = parse_suffix(split.suffix).ok_or(QuantityError::Suffix)?;
     let fast = match format {
-        Format::BinarySI => fast_binary(&scan, exponent),
-        Format::DecimalExponent | Format::DecimalSI => fast_decimal(&scan, exponent, format),
+        Format::BinarySI => fast_binary(&split, exponent),
+        Format::DecimalExponent | Format::DecimalSI => fast_decimal(&split, exponent, format),
     };
     if let Some(parsed) = fast {
         return Ok(parsed);
     }
-    if !scan.has_digit {
+    if !split.has_digit {
         return Err(QuantityError::Numeric);
     }
     Ok(match format {
-        Format::BinarySI => exact_binary(&scan, exponent),
-        Format::DecimalExponent | Format::DecimalSI => exact_decimal(&scan, exponent, format),
+        Format::BinarySI => exact_binary(&split, exponent),
+        Format::DecimalExponent | Format::DecimalSI => exact_decimal(&split, exponent, format),
     })
 }
 
-/// The value in milli-units, if the text is up to 15 digits and a common suffix, as in nearly all
+/// The value in milli-units, if the text is 1 to 15 digits and a common suffix, as in nearly all
 /// responses of the metrics APIs. `None` for any other text.
-pub(super) fn plain_milli(text: &str) -> Option<i64> {
+pub(super) fn parse_common_milli(text: &str) -> Option<i64> {
     const MAX_DIGITS: usize = 15;
     let (digits, suffix) = split_digits(text);
     if digits.is_empty() || digits.len() > MAX_DIGITS {
@@ -157,8 +156,8 @@ fn trailing_zeros(digits: &str) -> usize {
 
 /// The number of digits of the fraction, at most [`MAX_TEXT_LEN`].
 #[allow(clippy::cast_possible_wrap, clippy::cast_possible_truncation)]
-fn places(scan: &Scan<'_>) -> i32 {
-    scan.fraction.len() as i32
+fn places(split: &SplitText<'_>) -> i32 {
+    split.fraction.len() as i32
 }
 
 fn signed(negative: bool, magnitude: u64) -> Option<i64> {
@@ -166,34 +165,34 @@ fn signed(negative: bool, magnitude: u64) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-fn fast_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Option<Parsed> {
-    let &Scan { negative, integer, fraction, plain, .. } = scan;
-    if integer.len().max(1) + fraction.len() > FAST_DIGITS {
+fn fast_decimal(split: &SplitText<'_>, exponent: i32, format: Format) -> Option<Parsed> {
+    let &SplitText { negative, integer, fraction, has_plain_digits, .. } = split;
+    if integer.len().max(1) + fraction.len() > MAX_FAST_DIGITS {
         return None;
     }
     // The API's exponents have 32 bits and wrap.
-    let scale = exponent.wrapping_sub(places(scan));
+    let scale = exponent.wrapping_sub(places(split));
     if scale < NANO {
         return None;
     }
     let value = signed(negative, value_of(integer.bytes().chain(fraction.bytes())))?;
     let zeros = match trailing_zeros(fraction) {
-        all if all == fraction.len() => all + trailing_zeros(integer),
-        some => some,
+        zeros if zeros == fraction.len() => zeros + trailing_zeros(integer),
+        zeros => zeros,
     };
     let keeps_text = scale % 3 == 0 && zeros < 3 && !integer.is_empty();
-    // `ParseQuantity` keeps the text if it looks canonical by this check. Plain digits with an SI
-    // suffix then are canonical; other texts must be stored.
-    let canonical = plain && format == Format::DecimalSI;
+    // `ParseQuantity` keeps a text that looks canonical by this check. If it has plain digits and
+    // an SI suffix, it is canonical. Any other text must be stored.
+    let canonical = has_plain_digits && format == Format::DecimalSI;
     Some(Parsed::Scaled {
         scaled: Scaled { value, scale, format },
         verbatim: keeps_text && !canonical,
     })
 }
 
-fn fast_binary(scan: &Scan<'_>, exponent: i32) -> Option<Parsed> {
-    let &Scan { negative, integer, fraction, plain, .. } = scan;
-    // The digits for which 2^exponent leaves room, by the API's estimate.
+fn fast_binary(split: &SplitText<'_>, exponent: i32) -> Option<Parsed> {
+    let &SplitText { negative, integer, fraction, has_plain_digits, .. } = split;
+    // The number of digits that fit 64 bits after multiplying by 2^exponent, by the API's estimate.
     let max_digits = usize::try_from(14 - exponent * 3 / 10).ok()?;
     if !fraction.is_empty() || integer.len().max(1) > max_digits {
         return None;
@@ -202,7 +201,7 @@ fn fast_binary(scan: &Scan<'_>, exponent: i32) -> Option<Parsed> {
     let value = signed(negative, digits.checked_mul(1 << exponent)?)?;
     let keeps_text = digits % 8 != 0;
     let scaled = Scaled { value, scale: 0, format: Format::BinarySI };
-    Some(Parsed::Scaled { scaled, verbatim: keeps_text && !plain })
+    Some(Parsed::Scaled { scaled, verbatim: keeps_text && !has_plain_digits })
 }
 
 /// ±`digits` (numbers, not characters) × 10^`exponent` nanos, in the smallest representation.
@@ -234,19 +233,19 @@ fn from_nanos(negative: bool, mut digits: Vec<u8>, mut exponent: i64, format: Fo
     })
 }
 
-fn exact_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Parsed {
-    let digits = scan.integer.bytes().chain(scan.fraction.bytes()).map(|digit| digit - b'0');
+fn exact_decimal(split: &SplitText<'_>, exponent: i32, format: Format) -> Parsed {
+    let digits = split.integer.bytes().chain(split.fraction.bytes()).map(|digit| digit - b'0');
     let mut digits: Vec<u8> = digits.skip_while(|digit| *digit == 0).collect();
     // Wraps like the API's scale of 32 bits.
-    let shift = exponent.wrapping_sub(places(scan)).wrapping_sub(NANO);
+    let shift = exponent.wrapping_sub(places(split)).wrapping_sub(NANO);
     if shift >= 0 {
-        return from_nanos(scan.negative, digits, shift.into(), format);
+        return from_nanos(split.negative, digits, shift.into(), format);
     }
     let whole_nanos = digits.len().saturating_sub(shift.unsigned_abs() as usize);
     if digits.split_off(whole_nanos).into_iter().any(|digit| digit != 0) {
         increment(&mut digits);
     }
-    from_nanos(scan.negative, digits, 0, format)
+    from_nanos(split.negative, digits, 0, format)
 }
 
 fn increment(digits: &mut Vec<u8>) {
@@ -260,26 +259,26 @@ fn increment(digits: &mut Vec<u8>) {
     digits.insert(0, 1);
 }
 
-fn exact_binary(scan: &Scan<'_>, exponent: i32) -> Parsed {
+fn exact_binary(split: &SplitText<'_>, exponent: i32) -> Parsed {
     const NANOS: u128 = 1_000_000_000;
     const MAX: u128 = i64::MAX as u128;
 
-    let negative = scan.negative;
+    let negative = split.negative;
     let limit = if negative { -i64::MAX } else { i64::MAX };
     let limit = Scaled { value: limit, scale: 0, format: Format::BinarySI };
     let limit = Parsed::Scaled { scaled: limit, verbatim: false };
-    if scan.integer.len() > I64_DIGITS {
+    if split.integer.len() > I64_DIGITS {
         return limit;
     }
-    let integer = u128::from(value_of(scan.integer.bytes()));
+    let integer = u128::from(value_of(split.integer.bytes()));
     if integer > MAX >> exponent {
         return limit;
     }
 
-    // Split the fraction into nanos and finer digits. The finer digits, multiplied by 2^exponent,
-    // only contribute a carry into the nanos and whether there is a remainder, so one pass from the
-    // last digit to the first is enough.
-    let (nanos, finer) = scan.fraction.split_at(scan.fraction.len().min(9));
+    // Split the fraction into nanos and finer digits. Multiplied by 2^exponent, the finer digits
+    // add a carry to the nanos and leave a remainder, which rounds up. One pass from the last digit
+    // to the first finds both.
+    let (nanos, finer) = split.fraction.split_at(split.fraction.len().min(9));
     let nanos = value_of(nanos.bytes().chain(std::iter::repeat_n(b'0', 9 - nanos.len())));
     let mut carry = 0_u64;
     let mut inexact = false;

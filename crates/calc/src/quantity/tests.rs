@@ -75,7 +75,10 @@ fn invalid_texts_are_rejected(#[case] text: &str, #[case] error: QuantityError) 
 #[rstest]
 #[case::longest(MAX_TEXT_LEN, None)]
 #[case::too_long(MAX_TEXT_LEN + 1, Some(QuantityError::TooLong))]
-fn length_is_limited(#[case] len: usize, #[case] error: Option<QuantityError>) {
+fn text_longer_than_the_limit_is_rejected(
+    #[case] len: usize,
+    #[case] error: Option<QuantityError>,
+) {
     assert_eq!("9".repeat(len).parse::<Quantity>().err(), error);
 }
 
@@ -170,7 +173,7 @@ fn json_values_deserialize(#[case] value: serde_json::Value, #[case] canonical: 
 #[case::boolean(json!(true))]
 #[case::list(json!([]))]
 #[case::not_a_quantity(json!("x"))]
-fn other_json_is_rejected(#[case] value: serde_json::Value) {
+fn json_other_than_texts_and_numbers_is_rejected(#[case] value: serde_json::Value) {
     assert!(serde_json::from_value::<Quantity>(value).is_err());
 }
 
@@ -203,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn units_are_consistent(text in quantity_text()) {
+    fn whole_milli_and_nano_values_agree(text in quantity_text()) {
         if let Ok(quantity) = text.parse::<Quantity>() {
             let (value, milli) = (quantity.value(), quantity.milli_value().as_milli());
             let nano = quantity.nano_value();
@@ -216,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn milli_round_trip(milli: i64, short in 0_u32..64, binary: bool) {
+    fn milli_value_survives_printing_and_parsing(milli: i64, short in 0_u32..64, binary: bool) {
         let milli = MilliValue::from_milli(milli >> short);
         let format = if binary { Format::BinarySI } else { Format::DecimalSI };
         let quantity = Quantity::from_milli(milli, format);
@@ -225,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_parses_or_fails(text in any::<String>()) {
+    fn parsing_any_text_does_not_panic(text in any::<String>()) {
         let _ = text.parse::<Quantity>();
     }
 }

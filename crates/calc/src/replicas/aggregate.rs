@@ -1,16 +1,16 @@
 //! One value for the samples of the ready pods, other than their mean.
 //!
 //! The calculation continues as if every ready pod had this value. Unready and missing pods
-//! therefore count as for the mean: for a scale-up with no usage, for a scale-down as if at the
-//! target. So missing pods never lead to fewer replicas, and starting pods never to more.
+//! therefore count as they do for the mean (see [`PodClass`](crate::pods::PodClass)). So missing
+//! pods never lead to fewer replicas, and starting pods never to more.
 
 use std::cmp::Ordering;
 
 use crate::settings::Aggregate;
 
-/// The value at the rank of the aggregate: the smallest value that the aggregate's percentage of
-/// all values doesn't exceed (nearest rank). `None` for the mean, or if there are no values.
-pub(super) fn ranked<T: Copy>(
+/// The value at the nearest rank of the aggregate: for [`Aggregate::P90`], the smallest value that
+/// 90 % of the values don't exceed. `None` for the mean, or if there are no values.
+pub(super) fn value_at_rank<T: Copy>(
     values: &mut [T],
     aggregate: Aggregate,
     compare: impl FnMut(&T, &T) -> Ordering,
@@ -45,12 +45,12 @@ mod tests {
     #[case::p99_of_fewer(99, Aggregate::P99, Some(99))]
     #[case::max(100, Aggregate::Max, Some(100))]
     #[case::mean(100, Aggregate::Average, None)]
-    fn rank_is_the_nearest(
+    fn percentile_is_the_value_at_the_nearest_rank(
         #[case] count: i64,
         #[case] aggregate: Aggregate,
         #[case] expected: Option<i64>,
     ) {
         let mut values: Vec<i64> = (1..=count).rev().collect();
-        assert_eq!(ranked(&mut values, aggregate, i64::cmp), expected);
+        assert_eq!(value_at_rank(&mut values, aggregate, i64::cmp), expected);
     }
 }

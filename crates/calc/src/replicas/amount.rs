@@ -1,29 +1,29 @@
-//! The request or limit of a pod that a utilization is a percentage of.
+//! The request or limit that a utilization is a percentage of.
 
 use super::CalculationError;
 use crate::{
     api::{ContainerResources, Pod, ResourceAmount, ResourceAmounts, ResourceName},
     quantity::MilliValue,
-    settings::{MetricSettings, Requests, UtilizationOf},
+    settings::{MetricSettings, RequestsSource, UtilizationOf},
 };
 
 /// The request or, depending on the settings, the limit of a pod or of one of its containers.
 #[inline]
-pub(crate) fn amount(
+pub(crate) fn request_or_limit(
     pod: &Pod,
     container: Option<&str>,
     resource: &ResourceName,
     settings: &MetricSettings,
 ) -> Result<MilliValue, CalculationError> {
-    let all = match settings.requests {
-        Requests::Spec => &pod.resources.spec,
-        Requests::Actual => pod.resources.actual(),
+    let amounts = match settings.requests {
+        RequestsSource::Spec => &pod.resources.spec,
+        RequestsSource::Actual => pod.resources.actual(),
     };
-    let finder = Finder { pod, all, resource, of: settings.utilization_of };
+    let finder = Finder { pod, amounts, resource, base: settings.utilization_of };
     match container {
         None => finder.whole_pod(),
         Some(name) => {
-            let container = all.containers.iter().find(|candidate| *candidate.name == *name);
+            let container = amounts.containers.iter().find(|candidate| *candidate.name == *name);
             let container = container.ok_or_else(|| CalculationError::NoContainer {
                 container: name.to_owned(),
                 pod: pod.name.to_string(),
@@ -33,20 +33,21 @@ pub(crate) fn amount(
     }
 }
 
+/// Finds the amounts of one resource in one pod.
 struct Finder<'a> {
     pod: &'a Pod,
-    all: &'a ResourceAmounts,
+    amounts: &'a ResourceAmounts,
     resource: &'a ResourceName,
-    of: UtilizationOf,
+    base: UtilizationOf,
 }
 
 impl Finder<'_> {
     fn whole_pod(&self) -> Result<MilliValue, CalculationError> {
-        match (self.of, &self.all.pod_level_requests) {
+        match (self.base, &self.amounts.pod_level_requests) {
             (UtilizationOf::Requests, Some(requests)) => return self.pod_level_request(requests),
             (UtilizationOf::Requests, None) => {}
             (UtilizationOf::Limits, _) => {
-                if let Some(limit) = self.find(&self.all.pod_level_limits) {
+                if let Some(limit) = self.find(&self.amounts.pod_level_limits) {
                     let (resource, pod) = self.names();
                     let unreadable = || CalculationError::UnreadablePodLevelLimit { resource, pod };
                     return limit.amount.ok_or_else(unreadable);
@@ -54,7 +55,7 @@ impl Finder<'_> {
             }
         }
         let mut sum = MilliValue::ZERO;
-        for container in &self.all.containers {
+        for container in &self.amounts.containers {
             sum = sum.saturating_add(self.of_container(container)?);
         }
         Ok(sum)
@@ -78,13 +79,13 @@ impl Finder<'_> {
 
     #[inline]
     fn of_container(&self, container: &ContainerResources) -> Result<MilliValue, CalculationError> {
-        let found = self.find(match self.of {
+        let amount = self.find(match self.base {
             UtilizationOf::Requests => &container.requests,
             UtilizationOf::Limits => &container.limits,
         });
-        match found {
+        match amount {
             Some(ResourceAmount { amount: Some(amount), .. }) => Ok(*amount),
-            _ => Err(self.container_error(container, found)),
+            _ => Err(self.container_error(container, amount)),
         }
     }
 
@@ -92,11 +93,11 @@ impl Finder<'_> {
     fn container_error(
         &self,
         container: &ContainerResources,
-        found: Option<&ResourceAmount>,
+        amount: Option<&ResourceAmount>,
     ) -> CalculationError {
         let (resource, pod) = self.names();
         let container = container.name.to_string();
-        match (self.of, found.is_none()) {
+        match (self.base, amount.is_none()) {
             (UtilizationOf::Requests, true) => {
                 CalculationError::MissingRequest { resource, container, pod }
             }

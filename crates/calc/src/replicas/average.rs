@@ -1,8 +1,8 @@
 use super::{
     AverageRules, CalculationError, Load, PodAverage, Proposal, RuleChanges,
-    aggregate::ranked,
+    aggregate::value_at_rank,
     proportional, rebalanced, saturate,
-    surge::{counts_for_scale_up, without_surge},
+    surge::{counts_for_scale_up, ignore_surge_pods},
 };
 use crate::{
     api::Pod,
@@ -35,19 +35,20 @@ pub fn average_value<'a>(
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<Proposal, CalculationError> {
-    let average = average_value_with(target, AverageRules::default(), pods, samples, readiness)?;
+    let average =
+        average_value_with_rules(target, AverageRules::default(), pods, samples, readiness)?;
     Ok(average.proposal)
 }
 
 /// Like [`average_value`], with the settings of the metric.
-pub(crate) fn average_value_with<'a>(
+pub(crate) fn average_value_with_rules<'a>(
     target: &AverageTarget,
     rules: AverageRules<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<PodAverage, CalculationError> {
-    let aggregate = rules.metric.aggregate;
+    let aggregate = rules.settings.aggregate;
     let mut counts = PodCounts::default();
     let (mut counted, mut total) = (samples.len(), samples.total());
     let mut values = Vec::new();
@@ -73,7 +74,7 @@ pub(crate) fn average_value_with<'a>(
     if aggregate != Aggregate::Average {
         counted = values.len();
         let mean = average(values.iter().copied().map(i128::from).sum(), counted);
-        let value = ranked(&mut values, aggregate, i64::cmp).unwrap_or(0);
+        let value = value_at_rank(&mut values, aggregate, i64::cmp).unwrap_or(0);
         total = i128::from(value) * counted as i128;
         changes.set_aggregate(counted, value as f64, mean.as_milli() as f64);
     }
@@ -140,7 +141,7 @@ fn propose(
         total: None,
         load: Load::of_pods(per_replica, ratio, counts.ready, target.current_replicas, rollout),
     };
-    without_surge(proposal, target.current_replicas, target.tolerances, rollout)
+    ignore_surge_pods(proposal, target.current_replicas, target.tolerances, rollout)
 }
 
 /// `total / counted`, truncated to whole milli-units, or 0 if nothing is counted.

@@ -7,8 +7,8 @@
 //! | Object | [`object_average_value`] | [`value`] |
 //! | External | [`external_average_value`] | [`value`] of [`external_total`] |
 //!
-//! Rates and targets are [`MilliValue`]s. The calculations allocate nothing: they classify the pods
-//! and add up their samples in one pass.
+//! Values and targets are [`MilliValue`]s. With the default settings, the calculations allocate
+//! nothing: they classify the pods and add up their samples in one pass.
 //!
 //! ```
 //! use hpa_calc::{
@@ -58,17 +58,17 @@ mod surge;
 mod tests;
 mod utilization;
 
-pub(crate) use amount::amount;
-pub(crate) use average::average_value_with;
+pub(crate) use amount::request_or_limit;
+pub(crate) use average::average_value_with_rules;
 pub use average::{AverageTarget, average_value};
-pub(crate) use object::value_with;
+pub(crate) use object::value_with_rollout;
 pub use object::{
     ValueTarget, external_average_value, external_total, object_average_value, value,
 };
 use rules::RuleChanges;
 pub(crate) use rules::{AverageRules, PodAverage, SkippedPods};
-pub(crate) use surge::average_without_surge;
-pub(crate) use utilization::utilization_with;
+pub(crate) use surge::ignore_surge_pods_by_replica;
+pub(crate) use utilization::utilization_with_rules;
 pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
@@ -96,12 +96,13 @@ pub struct Proposal {
     pub rule: Rule,
     /// The number of pods by class, or `None` if the calculation counts no pods.
     pub pods: Option<PodCounts>,
-    /// The number of pods that the ratio is an average over. Outside the tolerance, the ratio is
-    /// multiplied by it. `None` if the ratio is not multiplied.
+    /// The number of pods that count. Outside the tolerance, the ratio is multiplied by this
+    /// number. `None` if the calculation doesn't multiply the ratio.
     pub counted: Option<usize>,
-    /// The whole value, which is divided by the target instead, for the averages by replica.
+    /// The whole value of an average by replica. Outside the tolerance, this value is divided by
+    /// the target.
     pub total: Option<MilliValue>,
-    /// The load behind the usage.
+    /// The load that the usage measures.
     pub load: Load,
 }
 
@@ -116,15 +117,15 @@ pub struct Load {
 }
 
 impl Load {
-    /// `per_replica` is the load of one pod at its target in milli-units, and `needed` is the
-    /// number of needed pods, which is not rounded.
+    /// `per_replica` is the load of one pod at its target in milli-units. `needed` is the number of
+    /// pods that the load needs, not rounded.
     fn new(per_replica: f64, needed: f64) -> Self {
         let per_replica = per_replica / 1000.0;
         Self { total: needed * per_replica, per_replica }
     }
 
-    /// The load of pods with this ratio of usage to target on average. Pods without a sample have
-    /// no load, as in a scale-up.
+    /// The load of the ready pods, which have this ratio of usage to target on average. Other pods
+    /// are assumed to have no load, as in a scale-up.
     fn of_pods(
         per_replica: f64,
         ratio: f64,
@@ -132,10 +133,10 @@ impl Load {
         current_replicas: i32,
         rollout: Rollout,
     ) -> Self {
-        let desired = usize::try_from(current_replicas).unwrap_or(0);
+        let replicas = usize::try_from(current_replicas).unwrap_or(0);
         let serving = match rollout {
             Rollout::CountSurge => ready,
-            Rollout::IgnoreSurge => ready.min(desired),
+            Rollout::IgnoreSurge => ready.min(replicas),
         };
         Self::new(per_replica, ratio * serving as f64)
     }
@@ -152,8 +153,8 @@ pub enum Rule {
     /// With unready and missing pods included, the ratio asks for the opposite direction, so
     /// nothing changes.
     DirectionReversed,
-    /// The pods are not above the target on average, and only pods beyond the desired replicas
-    /// would raise the replicas, so nothing changes (see [`Rollout`]).
+    /// The pods are not above the target on average, and only pods beyond `spec.replicas` would
+    /// raise the replicas, so nothing changes (see [`Rollout`]).
     SurgeIgnored,
 }
 
@@ -276,7 +277,7 @@ impl CalculationError {
 }
 
 impl CalculationError {
-    /// Whether a pod lacks the container, or its request or limit, so that it can be left out.
+    /// Whether a pod lacks the container, or its request or limit. Such a pod can be left out.
     pub(crate) fn allows_skipping(&self) -> bool {
         matches!(
             self,
@@ -299,9 +300,9 @@ pub(crate) fn saturate(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// The replicas if every pod that counts has a sample.
-fn proportional(current: i32, ratio: f64, ready: usize, within: bool) -> (i32, Rule) {
-    if within {
+/// The replicas if neither unready nor missing pods are included.
+fn proportional(current: i32, ratio: f64, ready: usize, is_within_tolerance: bool) -> (i32, Rule) {
+    if is_within_tolerance {
         (current, Rule::WithinTolerance)
     } else {
         (ceil_to_replicas(ratio * ready as f64), Rule::Proportional)
@@ -315,9 +316,9 @@ fn rebalanced(
     ratio: f64,
     new_ratio: f64,
     counted: usize,
-    within: bool,
+    is_within_tolerance: bool,
 ) -> (i32, Rule) {
-    if within {
+    if is_within_tolerance {
         return (current, Rule::WithinTolerance);
     }
     if (ratio < 1.0 && new_ratio > 1.0) || (ratio > 1.0 && new_ratio < 1.0) {

@@ -9,8 +9,8 @@ use crate::{
 /// A target for one value: that of an Object metric, or the sum of an External metric's series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueTarget {
-    /// The current replicas: the target's `spec.replicas` for [`value`], its `status.replicas` for
-    /// the averages, unless the surge of a rollout is ignored.
+    /// For [`value`], the scale's `spec.replicas`. For the averages, its `status.replicas`, or its
+    /// `spec.replicas` if the surge pods of a rollout are ignored.
     pub replicas: i32,
     /// The value, or the average by replica, to reach.
     pub target: MilliValue,
@@ -21,18 +21,18 @@ pub struct ValueTarget {
 /// The proposal of an Object or External metric with a `value` target.
 ///
 /// The ratio of usage to target is multiplied by the number of running, ready pods, including
-/// terminating ones. At zero replicas, neither pods nor tolerance count: a ratio above 0
-/// scales up (KEP-2021).
+/// terminating ones. At zero replicas, neither pods nor tolerance count: a ratio above 0 scales up
+/// (KEP-2021).
 pub fn value<'a>(
     target: &ValueTarget,
     usage: MilliValue,
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> Result<Proposal, CalculationError> {
-    value_with(target, Rollout::CountSurge, usage, pods)
+    value_with_rollout(target, Rollout::CountSurge, usage, pods)
 }
 
-/// Like [`value`]. If the surge is ignored, at most the desired replicas count.
-pub(crate) fn value_with<'a>(
+/// Like [`value`]. If the surge pods of a rollout are ignored, at most `spec.replicas` pods count.
+pub(crate) fn value_with_rollout<'a>(
     target: &ValueTarget,
     rollout: Rollout,
     usage: MilliValue,
@@ -88,7 +88,11 @@ fn count_ready<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<PodCounts>
 /// Within tolerance, the proposal is `status.replicas` and not `spec.replicas`, as in the
 /// reference.
 pub fn object_average_value(target: &ValueTarget, usage: MilliValue) -> Proposal {
-    by_replica(target, usage.as_milli(), average_by_replica(usage.as_milli(), target.replicas))
+    propose_by_replica(
+        target,
+        usage.as_milli(),
+        average_by_replica(usage.as_milli(), target.replicas),
+    )
 }
 
 /// The proposal of an External metric with an `averageValue` target, like [`object_average_value`]
@@ -103,10 +107,12 @@ pub fn external_average_value(target: &ValueTarget, values: &[MilliValue]) -> Pr
     // The reference compares floats, to which the largest values round up.
     let is_unlimited = usage as f64 >= i64::MAX as f64;
     let average = if is_unlimited { i64::MAX } else { average_by_replica(usage, target.replicas) };
-    by_replica(target, usage, average)
+    propose_by_replica(target, usage, average)
 }
 
-/// The sum of all series of an external metric, saturating at every step.
+/// The sum of all series of an External metric. If the sum overflows, the result is the largest
+/// value, whatever the remaining series are. If it underflows, it continues from the smallest
+/// value.
 pub fn external_total(values: &[MilliValue]) -> MilliValue {
     let mut total = MilliValue::ZERO;
     for value in values {
@@ -119,7 +125,7 @@ pub fn external_total(values: &[MilliValue]) -> MilliValue {
     total
 }
 
-fn by_replica(target: &ValueTarget, usage: i64, average: i64) -> Proposal {
+fn propose_by_replica(target: &ValueTarget, usage: i64, average: i64) -> Proposal {
     let per_replica = target.target.as_milli() as f64;
     let ratio = usage as f64 / (per_replica * f64::from(target.replicas));
     let (replicas, rule) = if target.tolerances.contain(ratio) {

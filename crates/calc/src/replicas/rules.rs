@@ -6,19 +6,20 @@ use super::{CalculationError, Proposal};
 use crate::{
     api::Pod,
     pods::PodClass,
-    settings::{DEFAULT_METRIC, MetricSettings, Rollout},
+    settings::{DEFAULT_METRIC_SETTINGS, MetricSettings, Rollout},
 };
 
-/// The settings that an average over pods depends on. The default is that of the reference.
+/// The settings that an average over pods depends on. With the default, the average is that of the
+/// reference.
 #[derive(Clone, Copy)]
 pub(crate) struct AverageRules<'a> {
-    pub(crate) metric: &'a MetricSettings,
+    pub(crate) settings: &'a MetricSettings,
     pub(crate) rollout: Rollout,
 }
 
 impl Default for AverageRules<'_> {
     fn default() -> Self {
-        Self { metric: &DEFAULT_METRIC, rollout: Rollout::CountSurge }
+        Self { settings: &DEFAULT_METRIC_SETTINGS, rollout: Rollout::CountSurge }
     }
 }
 
@@ -31,31 +32,31 @@ pub(crate) struct PodAverage {
 /// The changes that settings made to an average over pods.
 #[derive(Default)]
 pub(crate) struct RuleChanges {
-    /// The number of pods whose actual request differs from that of the spec.
+    /// The number of pods whose actual request or limit differs from that of the spec.
     pub(crate) resized: usize,
     pub(crate) skipped: SkippedPods,
     /// The aggregate divided by the mean, if they differ.
-    pub(crate) aggregate_by_mean: Option<f64>,
-    /// The number of values from which the aggregate was selected.
-    pub(crate) aggregated: usize,
-    /// The proposed replicas if the surge counts, if they differ.
-    pub(crate) with_surge: Option<i32>,
+    pub(crate) aggregate_to_mean: Option<f64>,
+    /// The number of pods from whose values the aggregate was selected.
+    pub(crate) aggregated_values: usize,
+    /// The proposed replicas if the surge pods of a rollout counted, if they differ.
+    pub(crate) replicas_with_surge: Option<i32>,
 }
 
 impl RuleChanges {
     pub(super) fn set_aggregate(&mut self, values: usize, value: f64, mean: f64) {
-        self.aggregated = values;
-        self.aggregate_by_mean = (value.total_cmp(&mean).is_ne()).then_some(value / mean);
+        self.aggregated_values = values;
+        self.aggregate_to_mean = (value.total_cmp(&mean).is_ne()).then_some(value / mean);
     }
 
-    /// `with_surge` is the proposal in which the surge counts.
+    /// `with_surge` is the proposal in which the surge pods of a rollout count.
     pub(super) fn set_surge(&mut self, proposal: &Proposal, with_surge: Option<&Proposal>) {
         let with_surge = with_surge.map(|with_surge| with_surge.replicas);
-        self.with_surge = with_surge.filter(|replicas| *replicas != proposal.replicas);
+        self.replicas_with_surge = with_surge.filter(|replicas| *replicas != proposal.replicas);
     }
 }
 
-/// Pods that are left out because they lack the request.
+/// Pods that are left out because they lack the request, limit or container.
 #[derive(Default)]
 pub(crate) struct SkippedPods {
     /// The names of the first pods, up to [`MAX_NAMES`].
@@ -63,7 +64,7 @@ pub(crate) struct SkippedPods {
     pub(crate) count: usize,
     ready: usize,
     missing: usize,
-    /// The reason for which the first pod is left out.
+    /// The reason why the first pod is left out.
     pub(super) error: Option<CalculationError>,
 }
 
@@ -81,11 +82,16 @@ impl SkippedPods {
         self.error.get_or_insert(error);
     }
 
-    /// The number of pods that the ratio is multiplied by, including skipped pods up to the number
-    /// of replicas. They count as if they used as much as the others: otherwise, the replicas would
-    /// be halved if half of the pods had no request. Skipped pods beyond the replicas belong to
-    /// another workload with the same labels.
-    pub(super) fn included(&self, counted: usize, ratio: f64, current_replicas: i32) -> usize {
+    /// The number of pods that the ratio is multiplied by: the counted pods, and skipped pods up to
+    /// `current_replicas` in total. Skipped pods are assumed to use as much as the others.
+    /// Otherwise, the replicas would be halved if half of the pods had no request. Skipped pods in
+    /// excess of the replicas are assumed to belong to another workload with the same labels.
+    pub(super) fn count_with_skipped(
+        &self,
+        counted: usize,
+        ratio: f64,
+        current_replicas: i32,
+    ) -> usize {
         if self.count == 0 {
             return counted;
         }

@@ -1,14 +1,14 @@
-//! The rules of `rollout=ignore-surge`: pods beyond the desired replicas, as during a rollout,
-//! don't raise the proposal (kubernetes#138505).
+//! The rules of `rollout=ignore-surge`: the surge of a rolling update doesn't raise the proposal
+//! (kubernetes#138505). The surge is the number of pods in excess of `spec.replicas`.
 //!
-//! - The tolerance applies to the load per desired replica. Within it, nothing changes, regardless
-//!   of the number of pods that share the load at the moment.
-//! - Pods that are below the target on average never ask for more than the desired replicas. So
-//!   usage that each new pod adds, such as memory, doesn't ratchet the replicas up. More load than
-//!   the pods of the surge can take raises the average, and scales up at once. The same holds for
-//!   Object and External metrics with an average target, such as the jobs that all pods work on.
-//! - Of the pods without a sample that counts, those beyond the desired replicas don't count for a
-//!   scale-up: they would hide that the others are above the target.
+//! - The tolerance applies to the load divided by `spec.replicas`. Within tolerance, nothing
+//!   changes, regardless of the number of pods that share the load at the moment.
+//! - If the pods are not above the target on average, the proposal is at most `spec.replicas`. So
+//!   usage that each new pod adds, such as memory, doesn't ratchet the replicas up. If there is
+//!   more load than the surge pods can take, the average rises, and the target is scaled up at
+//!   once. The same holds for Object and External metrics with an average target.
+//! - For a scale-up, unready and missing pods in excess of `spec.replicas` don't count. Otherwise,
+//!   they would hide that the other pods are above the target.
 
 use super::{Proposal, Rule, ValueTarget};
 use crate::{
@@ -17,7 +17,8 @@ use crate::{
     settings::{Rollout, Tolerances},
 };
 
-/// The pods of a scale-up: without unready and missing ones beyond the desired replicas.
+/// The pods that count for a scale-up. If the surge pods are ignored, unready and missing pods in
+/// excess of `current_replicas` are left out.
 pub(super) fn counts_for_scale_up(
     counts: PodCounts,
     current_replicas: i32,
@@ -33,8 +34,9 @@ pub(super) fn counts_for_scale_up(
     PodCounts { unready, missing, ..counts }
 }
 
-/// The proposal of an average over pods, without the effect of the surge.
-pub(super) fn without_surge(
+/// The proposal of an average over pods. If the surge pods are ignored and the pods are not above
+/// the target, the proposal is at most `current_replicas`.
+pub(super) fn ignore_surge_pods(
     proposal: Proposal,
     current_replicas: i32,
     tolerances: Tolerances,
@@ -55,23 +57,24 @@ pub(super) fn without_surge(
     Proposal { replicas: current_replicas, rule, ..proposal }
 }
 
-/// The proposal of an average by replica, without the effect of the surge. The replicas of the
-/// target are the desired ones. Unready pods serve nothing, and terminating pods soon won't serve
-/// anything, so neither can take a part of the load.
-pub(crate) fn average_without_surge<'a>(
+/// The proposal of an average by replica. If surge pods share the load, and the load by pod is not
+/// above the tolerance, the proposal is at most `target.replicas`, which are `spec.replicas`. Only
+/// pods that are ready and not terminating share the load: unready pods serve nothing, and
+/// terminating pods soon won't.
+pub(crate) fn ignore_surge_pods_by_replica<'a>(
     proposal: Proposal,
     target: &ValueTarget,
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> Proposal {
-    let desired = target.replicas;
-    if desired <= 0 || proposal.replicas <= desired {
+    let replicas = target.replicas;
+    if replicas <= 0 || proposal.replicas <= replicas {
         return proposal;
     }
-    let serving = |pod: &&Pod| !pod.terminating && pod.is_running_and_ready();
-    let serving = pods.into_iter().filter(serving).count() as f64;
-    let ratio_by_pod = proposal.ratio * f64::from(desired) / serving;
-    if serving <= f64::from(desired) || ratio_by_pod > 1.0 + target.tolerances.up {
+    let is_serving = |pod: &&Pod| !pod.terminating && pod.is_running_and_ready();
+    let serving = pods.into_iter().filter(is_serving).count() as f64;
+    let ratio_by_pod = proposal.ratio * f64::from(replicas) / serving;
+    if serving <= f64::from(replicas) || ratio_by_pod > 1.0 + target.tolerances.up {
         return proposal;
     }
-    Proposal { replicas: desired, rule: Rule::SurgeIgnored, ..proposal }
+    Proposal { replicas, rule: Rule::SurgeIgnored, ..proposal }
 }

@@ -17,7 +17,7 @@ use crate::{
 
 const TEN_PERCENT: Tolerances = Tolerances { up: 0.1, down: 0.1 };
 const NOW: Timestamp = Timestamp::constant(10_000, 0);
-const RULES: Readiness = Readiness {
+const READINESS: Readiness = Readiness {
     now: NOW,
     cpu_initialization_period: SignedDuration::from_secs(300),
     initial_readiness_delay: SignedDuration::from_secs(30),
@@ -79,7 +79,7 @@ fn average(
         is_cpu: true,
         tolerances: TEN_PERCENT,
     };
-    average_value(&target, &pods(kinds), &samples(values), &RULES)
+    average_value(&target, &pods(kinds), &samples(values), &READINESS)
 }
 
 fn utilized(
@@ -96,7 +96,7 @@ fn utilized(
         container: None,
         tolerances: TEN_PERCENT,
     };
-    utilization(&target, pods, &samples(values), &RULES)
+    utilization(&target, pods, &samples(values), &READINESS)
 }
 
 const NO_SAMPLE: Option<i64> = None;
@@ -189,7 +189,7 @@ const NO_SAMPLE: Option<i64> = None;
     2,
     (i32::MIN, i64::MIN / 2, Rule::Proportional)
 )]
-fn average_value_proposal(
+fn average_over_pods_is_compared_with_its_target(
     #[case] kinds: &str,
     #[case] values: &[Option<i64>],
     #[case] current: i32,

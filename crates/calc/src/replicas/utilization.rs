@@ -1,17 +1,17 @@
 use super::{
     AverageRules, CalculationError, Load, PodAverage, Proposal, RuleChanges,
-    aggregate::ranked,
-    amount::amount,
+    aggregate::value_at_rank,
+    amount::request_or_limit,
     average::average,
     proportional, rebalanced, saturate,
-    surge::{counts_for_scale_up, without_surge},
+    surge::{counts_for_scale_up, ignore_surge_pods},
 };
 use crate::{
     api::{Pod, ResourceName},
     pods::{PodClass, PodCounts, classify},
     quantity::MilliValue,
     readings::PodSamples,
-    settings::{Aggregate, MetricSettings, Readiness, Requests, Rollout, Tolerances},
+    settings::{Aggregate, MetricSettings, Readiness, RequestsSource, Rollout, Tolerances},
 };
 
 /// A target for the average usage of a resource in percent of the pods' requests.
@@ -46,9 +46,9 @@ struct Totals {
     missing: Sums,
     /// The number of samples of pods that don't count.
     samples_dropped: usize,
-    /// The first pod without a request.
+    /// The error about the first pod without a readable request.
     request_error: Option<CalculationError>,
-    /// Usage and request of each ready pod, if the aggregate is not the mean.
+    /// The usage and the request of each ready pod, if the aggregate is not the mean.
     values: Vec<(i64, i64)>,
     /// The usage that the status reports, if it is not the mean.
     reported_usage: Option<MilliValue>,
@@ -66,20 +66,21 @@ pub fn utilization<'a>(
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<Proposal, CalculationError> {
-    let average = utilization_with(target, AverageRules::default(), pods, samples, readiness)?;
+    let average =
+        utilization_with_rules(target, AverageRules::default(), pods, samples, readiness)?;
     Ok(average.proposal)
 }
 
 /// Like [`utilization`], with the settings of the metric.
-pub(crate) fn utilization_with<'a>(
+pub(crate) fn utilization_with_rules<'a>(
     target: &UtilizationTarget<'_>,
     rules: AverageRules<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<PodAverage, CalculationError> {
-    let mut totals = totals(target, rules.metric, pods, samples, readiness)?;
-    // Samples of pods that the selector doesn't match are in this count, though in no sum.
+    let mut totals = totals(target, rules.settings, pods, samples, readiness)?;
+    // This includes the samples of pods that the selector doesn't match, although the sums don't.
     let counted = samples.len().saturating_sub(totals.samples_dropped);
     if counted == 0 {
         return Err(CalculationError::NoSamples);
@@ -87,10 +88,10 @@ pub(crate) fn utilization_with<'a>(
     if let Some(error) = totals.request_error.take() {
         return Err(error);
     }
-    totals.aggregate(rules.metric.aggregate)?;
+    totals.apply_aggregate(rules.settings.aggregate)?;
     let proposal = propose(target, &totals, counted, rules.rollout)?;
-    let counting = || propose(target, &totals, counted, Rollout::CountSurge);
-    let with_surge = (rules.rollout == Rollout::IgnoreSurge).then(counting).transpose()?;
+    let with_surge = || propose(target, &totals, counted, Rollout::CountSurge);
+    let with_surge = (rules.rollout == Rollout::IgnoreSurge).then(with_surge).transpose()?;
     let mut changes = totals.changes;
     changes.set_surge(&proposal, with_surge.as_ref());
     Ok(PodAverage { proposal, changes })
@@ -130,13 +131,13 @@ impl Totals {
         class: PodClass,
         usage: Option<MilliValue>,
     ) {
-        let request = amount(pod, target.container, target.resource, settings);
-        if settings.requests == Requests::Actual && is_resized(target, settings, pod) {
+        let request = request_or_limit(pod, target.container, target.resource, settings);
+        if settings.requests == RequestsSource::Actual && is_resized(target, settings, pod) {
             self.changes.resized += 1;
         }
         let request = match request {
             Ok(request) => request.as_milli(),
-            Err(error) if settings.skips(&error) => {
+            Err(error) if settings.skips_pod_with(&error) => {
                 if class != PodClass::Ignored {
                     self.samples_dropped += usize::from(usage.is_some());
                     self.changes.skipped.add(pod, class, error);
@@ -175,8 +176,8 @@ impl Totals {
         }
     }
 
-    /// Replaces the usage of the ready pods, as if each had the aggregate of their utilizations.
-    fn aggregate(&mut self, aggregate: Aggregate) -> Result<(), CalculationError> {
+    /// Replaces the usage of the ready pods, as if each of them had the aggregate utilization.
+    fn apply_aggregate(&mut self, aggregate: Aggregate) -> Result<(), CalculationError> {
         if aggregate == Aggregate::Average {
             return Ok(());
         }
@@ -187,7 +188,7 @@ impl Totals {
             let (other_usage, other_request): (i64, i64) = (*other_usage, *other_request);
             (usage * i128::from(other_request)).cmp(&(i128::from(other_usage) * request))
         };
-        let (usage, request) = ranked(&mut self.values, aggregate, by_utilization)
+        let (usage, request) = value_at_rank(&mut self.values, aggregate, by_utilization)
             .ok_or(CalculationError::NothingRequested)?;
         let mean = self.ready.usage as f64 / self.ready.requests as f64;
         let values = self.values.len();
@@ -210,14 +211,15 @@ impl Totals {
 }
 
 impl Totals {
-    /// The load of the ready pods, and of skipped pods, which are assumed to have as much.
+    /// The load of the ready pods and of the skipped pods, which are assumed to have as much load.
     fn load(&self, target: &UtilizationTarget<'_>, ratio: f64, rollout: Rollout) -> Load {
-        // Aggregates are computed in hundredths.
+        // `apply_aggregate` has multiplied the sums by 100.
         let unit = if self.reported_usage.is_some() { 100.0 } else { 1.0 };
         let request = self.ready.requests as f64 / unit / self.counts.ready.max(1) as f64;
         let per_replica = request * f64::from(target.target) / 100.0;
         let current = target.current_replicas;
-        let ready = self.changes.skipped.included(self.counts.ready, f64::INFINITY, current);
+        let skipped = &self.changes.skipped;
+        let ready = skipped.count_with_skipped(self.counts.ready, f64::INFINITY, current);
         Load::of_pods(per_replica, ratio, ready, current, rollout)
     }
 }
@@ -228,7 +230,7 @@ fn propose(
     mut counted: usize,
     rollout: Rollout,
 ) -> Result<Proposal, CalculationError> {
-    let (percent, ratio) = ratio(totals.ready, target.target)?;
+    let (percent, ratio) = utilization_ratio(totals.ready, target.target)?;
     let counts = totals.counts;
     let rebalanced_counts = if ratio > 1.0 {
         counts_for_scale_up(counts, target.current_replicas, rollout)
@@ -237,11 +239,12 @@ fn propose(
     };
     let PodCounts { unready, missing, .. } = rebalanced_counts;
     let skipped = &totals.changes.skipped;
-    let included = |counted| skipped.included(counted, ratio, target.current_replicas);
+    let with_skipped =
+        |counted| skipped.count_with_skipped(counted, ratio, target.current_replicas);
     let include_unready = unready > 0 && ratio > 1.0;
     let (replicas, rule, rebalanced_ratio) = if !include_unready && missing == 0 {
         let within = target.tolerances.contain(ratio);
-        counted = included(counts.ready);
+        counted = with_skipped(counts.ready);
         let (replicas, rule) = proportional(target.current_replicas, ratio, counted, within);
         (replicas, rule, None)
     } else {
@@ -258,8 +261,8 @@ fn propose(
             sums.requests += share(totals.unready_requests, unready, counts.unready);
             counted += unready;
         }
-        counted = included(counted);
-        let (_, new_ratio) = self::ratio(sums, target.target)?;
+        counted = with_skipped(counted);
+        let (_, new_ratio) = utilization_ratio(sums, target.target)?;
         let within = target.tolerances.contain(new_ratio);
         let (replicas, rule) =
             rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
@@ -278,16 +281,16 @@ fn propose(
         total: None,
         load: totals.load(target, ratio, rollout),
     };
-    Ok(without_surge(proposal, target.current_replicas, target.tolerances, rollout))
+    Ok(ignore_surge_pods(proposal, target.current_replicas, target.tolerances, rollout))
 }
 
-/// The share of a sum over `all` pods that `some` of them have on average.
+/// The part of a sum over `all` pods that belongs to `some` of them, if each has the average.
 fn share(sum: i128, some: usize, all: usize) -> i128 {
     if some == all { sum } else { sum.saturating_mul(some as i128) / (all.max(1) as i128) }
 }
 
 /// The utilization in whole percent, and its ratio to the target.
-fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
+fn utilization_ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
     let percent = sums
         .usage
         .saturating_mul(100)
@@ -301,7 +304,7 @@ fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
 /// Whether the actual request or limit of a pod differs from that of its spec.
 #[cold]
 fn is_resized(target: &UtilizationTarget<'_>, settings: &MetricSettings, pod: &Pod) -> bool {
-    let of_spec = MetricSettings { requests: Requests::Spec, ..settings.clone() };
-    let amount = |settings| amount(pod, target.container, target.resource, settings);
+    let of_spec = MetricSettings { requests: RequestsSource::Spec, ..settings.clone() };
+    let amount = |settings| request_or_limit(pod, target.container, target.resource, settings);
     pod.resources.actual.is_some() && amount(settings) != amount(&of_spec)
 }

@@ -23,14 +23,15 @@ use crate::{
     replicas::Rule,
 };
 
-/// The error about the owners of pods that were read from files.
+/// The [`SelectedPods::ownership_error`](crate::SelectedPods::ownership_error) of pods that were
+/// read from files.
 pub const FILES_LACK_OWNERS: &str = "the files don't have the owners";
 
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
     metrics: &[MetricReport],
-    known: &BTreeMap<usize, String>,
+    advice_of_caller: &BTreeMap<usize, String>,
 ) -> Vec<String> {
     let mut advice = Vec::new();
     advice.extend(about_plan(inputs));
@@ -42,7 +43,7 @@ pub(super) fn advise(
     let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
         let failure = metric.explanation.failure.filter(|_| reported.is_none())?;
         let is_unread = unread.iter().any(|(unread, _)| *unread == index);
-        Some(match known.get(&index) {
+        Some(match advice_of_caller.get(&index) {
             Some(known) if is_unread => {
                 format!("The controller had a value of {} in its last status. {known}", metric.name)
             }
@@ -101,7 +102,7 @@ pub(super) fn advise(
     advice
 }
 
-/// Advice if no metrics can be read at all.
+/// Advice if the plan needs no metrics because of a problem with the spec or the target.
 fn about_plan(inputs: &Inputs) -> Option<String> {
     let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, &inputs.hpa.metadata.namespace);
     let (kind, name) = (&target.kind, &target.name);
@@ -137,7 +138,7 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
             format!("Correct the selector in the scale of {kind} {name}: its status.selector.")
         }
         PlanKind::SelectorRejected(SelectorRejection::Ambiguous { .. }) => {
-            let others = headline::selecting(inputs).unwrap_or_default();
+            let others = headline::other_selecting_autoscalers(inputs).unwrap_or_default();
             format!(
                 "Only one autoscaler may select a pod. Delete {}, or give the targets selectors \
                  that have no pod in common. Until then, none of them scales.",
@@ -188,24 +189,24 @@ fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String>
 /// Advice about pods that distort the decision.
 fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     let mut advice = Vec::new();
-    let (mut uncounted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
+    let (mut not_counted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
     for metric in metrics {
         let is_reversed = metric.explanation.rule == Some(Rule::DirectionReversed);
         let is_rebalanced = metric.explanation.rebalanced_ratio.is_some();
-        let out = metric.pod_list.iter().filter(|pod| {
+        let pods = metric.pod_list.iter().filter(|pod| {
             (is_reversed || is_rebalanced)
                 && matches!(pod.class, PodClass::Unready | PodClass::Missing)
         });
-        let out = out.map(|pod| pod.name.as_str());
-        uncounted.extend(out.filter(|pod| !is_starting(inputs, pod)));
+        let pods = pods.map(|pod| pod.name.as_str());
+        not_counted.extend(pods.filter(|pod| !is_starting(inputs, pod)));
         let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
         unselected.extend(counted.flat_map(|samples| &samples.pods).map(String::as_str));
     }
-    if !uncounted.is_empty() {
+    if !not_counted.is_empty() {
         advice.push(format!(
             "Pods without a sample that counts hold the decision back: {}. Check why they are not \
              ready or not measured.",
-            names(uncounted.into_iter())
+            names(not_counted.into_iter())
         ));
     }
     if !unselected.is_empty() {
@@ -263,7 +264,7 @@ fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
 fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
     let (status, hpa) = (&inputs.hpa.status, &inputs.hpa);
     if inputs.settings.dry_run {
-        // The status is not that of the controller.
+        // In a dry run, another controller stores the status.
         return Vec::new();
     }
     if status.conditions.is_empty() {
@@ -286,17 +287,18 @@ fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
         }));
     }
     if inputs.history.is_none() && decision.scale_to().is_some() {
-        let held = [&ConditionType::AbleToScale, &ConditionType::ScalingLimited];
-        let held = held.into_iter().filter_map(|condition| status.condition(condition));
-        let held = held.filter(|condition| is_limit(&condition.reason));
-        let held: Vec<_> =
-            held.map(|condition| format!("{} ({})", condition.reason, condition.message)).collect();
+        let limits = [&ConditionType::AbleToScale, &ConditionType::ScalingLimited];
+        let limits = limits.into_iter().filter_map(|condition| status.condition(condition));
+        let limits = limits.filter(|condition| is_limit(&condition.reason));
+        let limits =
+            limits.map(|condition| format!("{} ({})", condition.reason, condition.message));
+        let limits: Vec<_> = limits.collect();
         let explanation = decision.explanation();
-        if !held.is_empty() {
+        if !limits.is_empty() {
             advice.push(format!(
                 "The controller's past recommendations and scalings are not known here. It reports \
                  {}, so it may stay at {} for now.",
-                held.join(" and "),
+                limits.join(" and "),
                 explanation.current_replicas
             ));
         }

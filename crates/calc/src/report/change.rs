@@ -89,7 +89,7 @@ impl Trigger {
     }
 }
 
-/// Sets the value of a metric: that of each pod's sample, or the only one.
+/// Sets the value of a metric. If it is read by pod, all samples get this value.
 fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
     let reading = match inputs.readings.get(metric) {
         Some(Ok(Reading::Pods(samples))) => Reading::Pods(
@@ -107,48 +107,49 @@ fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
 /// The changes that would lead to other replicas than the decision on `inputs`.
 pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let explanation = decision.explanation();
-    let answer = decision.scale_to().unwrap_or(explanation.current_replicas);
+    let decided_replicas = decision.scale_to().unwrap_or(explanation.current_replicas);
     // The end of a pause is the first change, even if the metrics propose no other replicas now.
     // The proposals of metrics that could not be read are unknown.
     let is_known = decision.error().is_none()
         && headline::metrics_read_by_controller_only(inputs, decision).is_empty();
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
         .then(|| Trigger::Unpause.into_change(inputs))
-        .filter(|change| is_known || change.replicas != answer);
+        .filter(|change| is_known || change.replicas != decided_replicas);
     let Some(proposed) = explanation.proposed_replicas else {
         // Time-dependent settings may change the replicas.
-        let by_time = decision.error().and_then(|_| find_time(inputs, answer));
+        let by_time = decision.error().and_then(|_| find_time_change(inputs, decided_replicas));
         return unpause.into_iter().chain(by_time).collect();
     };
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
     let bound = |to| match explanation.limited_by {
         Some(ConditionReason::TooManyReplicas) => Some(Trigger::MaxReplicas { to }),
-        // Zero replicas need more than a bound.
+        // Scaling to zero needs more than a lower bound.
         Some(ConditionReason::TooFewReplicas) if stabilized > 0 => {
             Some(Trigger::MinReplicas { to })
         }
         _ => None,
     };
-    // Policies may permit less, so use the nearest bound with the same effect.
+    // Policies may permit less than the bound would. Report the bound that leads to what they
+    // permit.
     let permitted = bound(stabilized).map(|trigger| trigger.apply(inputs).resulting_replicas());
     let bound = permitted.and_then(bound).map(|trigger| trigger.into_change(inputs));
     // Another limit may lead to the same replicas.
-    let bound = bound.filter(|change| change.replicas != answer);
+    let bound = bound.filter(|change| change.replicas != decided_replicas);
     let mut changes: Vec<_> = unpause.into_iter().chain(bound).collect();
     if decision.scale_to().is_none() {
-        changes.extend(find_time(inputs, answer));
+        changes.extend(find_time_change(inputs, decided_replicas));
     }
     for metric in 0..inputs.hpa.spec.metrics.len() {
         for direction in [Direction::Up, Direction::Down] {
-            changes.extend(find_value(inputs, metric, direction, answer));
+            changes.extend(find_metric_change(inputs, metric, direction, decided_replicas));
         }
     }
     changes
 }
 
-/// The first time at which a recommendation has left its window or a scale event its period, and
-/// the replicas change.
-fn find_time(inputs: &Inputs, answer: i32) -> Option<Change> {
+/// The first time at which the replicas change because a recommendation has left its window, a
+/// scale event has left its period, or a setting depends on the time.
+fn find_time_change(inputs: &Inputs, decided_replicas: i32) -> Option<Change> {
     let history = inputs.history.as_ref()?;
     let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
     let mut times = Vec::new();
@@ -162,14 +163,14 @@ fn find_time(inputs: &Inputs, answer: i32) -> Option<Change> {
         }
     }
     times.extend(times_of_settings(inputs, history));
-    // A window includes its start if there is no behavior.
+    // Without behavior, a window includes its start, so the change is just after its end.
     let tick = SignedDuration::from_millis(i64::from(!behavior.is_set()));
     let mut times: Vec<_> = times.into_iter().map(|time| after(time, tick)).collect();
     times.retain(|time| *time > inputs.now);
     times.sort();
     times.dedup();
     let changes = times.into_iter().map(|at| Trigger::Time { at }.into_change(inputs));
-    changes.into_iter().find(|change| change.replicas != answer)
+    changes.into_iter().find(|change| change.replicas != decided_replicas)
 }
 
 /// The times at which time-dependent settings may change the replicas.
@@ -187,7 +188,12 @@ fn times_of_settings(inputs: &Inputs, history: &History) -> Vec<Timestamp> {
 }
 
 /// The nearest value of a metric that leads to more replicas if it rises, or fewer if it falls.
-fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32) -> Option<Change> {
+fn find_metric_change(
+    inputs: &Inputs,
+    metric: usize,
+    direction: Direction,
+    decided_replicas: i32,
+) -> Option<Change> {
     let decision = inputs.decide();
     let explanation = decision.explanation().metrics.get(metric)?;
     explanation.proposed_replicas?;
@@ -200,20 +206,21 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
         let mut changed = inputs.clone();
         set_value(&mut changed, metric, MilliValue::from_milli(milli));
         match direction {
-            Direction::Up => changed.resulting_replicas() > answer,
-            Direction::Down => changed.resulting_replicas() < answer,
+            Direction::Up => changed.resulting_replicas() > decided_replicas,
+            Direction::Down => changed.resulting_replicas() < decided_replicas,
         }
     };
     let now_milli = now.as_milli();
     let milli = match direction {
         Direction::Up => {
-            let high = rising_end(now_milli, &changes_replicas)?;
-            boundary(now_milli, high, &changes_replicas)
+            let high = changing_value_above(now_milli, &changes_replicas)?;
+            nearest_changing_value(now_milli, high, &changes_replicas)
         }
-        // The average is truncated, so all pods at the average can be below the sum.
+        // The average is truncated. If every pod had it, the sum would be lower, which may already
+        // change the replicas.
         Direction::Down if changes_replicas(now_milli) => now_milli,
         Direction::Down if now_milli > 0 && changes_replicas(0) => {
-            boundary(now_milli, 0, &changes_replicas)
+            nearest_changing_value(now_milli, 0, &changes_replicas)
         }
         Direction::Down => return None,
     };
@@ -227,16 +234,20 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
 }
 
 /// A value above `now` that changes the replicas, found by doubling `now` up to 39 times.
-fn rising_end(now: i64, changes_replicas: &impl Fn(i64) -> bool) -> Option<i64> {
+fn changing_value_above(now: i64, changes_replicas: &impl Fn(i64) -> bool) -> Option<i64> {
     let start = now.max(1);
     (1..40)
         .map(|doublings| start.saturating_mul(1 << doublings))
         .find(|high| changes_replicas(*high))
 }
 
-/// Bisects between a value that doesn't change the replicas and one that does. Returns the nearest
-/// value that does.
-fn boundary(mut unchanged: i64, mut changed: i64, changes_replicas: &impl Fn(i64) -> bool) -> i64 {
+/// Bisects between a value that doesn't change the replicas and a value that does. Returns the
+/// changing value that is nearest to `unchanged`.
+fn nearest_changing_value(
+    mut unchanged: i64,
+    mut changed: i64,
+    changes_replicas: &impl Fn(i64) -> bool,
+) -> i64 {
     while unchanged.abs_diff(changed) > 1 {
         let middle = i64::midpoint(unchanged, changed);
         if changes_replicas(middle) {

@@ -12,14 +12,14 @@ use crate::{
     api::MetricSourceType, explain::MetricFailure, pods::PodClass, settings::UtilizationOf,
 };
 
-/// The age, in addition to the measurement window, from which a sample is stale.
+/// A sample is stale if it is older than its measurement window plus this duration.
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
-/// In errors of the API server for a metrics API that answered with status 500.
+/// Parts of the API server's errors if a metrics API answered with status 500.
 const ERRORS_OF_ADAPTERS: [&str; 2] =
     ["has prevented the request from succeeding", "Internal error occurred"];
 
-/// In errors for a metrics API that no server is registered for.
+/// Parts of errors if no server is registered for a metrics API.
 const NOT_REGISTERED: [&str; 2] = [
     "no custom metrics API (custom.metrics.k8s.io) registered",
     "the server could not find the requested resource (",
@@ -31,8 +31,8 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     if error.contains(FORBIDDEN) {
         return format!(
-            "You may not read {name}, as the message says. The controller has rights of its own, \
-             and its last status has a value."
+            "You may not read {name}, as the message says. The controller has its own \
+             permissions, and its last status has a value."
         );
     }
     let or_debug_api =
@@ -57,11 +57,11 @@ pub(super) fn about_failure(
     let is_by_pod =
         !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External);
     let failure = match failure {
-        // Metrics of no pods are empty.
+        // Without pods, the response about pods is empty.
         MetricFailure::Empty if is_by_pod && inputs.selected.pods.is_empty() => {
             MetricFailure::NoPods
         }
-        // Pods that have no such container have no sample of it.
+        // A pod without the container has no sample of it.
         MetricFailure::NoSamples if no_pod_has_container(inputs, index) => {
             MetricFailure::NoContainer
         }
@@ -71,7 +71,7 @@ pub(super) fn about_failure(
         MetricFailure::InvalidSpec => format!("Correct spec.metrics[{index}]: {name}."),
         MetricFailure::Fetch => about_failed_request(index, metric),
         MetricFailure::Empty if is_resource(&metric.source_type) => {
-            let (api, server) = api(&metric.source_type);
+            let (api, server) = api_and_server(&metric.source_type);
             format!(
                 "{api} works but has no value of {name} for the target's pods. kubectl get \
                  apiservices | grep {api} names the service behind it, such as {server}: see its \
@@ -79,7 +79,7 @@ pub(super) fn about_failure(
             )
         }
         MetricFailure::Empty => {
-            let (api, server) = api(&metric.source_type);
+            let (api, server) = api_and_server(&metric.source_type);
             format!(
                 "{api} works but has no value of {name}. Check the names and selectors in \
                  spec.metrics[{index}], and that {} has the metric{}.",
@@ -89,7 +89,7 @@ pub(super) fn about_failure(
         }
         MetricFailure::NotRead => format!("No value of {name} was given."),
         MetricFailure::TooOld => {
-            let (_, server) = api(&metric.source_type);
+            let (_, server) = api_and_server(&metric.source_type);
             format!(
                 "Check why the samples of {name} are old: {} may have stopped measuring. Or raise \
                  max-sample-age.",
@@ -101,26 +101,26 @@ pub(super) fn about_failure(
              its labels: kubectl get pods --selector '{selector}' --namespace {namespace}"
         ),
         MetricFailure::NoSamples => {
-            let out = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
-            let out: Vec<_> = out.map(|pod| pod.name.as_str()).collect();
-            let step = if out.iter().all(|pod| is_starting(inputs, pod)) {
+            let pods = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
+            let pods: Vec<_> = pods.map(|pod| pod.name.as_str()).collect();
+            let step = if pods.iter().all(|pod| is_starting(inputs, pod)) {
                 "They have started recently. Wait until they are ready and measured."
             } else {
                 "Check why the pods are not ready, or wait until they have been measured."
             };
-            let out = names(out.into_iter());
-            format!("No pod has a sample of {name} that counts: {out}. {step}")
+            let pods = names(pods.into_iter());
+            format!("No pod has a sample of {name} that counts: {pods}. {step}")
         }
         MetricFailure::MissingRequest => {
             let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
-            let of = inputs.settings.metric(index).utilization_of;
-            let (all, one) = match of {
+            let utilization_of = inputs.settings.metric(index).utilization_of;
+            let (plural, singular) = match utilization_of {
                 UtilizationOf::Requests => ("requests", "request"),
                 UtilizationOf::Limits => ("limits", "limit"),
             };
             format!(
-                "A utilization is a percentage of {all}. Set the {one} in every container of \
-                 every pod that the selector matches (missing in {}), or use a target of type \
+                "A utilization is a percentage of {plural}. Set the {singular} in every container \
+                 of every pod that the selector matches (missing in {}), or use a target of type \
                  AverageValue, or a ContainerResource metric.",
                 names(without.map(|pod| pod.name.as_str()))
             )
@@ -132,9 +132,9 @@ pub(super) fn about_failure(
     }
 }
 
-/// What to check if the request for a metric failed, by the text of the error.
+/// Advice if the request for a metric failed, by the text of the error.
 fn about_failed_request(index: usize, metric: &MetricReport) -> String {
-    let (api, server) = api(&metric.source_type);
+    let (api, server) = api_and_server(&metric.source_type);
     let name = &metric.name;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     if error.contains(UNKNOWN_METRIC) {
@@ -177,13 +177,14 @@ fn about_failed_request(index: usize, metric: &MetricReport) -> String {
     )
 }
 
-/// All samples of a metric are old, as if the metrics server had stopped measuring.
+/// Advice if even the newest sample of a metric is old: the metrics server may have stopped
+/// measuring.
 pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let (newest, _) = metric.sample_times()?;
     let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
     let limit = SignedDuration::from_secs(window).saturating_add(STALE_AFTER);
     let is_old = inputs.now.duration_since(newest) > limit;
-    let (_, server) = api(&metric.source_type);
+    let (_, server) = api_and_server(&metric.source_type);
     is_old.then(|| {
         format!(
             "The newest sample of {} is {} old, so the decision follows an old load. Check {}.",
@@ -216,8 +217,8 @@ fn is_resource(source_type: &MetricSourceType) -> bool {
     matches!(source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
 }
 
-/// The API that a metric is read from, and what usually serves it.
-fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
+/// The API that a metric is read from, and the server that usually serves it.
+fn api_and_server(source_type: &MetricSourceType) -> (&'static str, &'static str) {
     match source_type {
         source_type if is_resource(source_type) => ("metrics.k8s.io", "metrics-server"),
         MetricSourceType::External => {

@@ -28,18 +28,18 @@ pub(super) fn sentence(
     is_idle: bool,
 ) -> String {
     let explanation = decision.explanation();
-    let held = held(&inputs.settings);
+    let prefix = pause_prefix(&inputs.settings);
     let ending = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
-    if let Some(others) = selecting(inputs) {
+    if let Some(others) = other_selecting_autoscalers(inputs) {
         let select = if others.len() == 1 { "selects" } else { "select" };
         let others = names(others.iter().map(String::as_str));
-        return format!("{held}isn't scaled: {others} {select} the same pods{ending}");
+        return format!("{prefix}isn't scaled: {others} {select} the same pods{ending}");
     }
     let unread = metrics_read_by_controller_only(inputs, decision);
     if let (false, Ok(scale)) = (unread.is_empty(), &inputs.scale) {
-        let reported = of_reported_metrics(inputs, decision, &unread, scale.spec_replicas);
+        let reported = sentence_of_reported_metrics(inputs, decision, &unread, scale.spec_replicas);
         let ending = if is_idle { ending } else { String::new() };
-        return format!("{held}{reported}{ending}");
+        return format!("{prefix}{reported}{ending}");
     }
     let errors = || errors(explanation.metrics.iter().map(|metric| metric.error.as_deref()));
     let reported = reported::failure(inputs, decision)
@@ -70,7 +70,7 @@ pub(super) fn sentence(
         }
         (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
     };
-    format!("{held}{outcome}: {why}{ending}")
+    format!("{prefix}{outcome}: {why}{ending}")
 }
 
 /// Describes the pods that keep the replicas from following the metrics, because they don't exist
@@ -79,14 +79,16 @@ pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<St
     let explanation = decision.explanation();
     let winner = explanation.metrics.get(explanation.winner?)?;
     let scale = inputs.scale.as_ref().ok()?;
-    let (exist, of) = (scale.status_replicas, scale.spec_replicas);
-    (decision.scale_to().is_none() && lacks_pods(winner, of)).then(|| match winner.counted {
-        Some(ready) if exist >= of => format!("{ready} of {} count", counted(of, "pod")),
-        _ => format!("{exist} of {} exist", counted(of, "pod")),
+    let (existing, replicas) = (scale.status_replicas, scale.spec_replicas);
+    (decision.scale_to().is_none() && lacks_pods(winner, replicas)).then(|| match winner.counted {
+        Some(ready) if existing >= replicas => {
+            format!("{ready} of {} count", counted(replicas, "pod"))
+        }
+        _ => format!("{existing} of {} exist", counted(replicas, "pod")),
     })
 }
 
-/// Whether a metric asks for the current replicas only because fewer pods count.
+/// Whether a metric above its target asks for the current replicas, because fewer pods count.
 pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
     let is_above = metric
         .ratio
@@ -100,7 +102,7 @@ pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
 }
 
 /// The other autoscalers that select pods of the target, if that prevents scaling.
-pub(super) fn selecting(inputs: &Inputs) -> Option<Vec<String>> {
+pub(super) fn other_selecting_autoscalers(inputs: &Inputs) -> Option<Vec<String>> {
     let plan = inputs.plan();
     let PlanKind::SelectorRejected(SelectorRejection::Ambiguous { autoscalers, .. }) = &plan.kind
     else {
@@ -110,7 +112,7 @@ pub(super) fn selecting(inputs: &Inputs) -> Option<Vec<String>> {
         return Some(autoscalers.iter().filter(|name| *name != own).cloned().collect());
     }
     let own = format!("{}/{}", inputs.hpa.metadata.namespace, inputs.hpa.metadata.name);
-    // An autoscaler of the other API may have the same name, after a prefix.
+    // An autoscaler of the custom API can have the same name, which has a prefix here.
     let of_custom_api = format!("/{own}");
     let is_own = |name: &String| *name == own || name.ends_with(&of_custom_api);
     let is_single = autoscalers.iter().filter(|name| is_own(name)).count() == 1;
@@ -118,8 +120,8 @@ pub(super) fn selecting(inputs: &Inputs) -> Option<Vec<String>> {
     Some(others.cloned().collect())
 }
 
-/// The text about annotations that prevent scaling, which precedes the outcome.
-fn held(settings: &Settings) -> String {
+/// The text about a pause and a dry run, which precedes the outcome.
+fn pause_prefix(settings: &Settings) -> String {
     let pause = match settings.pause {
         Pause::NONE => None,
         Pause::BOTH => Some("is paused by annotation and "),
@@ -130,9 +132,9 @@ fn held(settings: &Settings) -> String {
     pause.into_iter().chain(dry_run).collect()
 }
 
-/// The metrics that have a value in the controller's status but could not be read here, with these
-/// values. The controller reads them from another source, such as Prometheus or a schedule. Empty
-/// if the decision doesn't depend on them.
+/// The metrics that could not be read here but have a value in the controller's status, with this
+/// value. The controller may read them from another source, such as Prometheus or a schedule. Empty
+/// if the decision scales without them.
 pub(super) fn metrics_read_by_controller_only(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -148,15 +150,16 @@ pub(super) fn metrics_read_by_controller_only(
     let reported = failed.filter_map(|(index, (spec, _))| {
         let value = status_value(spec, status.current_metrics.get(index)?)?;
         let has_pods = status.current_replicas > 0;
-        let of = inputs.settings.metric(index).utilization_of;
-        let measurement = Measurement::of_value(spec, of, value, target_value(spec)?, has_pods);
+        let utilization_of = inputs.settings.metric(index).utilization_of;
+        let measurement =
+            Measurement::of_value(spec, utilization_of, value, target_value(spec)?, has_pods);
         Some((index, measurement))
     });
     reported.collect()
 }
 
-/// States the controller's report instead of a decision without its metrics.
-fn of_reported_metrics(
+/// The sentence about metrics that only the controller can read: its report instead of a decision.
+fn sentence_of_reported_metrics(
     inputs: &Inputs,
     decision: &Decision<'_>,
     unread: &[(usize, Measurement)],
@@ -173,8 +176,8 @@ fn of_reported_metrics(
     )
 }
 
-/// The reason why the decided scaling may not happen: a condition that the controller reports, or
-/// an unknown history.
+/// The reason why the decided scaling may not happen: metrics that can't be read here, a condition
+/// that the controller reported, or an unknown history.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     if !metrics_read_by_controller_only(inputs, decision).is_empty() {
         return Some("the controller reads metrics that could not be read here".to_owned());
@@ -218,5 +221,5 @@ fn reported_limit(inputs: &Inputs, direction: Direction) -> Option<&ConditionRea
     };
     let conditions = inputs.hpa.status.conditions.iter();
     let mut active = conditions.filter(|condition| condition.status == ConditionStatus::True);
-    active.find(|condition| limits.contains(&condition.reason)).map(|found| &found.reason)
+    active.find(|condition| limits.contains(&condition.reason)).map(|condition| &condition.reason)
 }

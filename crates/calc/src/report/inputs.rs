@@ -25,8 +25,8 @@ pub struct Inputs {
     pub selected: SelectedPods,
     /// The readings of the plan's queries.
     pub readings: Readings,
-    /// The autoscaler's recommendations and scale events, or `None` if they are unknown. Then
-    /// nothing is stabilized, and policies count from the current replicas.
+    /// The autoscaler's recommendations and scale events. If they are unknown (`None`), nothing is
+    /// stabilized, and policies count from the current replicas.
     pub history: Option<History>,
     /// The time of the decision.
     pub now: Timestamp,
@@ -49,7 +49,7 @@ impl Inputs {
         decision.scale_to().unwrap_or(decision.explanation().current_replicas)
     }
 
-    /// The history. If it is unknown, one that stabilizes nothing.
+    /// The history. If it is unknown, a history that stabilizes nothing.
     pub(super) fn effective_history(&self) -> History {
         self.history.clone().unwrap_or_else(|| {
             // This recommendation is outside of every window. Without it, the decision would

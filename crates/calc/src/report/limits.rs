@@ -17,14 +17,14 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ReplicaLimits {
-    /// Whether the spec has a `behavior`. If not, only a scale-down is stabilized, and the only
-    /// policy is the limit of a scale-up.
+    /// Whether the spec has a `behavior`. Without it, only a scale-down is stabilized, and only a
+    /// scale-up has a rate limit.
     pub has_behavior: bool,
     /// Stabilization, which applies first.
     pub stabilization: Stabilization,
-    /// The policies for scaling up, which apply next.
+    /// The rate limit of a scale-up, which applies next.
     pub scale_up: RateLimit,
-    /// The policies for scaling down. Absent without `behavior`.
+    /// The rate limit of a scale-down. Absent without `behavior`.
     pub scale_down: Option<RateLimit>,
 }
 
@@ -47,7 +47,7 @@ pub struct Stabilization {
     pub held_by: Option<HoldingRecommendation>,
 }
 
-/// The last recommendation that keeps stabilization from following a proposal.
+/// The most recent recommendation that keeps the replicas from following the proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -81,15 +81,15 @@ pub struct PolicyReport {
     /// `Pods` or `Percent`. Absent for a type that this version doesn't know.
     #[serde(rename = "type")]
     pub policy_type: Option<PolicyType>,
-    /// The allowed change.
+    /// The allowed change, in pods or percent.
     pub value: i32,
-    /// The period.
+    /// The length of the period.
     pub period_seconds: i32,
     /// The replicas at the start of the period, from which the change counts.
     pub replicas_at_start: i64,
     /// The maximum (up) or minimum (down) of the replicas.
     pub allowed_replicas: i32,
-    /// The time at which the next scale event leaves the period, so that the policy allows more.
+    /// The time at which the next scale event leaves the period, which changes `allowed_replicas`.
     /// Absent if no event is in the period.
     pub next_change_at: Option<Timestamp>,
 }
@@ -128,7 +128,7 @@ fn stabilization(
     let (spec, settings, now) = (&inputs.hpa.spec, &inputs.settings, inputs.now);
     let bounds = settings.bounds_at(spec, now);
     let input = NormalizeInput { spec, settings, bounds, current, now };
-    let recent = |direction| input.recent(direction, history);
+    let recent = |direction| input.recent_recommendations(direction, history);
     let direction = if stabilized > proposed { Direction::Down } else { Direction::Up };
     let holds = |replicas: i32| match direction {
         Direction::Down => replicas >= stabilized,
@@ -160,13 +160,13 @@ fn rate_limit(
     let limits = rules.policy_limits(current, history, now);
     RateLimit {
         select: rules.select_policy().clone(),
-        policies: limits.map(|limit| policy(limit, history, now)).collect(),
+        policies: limits.map(|limit| policy_report(limit, history, now)).collect(),
         limit: rules.limit(current, history, now),
     }
 }
 
-fn policy(limit: PolicyLimit, history: &History, now: Timestamp) -> PolicyReport {
-    let PolicyLimit { policy, at_start, allowed } = limit;
+fn policy_report(limit: PolicyLimit, history: &History, now: Timestamp) -> PolicyReport {
+    let PolicyLimit { policy, replicas_at_start, allowed } = limit;
     let events = history.scale_ups.iter().chain(&history.scale_downs);
     let ends = events.map(|event| after(event.at, policy.period())).filter(|end| *end > now);
     PolicyReport {
@@ -176,7 +176,7 @@ fn policy(limit: PolicyLimit, history: &History, now: Timestamp) -> PolicyReport
         }),
         value: policy.value,
         period_seconds: policy.period_seconds,
-        replicas_at_start: at_start,
+        replicas_at_start,
         allowed_replicas: allowed,
         next_change_at: ends.min(),
     }

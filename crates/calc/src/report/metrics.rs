@@ -10,7 +10,7 @@ use crate::{
     pods::{PodClass, PodClassReason, class_reason},
     quantity::MilliValue,
     readings::{PodSample, PodSamples, Reading},
-    replicas::amount,
+    replicas::request_or_limit,
     settings::{MetricSettings, PodSelection, Readiness},
 };
 
@@ -47,7 +47,7 @@ pub struct PodReport {
     pub name: String,
     /// The class of the pod.
     pub class: PodClass,
-    /// The class in words.
+    /// The class in one word, for people.
     pub label: &'static str,
     /// The reason for the class.
     pub why: &'static str,
@@ -66,22 +66,22 @@ pub struct PodReport {
     pub request: Option<MilliValue>,
 }
 
-/// Samples of pods that the target's selector doesn't match: the metrics API has other labels than
-/// the pods, or a pod was deleted since.
+/// Samples of pods that are not among the selected ones: the selector doesn't match them, the
+/// target doesn't own them, or they were deleted after the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct UnselectedSamples {
     /// The names of the pods, sorted.
     pub pods: Vec<String>,
-    /// Whether the samples count in the average. They don't if only owned pods count.
+    /// Whether the samples count in the average: yes, unless only owned pods count.
     pub are_counted: bool,
     /// The sum of the samples.
     #[serde(rename = "totalMilli")]
     pub total: MilliValue,
 }
 
-pub(super) fn report(inputs: &Inputs, explanation: &Explanation) -> Vec<MetricReport> {
+pub(super) fn metric_reports(inputs: &Inputs, explanation: &Explanation) -> Vec<MetricReport> {
     let specs = inputs.hpa.spec.metrics.iter().enumerate();
     specs
         .zip(&explanation.metrics)
@@ -114,9 +114,9 @@ impl MetricReport {
                 let pods = pods().map(|pod| {
                     averaged_pod(spec, settings, &explanation, pod, samples, &readiness)
                 });
-                (pods.collect(), unselected(inputs, samples))
+                (pods.collect(), unselected_samples(inputs, samples))
             }
-            // The ratio is multiplied by the number of pods that run and are ready.
+            // The metric has a `value`, whose ratio is multiplied by the number of ready pods.
             Some(_) if explanation.pods.is_some() => (pods().map(counted_pod).collect(), None),
             _ => (Vec::new(), None),
         };
@@ -136,8 +136,9 @@ impl MetricReport {
     }
 }
 
-/// Reasons why the sample of a pod that is not ready counts.
+/// The reason for CPU why the sample of a pod that is not ready counts.
 const READY_BEFORE: &str = "is not ready, but its sample counts because it was ready before";
+/// The same reason for other metrics.
 const NEEDS_NO_READINESS: &str =
     "is not ready, but its sample counts because readiness matters only for CPU";
 
@@ -165,9 +166,9 @@ fn averaged_pod(
     let is_cpu = resource == Some(ResourceName::Cpu);
     let reason = class_reason(pod, sample, is_cpu, readiness);
     let request = resource.filter(|_| needs_request);
-    let request = request.map(|name| amount(pod, container, &name, settings));
+    let request = request.map(|name| request_or_limit(pod, container, &name, settings));
     let (class, why) = match &request {
-        Some(Err(error)) if settings.skips(error) => {
+        Some(Err(error)) if settings.skips_pod_with(error) => {
             (PodClass::Ignored, "is left out because it lacks the request or limit")
         }
         _ if reason == PodClassReason::SampleCounts && is_unready(pod) => {
@@ -188,7 +189,7 @@ fn averaged_pod(
     }
 }
 
-/// A pod that the ratio of a single value is multiplied by.
+/// A pod of a metric with a `value`, which only counts pods.
 fn counted_pod(pod: &Pod) -> PodReport {
     let (class, why) = if pod.is_running_and_ready() {
         (PodClass::Ready, "runs and is ready")
@@ -208,7 +209,7 @@ fn counted_pod(pod: &Pod) -> PodReport {
     }
 }
 
-fn unselected(inputs: &Inputs, samples: &PodSamples) -> Option<UnselectedSamples> {
+fn unselected_samples(inputs: &Inputs, samples: &PodSamples) -> Option<UnselectedSamples> {
     let is_selected = |name: &str| inputs.selected.pods.iter().any(|pod| pod.name.as_ref() == name);
     let mut pods = Vec::new();
     let mut total = MilliValue::ZERO;

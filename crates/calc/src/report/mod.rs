@@ -1,9 +1,9 @@
 //! A detailed report of a decision: the readings and the calculation step by step, the changes that
 //! would lead to another decision, and advice about failures.
 //!
-//! A report is made on demand, for a person. It is built from the inputs of a decision and from
-//! what the engine returns for them, and it runs the engine again on changed inputs to find the
-//! changes. A reconcile doesn't make a report.
+//! A report is made on demand, for a person, and not in a reconcile. It is built from the inputs of
+//! a decision and the results of the engine. To find the changes, it runs the engine on changed
+//! inputs.
 
 mod advice;
 mod change;
@@ -44,29 +44,29 @@ use crate::{
 impl Inputs {
     /// Reports the decision.
     pub fn report(&self) -> Report {
-        self.doubted_report(None)
+        self.report_with_doubt(None)
     }
 
-    /// Reports the decision. `doubt` is a reason outside of the inputs why the decision may not
+    /// Reports the decision. `doubt` is a reason that is not in the inputs why the decision may not
     /// be carried out, for example that no controller is running.
-    pub fn doubted_report(&self, doubt: Option<String>) -> Report {
+    pub fn report_with_doubt(&self, doubt: Option<String>) -> Report {
         self.report_with_advice(doubt, &BTreeMap::new())
     }
 
-    /// Like [`Inputs::doubted_report`], with advice for metrics that fail, by their index: for
-    /// example, about a source that the inputs don't name.
+    /// Like [`Inputs::report_with_doubt`]. `advice` replaces the advice for failed metrics, by the
+    /// index of the metric: for example, if the caller knows their source.
     pub fn report_with_advice(
         &self,
         doubt: Option<String>,
         advice: &BTreeMap<usize, String>,
     ) -> Report {
-        Report::new(self, doubt, advice).in_lines()
+        Report::new(self, doubt, advice).with_escaped_texts()
     }
 
-    /// The indices of the metrics that could not be read here, and of which the controller's last
-    /// status has a value. [`Inputs::report_with_advice`] gives advice about where the controller
-    /// may read them, unless the caller does.
-    pub fn metrics_only_reported(&self) -> Vec<usize> {
+    /// The indices of the metrics that could not be read here, but that have a value in the
+    /// controller's last status. Unless the caller has advice for them,
+    /// [`Inputs::report_with_advice`] gives advice about the source that the controller may read.
+    pub fn metrics_read_by_controller_only(&self) -> Vec<usize> {
         let unread = headline::metrics_read_by_controller_only(self, &self.decide());
         unread.into_iter().map(|(index, _)| index).collect()
     }
@@ -90,7 +90,7 @@ pub struct Report {
     /// controller reported last, or an unknown history. Or the reason why nothing happens: no
     /// controller runs.
     pub doubt: Option<String>,
-    /// Whether no controller runs. If so, `doubt` states it for any decision.
+    /// Whether `doubt` is the caller's, which is about any decision: no controller runs.
     #[serde(skip)]
     is_idle: bool,
     /// The directions that are paused.
@@ -132,7 +132,7 @@ pub struct Report {
     pub history_known: bool,
     /// The changes that would lead to other replicas.
     pub changes: Vec<Change>,
-    /// The error, if the reconcile failed.
+    /// The error, if the reconcile failed or some metrics did.
     pub error: Option<String>,
     /// Advice about problems.
     pub advice: Vec<String>,
@@ -146,12 +146,12 @@ impl Report {
         let decision = inputs.decide();
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
-        let dry_run = inputs.settings.dry_run.then(|| "nothing is written".to_owned());
-        let dry_run = dry_run.filter(|_| decision.scale_to().is_some());
-        let is_idle = dry_run.is_none() && doubt.is_some();
-        let doubt = dry_run.or(doubt).or_else(|| headline::doubt(inputs, &decision));
+        let dry_run_doubt = (inputs.settings.dry_run && decision.scale_to().is_some())
+            .then(|| "nothing is written".to_owned());
+        let is_idle = dry_run_doubt.is_none() && doubt.is_some();
+        let doubt = dry_run_doubt.or(doubt).or_else(|| headline::doubt(inputs, &decision));
         let is_decided = explanation.reason() != Reason::Failed;
-        let metrics = metrics::report(inputs, explanation);
+        let metrics = metrics::metric_reports(inputs, explanation);
         let limits = explanation.proposed_replicas.map(|proposed| {
             let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
             ReplicaLimits::new(inputs, proposed, stabilized)
@@ -192,9 +192,9 @@ impl Report {
         self.doubt.is_some() && (self.scale_to.is_some() || !self.is_idle)
     }
 
-    /// Escapes texts from the cluster, except those of conditions. Otherwise, a text could look
-    /// like another line of the report.
-    fn in_lines(mut self) -> Self {
+    /// Escapes texts from the cluster, so that they can't look like another line of the report. The
+    /// texts of conditions are escaped when they are printed.
+    fn with_escaped_texts(mut self) -> Self {
         let metrics = self.metrics.iter_mut().flat_map(|metric| {
             let pods = metric.pod_list.iter_mut().map(|pod| &mut pod.name);
             let unselected = metric.unselected_samples.iter_mut().flat_map(|one| &mut one.pods);

@@ -1,10 +1,11 @@
-//! Ages and lists of names in texts.
+//! Formats ages and lists of names.
 
 use jiff::Timestamp;
 
 /// The maximum number of printed names. Further names are only counted.
 const MAX_NAMES: usize = 5;
 
+/// Joins names in one text.
 pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.collect();
     let listed = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
@@ -15,7 +16,7 @@ pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// An age in seconds, or in minutes if it is long. Never negative, even if a clock is ahead.
+/// An age in seconds, or in minutes from three minutes on. Zero if `at` is in the future.
 pub(super) fn age(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(at).as_secs().max(0);
     if seconds < 180 { format!("{seconds}s") } else { format!("{}m", seconds / 60) }

@@ -1,4 +1,5 @@
-//! Failures that the controller reported, of metrics that can't be read here for another reason.
+//! Failures of metrics that the controller reported, if the metrics can't be read here either, but
+//! for another reason.
 
 use super::{inputs::Inputs, metrics::MetricReport};
 use crate::{
@@ -7,28 +8,28 @@ use crate::{
     explain::{MetricFailure, Reason},
 };
 
-/// In errors of metrics APIs that don't have the metric.
+/// Part of the errors of metrics APIs that don't have the metric.
 pub(super) const UNKNOWN_METRIC: &str = "could not find the metric";
 
-/// In errors of metrics that are read from Prometheus without a metrics API.
+/// Part of the errors if a metric is read from Prometheus without a metrics API.
 pub(super) const PROMETHEUS: &str = "the request to Prometheus at ";
 
-/// In errors of the API server about the reader's rights.
+/// Part of the API server's errors if the client may not read the metric.
 pub(super) const FORBIDDEN: &str = " is forbidden: User ";
 
-/// In errors of metrics while the series of rules are unknown.
+/// Part of the errors if the series of the rules have not been listed yet.
 pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
 
 /// The prefix of the reference's messages about metrics.
 pub(super) const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
 
-/// In errors of the API server about its metrics APIs.
+/// Part of the names of the metrics APIs, which the API server's errors have.
 const METRICS_API: &str = "metrics.k8s.io";
-/// The start of annotations that configure collectors.
+/// The prefix of annotations that configure collectors.
 const COLLECTORS: &str = "metric-config.";
 
-/// The cause in the condition `ScalingActive=False`, if no metric could be read here, but for other
-/// reasons.
+/// The cause in the condition `ScalingActive=False`, if no metric could be read here for other
+/// reasons than this cause.
 pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<&'a str> {
     use MetricFailure::{Empty, Fetch, NotRead};
     let explanation = decision.explanation();
@@ -75,19 +76,19 @@ pub(super) fn errors<'a>(metrics: impl Iterator<Item = Option<&'a str>>) -> Stri
     errors.join("; ")
 }
 
-/// Advice about the controller's cause, and about reading the metrics here.
+/// Advice about the cause that the controller reported, and about reading the metrics here.
 pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> Vec<String> {
     let metadata = &inputs.hpa.metadata;
     let has_collectors = metadata.annotations.keys().any(|key| key.starts_with(COLLECTORS));
-    let missing = ["request", "limit"].into_iter().find(|one| {
-        [format!("missing {one} for "), format!("missing pod-level {one} for ")]
+    let missing = ["request", "limit"].into_iter().find(|amount| {
+        [format!("missing {amount} for "), format!("missing pod-level {amount} for ")]
             .iter()
             .any(|start| cause.starts_with(start))
     });
-    let about_cause = if let Some(one) = missing {
+    let about_cause = if let Some(amount) = missing {
         Some(format!(
-            "A utilization is a percentage of {one}s. Set the {one} in every container of every \
-             pod that the selector matches, or use a target of type AverageValue, or a \
+            "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
+             every pod that the selector matches, or use a target of type AverageValue, or a \
              ContainerResource metric."
         ))
     } else if cause.starts_with("container ") && cause.contains(" not found in Pod ") {
@@ -122,7 +123,7 @@ pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> 
         metric.explanation.error.as_deref().is_some_and(|error| error.contains(FORBIDDEN))
     };
     let here = if metrics.iter().any(is_forbidden) {
-        "You may not read the metrics here. The controller has rights of its own."
+        "You may not read the metrics here. The controller has its own permissions."
     } else {
         "To read the metrics here as the controller does, use its flags: --metrics-config, \
          --prometheus-url, --collectors, --scaling-schedule."

@@ -27,7 +27,7 @@ const MAX_FALLBACK_LEN: usize = 300;
 /// The maximum length of the text about settings, in characters.
 const MAX_WARNING_LEN: usize = 200;
 
-/// The condition of an autoscaler, most urgent first.
+/// The state of an autoscaler. The order is that of urgency, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -63,7 +63,7 @@ pub enum State {
     Steady,
 }
 
-/// A report of the stored status of an autoscaler, in one line.
+/// A report of an autoscaler's stored status, in one line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ShortReport {
@@ -75,19 +75,19 @@ pub struct ShortReport {
     pub load: Option<f64>,
     /// The problems with the autoscaler's settings. The sentence includes them.
     pub warnings: Vec<Warning>,
-    /// The time until which pods that don't count are normal, because the autoscaler scaled
-    /// recently.
+    /// The time until which pods may be starting, because the autoscaler scaled recently. Until
+    /// then, it is no problem that they don't count.
     starting_until: Option<Timestamp>,
 }
 
-/// What is known of the cluster beside an autoscaler.
+/// Objects beside the autoscaler that a [`ShortReport`] uses, as far as they are known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Surroundings<'a> {
-    /// The target's scale: the status doesn't have the number of pods. Only reports that
-    /// [need](ShortReport::needs_scale) it use it.
+    /// The target's scale, for the number of pods, which the status doesn't have. Only some reports
+    /// [need](ShortReport::needs_scale) it.
     pub scale: Option<&'a Scale>,
     /// The names of the other autoscalers of the target, of all APIs.
-    pub of_same_target: &'a [String],
+    pub other_autoscalers: &'a [String],
 }
 
 /// Identifies the target of an autoscaler. Versions of a kind's API have the same objects.
@@ -126,24 +126,24 @@ impl State {
 }
 
 impl ShortReport {
-    /// Reads the status. The settings are those with which the controller that stored it decides,
-    /// as far as they are known: see [`Settings::for_built_in`].
+    /// Reports the status. `settings` are those of the controller that stored it, as far as they
+    /// are known (see [`Settings::for_kube_controller_manager`]).
     pub fn new(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
-        Self::in_cluster(hpa, settings, Surroundings::default())
+        Self::with_surroundings(hpa, settings, Surroundings::default())
     }
 
-    /// Like [`ShortReport::new`], with what else is known of the cluster.
-    pub fn in_cluster(
+    /// Like [`ShortReport::new`], with other objects of the cluster.
+    pub fn with_surroundings(
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         surroundings: Surroundings<'_>,
     ) -> Self {
-        let Surroundings { scale, of_same_target } = surroundings;
-        let measured = largest(hpa, settings);
+        let Surroundings { scale, other_autoscalers } = surroundings;
+        let measured = largest_measurement(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
         let measured = match active_fallback(hpa, settings) {
-            Some(active) => Some(go_text::cut(
+            Some(active) => Some(go_text::truncate(
                 format!("a fallback is active: {}", active.message),
                 MAX_FALLBACK_LEN,
             )),
@@ -152,13 +152,13 @@ impl ShortReport {
         let mut sentence = sentence(hpa, state, measured, settings.pause, scale);
         let mut warnings = warnings(hpa, settings);
         // The condition about an ambiguous selector names them already.
-        if !of_same_target.iter().all(|other| sentence.contains(other)) {
-            warnings.push((Warning::SharedTarget, shared_target(of_same_target)));
+        if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
+            warnings.push((Warning::SharedTarget, shared_target(other_autoscalers)));
         }
         let (warnings, texts): (Vec<_>, Vec<_>) = warnings.into_iter().unzip();
         for text in texts {
             sentence.push_str("; ");
-            sentence.push_str(&go_text::cut(text, MAX_WARNING_LEN));
+            sentence.push_str(&go_text::truncate(text, MAX_WARNING_LEN));
         }
         let starting_until = hpa.status.last_scale_time.filter(|_| state == State::WaitingForPods);
         let starting_until =
@@ -181,7 +181,8 @@ impl ShortReport {
 }
 
 impl Report {
-    /// The state by this decision; `reported` is that of the stored status.
+    /// The state by this decision. `reported` is the state by the stored status, which remains if
+    /// the decision is doubtful.
     pub fn state(&self, reported: State) -> State {
         let is_paused = self.changes.iter().any(|change| change.trigger == Trigger::Unpause);
         let is_paused = is_paused && (self.pause == Pause::BOTH || self.reason == Reason::Paused);
@@ -232,21 +233,21 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
     if status.conditions.is_empty() {
         return State::New;
     }
-    if let Some(failed) = failed(hpa) {
+    if let Some(failed) = failed_condition(hpa) {
         let is_off = failed.reason == ConditionReason::ScalingDisabled;
         return if is_off { State::Off } else { State::Failing };
     }
     // Another controller doesn't remove the condition.
-    if status.is_true(&ConditionType::Paused) && is_held(hpa, settings.pause) {
+    if status.is_true(&ConditionType::Paused) && is_scaling_paused(hpa, settings.pause) {
         return State::Paused;
     }
     if active_fallback(hpa, settings).is_some() {
         return State::Fallback;
     }
-    let limited = reason(hpa, &ConditionType::ScalingLimited);
-    match (limited, reason(hpa, &ConditionType::AbleToScale)) {
+    let limited = true_reason(hpa, &ConditionType::ScalingLimited);
+    match (limited, true_reason(hpa, &ConditionType::AbleToScale)) {
         (Some(ConditionReason::TooManyReplicas), _) => State::AtMaximum,
-        _ if missing(hpa).next().is_some() => State::MetricMissing,
+        _ if missing_metrics(hpa).next().is_some() => State::MetricMissing,
         _ if status.current_replicas != status.desired_replicas => State::Scaling,
         (Some(ConditionReason::ScaleUpLimit | ConditionReason::ScaleDownLimit), _) => {
             State::RateLimited
@@ -257,14 +258,14 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         (Some(ConditionReason::TooFewReplicas), _) => State::AtMinimum,
         _ => {
             let up = 1.0 + Tolerances::for_spec(&hpa.spec, settings).up;
-            // Nothing else keeps an autoscaler from scaling up.
+            // Only missing or unready pods are left as a cause.
             if load.is_some_and(|load| load > up) { State::WaitingForPods } else { State::Steady }
         }
     }
 }
 
 /// Whether a pause prevents scaling: in both directions, or in the one that is desired.
-fn is_held(hpa: &HorizontalPodAutoscaler, pause: Pause) -> bool {
+fn is_scaling_paused(hpa: &HorizontalPodAutoscaler, pause: Pause) -> bool {
     let (current, desired) = (hpa.status.current_replicas, hpa.status.desired_replicas);
     match pause {
         Pause::BOTH => true,
@@ -285,14 +286,14 @@ fn active_fallback<'a>(
 }
 
 /// The condition that prevents scaling.
-fn failed(hpa: &HorizontalPodAutoscaler) -> Option<&Condition> {
+fn failed_condition(hpa: &HorizontalPodAutoscaler) -> Option<&Condition> {
     let kinds = [ConditionType::AbleToScale, ConditionType::ScalingActive];
     let mut conditions = kinds.iter().filter_map(|kind| hpa.status.condition(kind));
     conditions.find(|condition| condition.status == ConditionStatus::False)
 }
 
 /// The reason of a condition that is true.
-fn reason<'a>(
+fn true_reason<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     kind: &ConditionType,
 ) -> Option<&'a ConditionReason> {
@@ -300,30 +301,35 @@ fn reason<'a>(
     (condition.status == ConditionStatus::True).then_some(&condition.reason)
 }
 
-fn metrics(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = (&MetricSpec, &MetricStatus)> {
+fn specs_and_statuses(
+    hpa: &HorizontalPodAutoscaler,
+) -> impl Iterator<Item = (&MetricSpec, &MetricStatus)> {
     hpa.spec.metrics.iter().zip(&hpa.status.current_metrics)
 }
 
-/// The metrics without a value, if other metrics have one. The reference leaves their entries in
-/// the status empty, and this controller stores their names.
-fn missing(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String> {
+/// The names of the metrics without a value, if other metrics have one. The reference stores an
+/// empty entry for such a metric, and this controller an entry without a value.
+fn missing_metrics(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String> {
     let is_read = |(spec, status): &(&MetricSpec, &MetricStatus)| {
         let has_value = status.current().is_some_and(|one| *one != MetricValueStatus::default());
         spec.source_type == status.source_type && has_value
     };
-    let has_value = metrics(hpa).any(|metric| is_read(&metric));
-    let missing = metrics(hpa).filter(move |metric| has_value && !is_read(metric));
+    let has_value = specs_and_statuses(hpa).any(|metric| is_read(&metric));
+    let missing = specs_and_statuses(hpa).filter(move |metric| has_value && !is_read(metric));
     missing.map(|(spec, _)| metric_name(spec))
 }
 
 /// The metric with the largest ratio of value to target.
-fn largest(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<(Measurement, f64)> {
-    let measured = metrics(hpa).enumerate().filter_map(|(index, (spec, status))| {
+fn largest_measurement(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+) -> Option<(Measurement, f64)> {
+    let measured = specs_and_statuses(hpa).enumerate().filter_map(|(index, (spec, status))| {
         let (value, target) = (status_value(spec, status)?, target_value(spec)?);
         let ratio = value.as_f64() / target.as_f64();
         let has_pods = hpa.status.current_replicas > 0;
-        let of = settings.metric(index).utilization_of;
-        let measurement = Measurement::of_value(spec, of, value, target, has_pods);
+        let utilization_of = settings.metric(index).utilization_of;
+        let measurement = Measurement::of_value(spec, utilization_of, value, target, has_pods);
         ratio.is_finite().then_some((measurement, ratio))
     });
     measured.max_by(|a, b| a.1.total_cmp(&b.1))
@@ -340,7 +346,9 @@ fn sentence(
     let limit = match state {
         State::New => return "no controller has stored a status yet".to_owned(),
         State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
-        State::Failing => return failed(hpa).map(|failed| cause(hpa, failed)).unwrap_or_default(),
+        State::Failing => {
+            return failed_condition(hpa).map(|failed| cause_text(hpa, failed)).unwrap_or_default();
+        }
         State::Off => return "autoscaling is off because another client scaled it to 0".to_owned(),
         State::Paused => {
             let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
@@ -352,15 +360,15 @@ fn sentence(
             return format!("paused{direction} by annotation{measured}");
         }
         State::MetricMissing => {
-            let missing: Vec<_> = missing(hpa).collect();
+            let missing: Vec<_> = missing_metrics(hpa).collect();
             let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
             return format!(
                 "no value of {}, so it only scales up{measured}",
                 missing.join(" and ")
             );
         }
-        State::AtMaximum => bound(hpa, "maxReplicas", spec.max_replicas),
-        State::AtMinimum => bound(hpa, "minReplicas", spec.effective_min_replicas()),
+        State::AtMaximum => bound_text(hpa, "maxReplicas", spec.max_replicas),
+        State::AtMinimum => bound_text(hpa, "minReplicas", spec.effective_min_replicas()),
         State::Scaling => {
             format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
         }
@@ -372,7 +380,7 @@ fn sentence(
             {
                 format!("{status_replicas} of {} exist", counted(*spec_replicas, "pod"))
             }
-            // With all pods, the metrics would ask for more.
+            // If all pods counted, the metrics would ask for more.
             _ => format!("fewer than {} exist and count", counted(status.desired_replicas, "pod")),
         },
         State::Steady | State::Fallback => {
@@ -384,7 +392,7 @@ fn sentence(
 
 /// The text about the bound that the desired replicas are at. A setting may replace the bound of
 /// the spec.
-fn bound(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
+fn bound_text(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
     let desired = hpa.status.desired_replicas;
     let has_settings = hpa.status.is_true(&ConditionType::CustomSettings);
     let bound = if has_settings { desired } else { of_spec };
@@ -393,7 +401,7 @@ fn bound(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
 
 /// The cause in the message of a condition that prevents scaling, without the texts that the
 /// reference puts before it.
-fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
+fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     /// Prefixes of the reference's messages, and their short forms.
     const PREFIXES: [(&str, &str); 3] = [
         (UNABLE_TO_COMPUTE, ""),

@@ -84,7 +84,7 @@ fn inputs(spec: Value) -> Inputs {
     }
 }
 
-fn contains(report: &Report, text: &str) {
+fn assert_contains(report: &Report, text: &str) {
     let printed = report.to_string();
     assert!(printed.contains(text), "{text:?} is not in:\n{printed}");
 }
@@ -97,8 +97,11 @@ fn metric_threshold_of_the_next_change_is_reported() {
         "stays at 4: cpu is at 71% of requests, target 66%; within tolerance"
     );
     // 73 % of 600m are 438m, and the tolerance ends at 72.6 %.
-    contains(&report, "  scales to 5 when average cpu rises to 438m (73% of requests); now 431m");
-    contains(&report, "ratio 1.076, within the tolerance (0.900 to 1.100); proposes 4");
+    assert_contains(
+        &report,
+        "  scales to 5 when average cpu rises to 438m (73% of requests); now 431m",
+    );
+    assert_contains(&report, "ratio 1.076, within the tolerance (0.900 to 1.100); proposes 4");
     assert!(report.advice.is_empty(), "{:?}", report.advice);
 }
 
@@ -110,7 +113,7 @@ fn container_named_memory_does_not_change_the_unit_of_cpu() {
     let spec = json!({ "type": "ContainerResource", "containerResource": source });
     inputs.hpa.spec.metrics = vec![serde_json::from_value(spec).unwrap()];
     let report = inputs.report();
-    contains(&report, "* cpu of container memory-store: 431m, target 400m; ");
+    assert_contains(&report, "* cpu of container memory-store: 431m, target 400m; ");
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn stabilization_reports_the_recommendation_and_its_end() {
     let report = inputs.report();
     let held = report.limits.as_ref().unwrap().stabilization.held_by.unwrap();
     assert_eq!((held.replicas, held.at, held.until), (4, at(100), at(-200)));
-    contains(&report, "the recommendation of 4 at 1970-01-01T02:45:00Z holds it until");
+    assert_contains(&report, "the recommendation of 4 at 1970-01-01T02:45:00Z holds it until");
     // A window includes its start, so the replicas change just after its end.
     let change =
         report.changes.iter().find(|change| matches!(change.trigger, Trigger::Time { .. }));
@@ -153,11 +156,11 @@ fn unknown_history_is_reported_and_does_not_stabilize() {
         "would scale from 4 to 2: cpu is at 1% of requests, target 66%; minReplicas is 2, metrics \
          ask for 1; the controller last reported ScaleDownStabilized"
     );
-    contains(&report, "\nWhat would change it, unless the history prevents it\n");
-    let idle = inputs.doubted_report(Some("no controller runs".to_owned()));
+    assert_contains(&report, "\nWhat would change it, unless the history prevents it\n");
+    let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
     assert!(idle.sentence.ends_with("metrics ask for 1; no controller runs"), "{}", idle.sentence);
-    contains(&report, "past recommendations are not known");
-    contains(&report, "It reports ScaleDownStabilized");
+    assert_contains(&report, "past recommendations are not known");
+    assert_contains(&report, "It reports ScaleDownStabilized");
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
         "stays at 4: cpu is at 116% of requests, target 66%; metrics ask for 4; 2 of 4 pods exist"
     );
     assert_eq!(report.state(State::WaitingForPods), State::WaitingForPods);
-    contains(
+    assert_contains(
         &report,
         "The events of the ReplicaSet say why it creates no more: kubectl describe replicasets \
          --selector 'app=web' --namespace shop",
@@ -191,7 +194,7 @@ fn other_autoscaler_of_the_same_pods_is_named_first() {
     inputs.selected.autoscalers = names.into();
     let report = inputs.report();
     assert_eq!(report.sentence, "isn't scaled: rhpa/shop/sched selects the same pods");
-    contains(&report, "Delete rhpa/shop/sched, or give the targets selectors");
+    assert_contains(&report, "Delete rhpa/shop/sched, or give the targets selectors");
     // Seen from the custom API.
     inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/other".to_owned()];
     assert_eq!(inputs.report().sentence, "isn't scaled: shop/other selects the same pods");
@@ -201,7 +204,7 @@ fn other_autoscaler_of_the_same_pods_is_named_first() {
     inputs.selected.own_name = Some("shop/web".to_owned());
     let report = inputs.report();
     assert_eq!(report.sentence, "isn't scaled: rhpa/shop/web selects the same pods");
-    contains(&report, "Delete rhpa/shop/web, or give");
+    assert_contains(&report, "Delete rhpa/shop/web, or give");
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn unready_pod_whose_sample_counts_is_named() {
     unready.ready =
         Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(60) });
     inputs.selected.pods[3] = std::sync::Arc::new(unready);
-    contains(
+    assert_contains(
         &inputs.report(),
         "    counted (4): web-0, web-1, web-2, web-3; web-3 is not ready, but its sample \
          counts because it was ready before\n",
@@ -246,18 +249,18 @@ fn unready_pod_whose_sample_counts_is_named() {
 fn sentence_mentions_that_no_controller_runs_for_any_decision() {
     let idle = || Some("no controller has renewed the lease shop/hpa for 22s".to_owned());
     let mut inputs = inputs(json!({}));
-    let report = inputs.doubted_report(idle());
+    let report = inputs.report_with_doubt(idle());
     let end = "; no controller has renewed the lease shop/hpa for 22s";
     let stays = "stays at 4: cpu is at 71% of requests, target 66%; within tolerance";
     assert_eq!(report.sentence, format!("{stays}{end}"));
     assert_eq!(report.state(State::Scaling), State::Steady);
     inputs.scale = Err(ScaleReadError::read("deployments.apps \"web\" not found"));
-    let report = inputs.doubted_report(idle());
+    let report = inputs.report_with_doubt(idle());
     assert!(report.sentence.starts_with("can't decide: "), "{}", report.sentence);
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
     assert_eq!(report.state(State::Steady), State::Failing);
     let inputs = inputs_with_unreadable_metric("True");
-    let sentence = inputs.doubted_report(idle()).sentence;
+    let sentence = inputs.report_with_doubt(idle()).sentence;
     assert!(sentence.starts_with("has ") && sentence.ends_with(end), "{sentence}");
 }
 
@@ -362,9 +365,9 @@ fn pods_are_listed_by_class_with_the_reason() {
         "    ignored (1): web-3 has failed",
         "    not selected, but counted (1): job-7",
     ] {
-        contains(&report, line);
+        assert_contains(&report, line);
     }
-    contains(&report, "hold the decision back: web-1, web-2.");
+    assert_contains(&report, "hold the decision back: web-1, web-2.");
 }
 
 /// Four replicas; one pod was started `seconds_ago` and is pending.
@@ -425,7 +428,7 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
         "has 4 replicas, 4 desired: queue is at 7, target 5, as the controller last reported; this \
          can't be read here: the server could not find the metric queue"
     );
-    contains(&report, "If it reads a source of its own, use its flags here");
+    assert_contains(&report, "If it reads a source of its own, use its flags here");
     let text = report.to_string();
     assert!(!text.contains("has no metric") && !text.contains("kubectl get apiservices"), "{text}");
     assert_eq!(report.state(State::Steady), State::Steady);
@@ -434,12 +437,12 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
     let error = ReadError::fetch(MetricsApi::External, forbidden);
     inputs.readings = [(0, Err(error))].into_iter().collect();
     let report = inputs.report();
-    contains(&report, "You may not read queue, as the message says.");
+    assert_contains(&report, "You may not read queue, as the message says.");
     assert!(!report.to_string().contains("source of its own"), "{report}");
     // The controller can't read the metric either.
     let report = inputs_with_unreadable_metric("False").report();
     assert!(report.sentence.starts_with("stays at 4: queue cannot be read: "));
-    contains(&report, "external.metrics.k8s.io has no metric queue");
+    assert_contains(&report, "external.metrics.k8s.io has no metric queue");
 }
 
 #[test]
@@ -469,7 +472,7 @@ fn sentence_explains_that_unready_pods_reverse_the_direction() {
     pods[2].phase = "Pending".into();
     inputs.selected = SelectedPods::new(pods);
     let sentence = inputs.report().sentence;
-    let end = "62.1% of the target with 2 unready pods counted as 0; that reverses the direction, \
+    let end = "62.1% of the target with 2 unready pods counted as 0; this reverses the direction, \
                so nothing changes";
     assert!(sentence.ends_with(end), "{sentence}");
 }
@@ -477,7 +480,7 @@ fn sentence_explains_that_unready_pods_reverse_the_direction() {
 #[test]
 fn ages_of_samples_are_printed() {
     let report = inputs(json!({})).report();
-    contains(&report, "    samples: 10s old, measured over 30s\n");
+    assert_contains(&report, "    samples: 10s old, measured over 30s\n");
     assert_eq!(report.metrics[0].pod_list[0].sampled_at, Some(at(10)));
     let mut inputs = inputs(json!({}));
     let value = crate::MilliValue::from_milli(431);
@@ -486,7 +489,7 @@ fn ages_of_samples_are_printed() {
     let ages = [("web-0", 10), ("web-1", 400)];
     let samples = ages.map(|(pod, ago)| (pod, sample(ago))).into_iter().collect();
     inputs.readings = [(0, Ok(Reading::Pods(samples)))].into_iter().collect();
-    contains(&inputs.report(), "    samples: 10s to 6m old, measured over 30s\n");
+    assert_contains(&inputs.report(), "    samples: 10s to 6m old, measured over 30s\n");
 }
 
 #[test]
@@ -496,7 +499,7 @@ fn unreadable_scale_has_no_decision() {
     let report = inputs.report();
     assert!(report.sentence.starts_with("can't decide: "), "{}", report.sentence);
     assert_eq!((report.desired_replicas, report.scale_to), (None, None));
-    contains(&report, "Check that Deployment web exists");
+    assert_contains(&report, "Check that Deployment web exists");
 }
 
 #[test]
@@ -530,12 +533,12 @@ fn bound_and_pause_are_listed_as_possible_changes() {
     let report = inputs.report();
     let expected = Change { trigger: Trigger::MaxReplicas { to: 8 }, replicas: 8 };
     assert_eq!(report.changes, [expected]);
-    contains(&report, "Raise spec.maxReplicas");
+    assert_contains(&report, "Raise spec.maxReplicas");
     inputs.hpa.spec.max_replicas = 6;
     inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();
     assert_eq!(report.changes, [Change { trigger: Trigger::Unpause, replicas: 6 }]);
-    contains(&report, "Remove the annotation");
+    assert_contains(&report, "Remove the annotation");
     let start = "is paused by annotation and stays at 4: cpu is at 150% of requests, target 66%; ";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
 }
@@ -549,8 +552,11 @@ fn end_of_the_pause_is_the_first_change() {
         "is paused by annotation and stays at 4: cpu is at 71% of requests, target 66%; within";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert_eq!(report.changes[0], Change { trigger: Trigger::Unpause, replicas: 4 });
-    contains(&report, "stays at 4 without the pause, until the metrics ask for other replicas");
-    contains(&report, "Remove the annotation");
+    assert_contains(
+        &report,
+        "stays at 4 without the pause, until the metrics ask for other replicas",
+    );
+    assert_contains(&report, "Remove the annotation");
     inputs.settings.pause = Pause { up: false, down: true };
     let report = inputs.report();
     let start = "is paused for scaling down by annotation and stays at 4: ";
@@ -572,7 +578,7 @@ fn dry_run_would_scale_and_writes_nothing() {
     let start = "is in dry run by annotation and would scale from 4 to 8: cpu is at 150%";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert!(report.sentence.ends_with("; nothing is written"), "{}", report.sentence);
-    contains(&report, "Remove the annotation autoscaling.hpa-rs.dev/dry-run");
+    assert_contains(&report, "Remove the annotation autoscaling.hpa-rs.dev/dry-run");
     assert!(!report.to_string().contains("No controller"), "{report}");
 }
 
@@ -599,7 +605,7 @@ fn thresholds_are_printed_as_quantities(
             .unwrap(),
         ];
     }
-    contains(&inputs.report(), expected);
+    assert_contains(&inputs.report(), expected);
 }
 
 #[test]
@@ -612,12 +618,12 @@ fn report_serializes_numbers_with_units() {
 }
 
 #[test]
-fn words_are_lines_of_the_text() {
+fn lines_are_those_of_the_printed_report() {
     let report = inputs(json!({ "maxReplicas": 4 })).report();
-    let (text, words) = (report.to_string(), report.lines());
-    assert_eq!((words.metrics.len(), words.changes.len()), (1, report.changes.len()));
-    assert!(words.limits[0].starts_with("largest proposal: "), "{words:?}");
-    for line in words.metrics.iter().chain(&words.limits).chain(&words.changes) {
+    let (text, lines) = (report.to_string(), report.lines());
+    assert_eq!((lines.metrics.len(), lines.changes.len()), (1, report.changes.len()));
+    assert!(lines.limits[0].starts_with("largest proposal: "), "{lines:?}");
+    for line in lines.metrics.iter().chain(&lines.limits).chain(&lines.changes) {
         assert!(text.contains(line.as_str()), "{line:?} is not in:\n{text}");
     }
 }

@@ -12,7 +12,10 @@ use super::{
 use crate::{
     api::{ConditionType, MetricSourceType},
     decide::BOUNDS,
-    explain::{MetricExplanation, SettingEffect, TargetValue, bytes, counted, minutes, one_line},
+    explain::{
+        MetricExplanation, SettingEffect, TargetValue, bytes, counted, minutes_and_seconds,
+        one_line,
+    },
     history::Direction,
     pods::PodClass,
     quantity::MilliValue,
@@ -35,7 +38,7 @@ impl Display for Report {
         }
         self.print_limits(f)?;
         if !self.changes.is_empty() {
-            // Changes are found even if the history is unknown.
+            // The changes were found without the history, if it is unknown.
             let is_held = self.is_doubtful() && !self.history_known;
             let unless = if is_held { ", unless the history prevents it" } else { "" };
             writeln!(f, "\nWhat would change it{unless}")?;
@@ -53,8 +56,8 @@ impl Display for Report {
     }
 }
 
-/// Parts of a report in words, for displays with their own layout. The indentation of a line shows
-/// which line it belongs to.
+/// Parts of a report in lines, for displays with their own layout. A line that is indented belongs
+/// to the last line above it that isn't.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -174,13 +177,13 @@ impl Report {
             ),
             Trigger::Metric { metric, direction, value, now, utilization } => {
                 let Some(metric) = self.metrics.get(*metric) else { return writeln!(f) };
-                let (crossing, value) = crossing(*direction, *value);
+                let (verb, value) = verb_and_threshold(*direction, *value);
                 let (value, now) = (quantity(metric, value), quantity(metric, *now));
                 let kind = if is_by_pod(metric) { "average " } else { "" };
-                write!(f, "when {kind}{} {crossing} {value}", metric.name)?;
+                write!(f, "when {kind}{} {verb} {value}", metric.name)?;
                 if let Some(utilization) = utilization {
-                    let of = metric.explanation.utilization_of.as_str();
-                    write!(f, " ({utilization}% of {of})")?;
+                    let base = metric.explanation.utilization_of.as_str();
+                    write!(f, " ({utilization}% of {base})")?;
                 }
                 writeln!(f, "; now {now}")
             }
@@ -209,7 +212,7 @@ impl Report {
     }
 }
 
-/// Whether the effect is that of a schedule, which the line of the bounds includes.
+/// Whether a schedule has this effect. The line about the bounds includes it.
 fn is_of_bounds(effect: &SettingEffect) -> bool {
     effect.setting == BOUNDS
 }
@@ -236,8 +239,8 @@ fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     match (explanation.target, explanation.usage, explanation.utilization) {
         (Some(TargetValue::Utilization(target)), Some(usage), Some(percent)) => {
             let usage = quantity(metric, usage);
-            let of = explanation.utilization_of.as_str();
-            write!(f, "{percent}% of {of} ({usage} per pod), target {target}%")?;
+            let base = explanation.utilization_of.as_str();
+            write!(f, "{percent}% of {base} ({usage} per pod), target {target}%")?;
         }
         (Some(TargetValue::Value(target)), Some(usage), _) => {
             write!(f, "{}, target {}", quantity(metric, usage), quantity(metric, target))?;
@@ -288,7 +291,8 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
         (Some(Rule::SurgeIgnored), ..) => {
             write!(
                 f,
-                ": only pods beyond the desired replicas would raise it, so nothing changes"
+                ": only surge pods (in excess of spec.replicas) would raise the replicas, so \
+                 nothing changes"
             )?;
         }
         (Some(Rule::Proportional), _, Some(pods)) => {
@@ -374,9 +378,9 @@ fn is_by_pod(metric: &MetricReport) -> bool {
     !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
 }
 
-/// The verb and the value of a threshold: "rises above 300" is easier to read than "rises to
-/// 300001m".
-fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValue) {
+/// The verb and the value of a threshold, for example "rises above 300", which is easier to read
+/// than "rises to 300001m".
+fn verb_and_threshold(direction: Direction, value: MilliValue) -> (&'static str, MilliValue) {
     let milli = value.as_milli();
     match direction {
         Direction::Up if (milli - 1) % 1000 == 0 => {
@@ -390,8 +394,8 @@ fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValu
     }
 }
 
-/// A value of a metric: memory as in the headline, CPU as kubectl prints it, others as decimals,
-/// as in the headline.
+/// Formats a value of a metric: memory as in the sentence, other resources as kubectl prints them,
+/// and other metrics as exact decimals.
 fn quantity(metric: &MetricReport, value: MilliValue) -> String {
     if metric.is_memory {
         bytes(value)
@@ -411,5 +415,5 @@ fn time(at: Timestamp) -> String {
 }
 
 fn from_now(at: Timestamp, now: Timestamp) -> String {
-    format!("in {}", minutes(at.duration_since(now).as_secs_f64()))
+    format!("in {}", minutes_and_seconds(at.duration_since(now).as_secs_f64()))
 }

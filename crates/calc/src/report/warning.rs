@@ -1,4 +1,4 @@
-//! What is wrong with an autoscaler beside its state, such as settings without effect.
+//! Warnings about an autoscaler that are independent of its state, such as settings without effect.
 
 use serde::Serialize;
 
@@ -29,24 +29,25 @@ pub(super) fn warnings(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Vec<(Warning, String)> {
-    let Some(own) = settings.autoscaler_settings.as_deref() else { return Vec::new() };
+    let Some(summary) = settings.autoscaler_settings.as_deref() else { return Vec::new() };
     let mut warnings = Vec::new();
-    if let Some(problems) = problems(hpa, own) {
+    if let Some(problems) = problems(hpa, summary) {
         warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
     }
-    let writer = "kube-controller-manager, which stored the status last, ignores the";
-    let state = match own.built_in_state.as_str() {
+    let ignores = "kube-controller-manager, which stored the status last, ignores the";
+    let state = match summary.built_in_state.as_str() {
         "" => String::new(),
         state => format!("; {state}"),
     };
-    if own.ignored.pause {
-        warnings.push((Warning::PauseIgnored, format!("{writer} pause{state}")));
+    if summary.ignored.pause {
+        warnings.push((Warning::PauseIgnored, format!("{ignores} pause{state}")));
     }
-    if own.ignored.dry_run {
-        warnings.push((Warning::DryRunIgnored, format!("{writer} dry run{state}")));
+    if summary.ignored.dry_run {
+        warnings.push((Warning::DryRunIgnored, format!("{ignores} dry run{state}")));
     }
-    if !own.ignored_names.is_empty() {
-        let (names, is_single) = (own.ignored_names.join(", "), own.ignored_names.len() == 1);
+    if !summary.ignored_names.is_empty() {
+        let (names, is_single) =
+            (summary.ignored_names.join(", "), summary.ignored_names.len() == 1);
         let (setting, have, them) =
             if is_single { ("setting", "has", "it") } else { ("settings", "have", "them") };
         let text = format!(
@@ -58,13 +59,16 @@ pub(super) fn warnings(
     warnings
 }
 
-/// The problems with the settings. Only the controller's status has those of settings that its
-/// operator doesn't allow.
-fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, own: &'a AutoscalerSettings) -> Option<&'a str> {
+/// The problems with the settings. If there are none by `summary`, the controller may have stored
+/// some in the status: it knows the settings that its operator doesn't allow.
+fn problems<'a>(
+    hpa: &'a HorizontalPodAutoscaler,
+    summary: &'a AutoscalerSettings,
+) -> Option<&'a str> {
     let custom = hpa.status.condition(&ConditionType::CustomSettings);
     // kube-controller-manager doesn't remove the condition of an earlier controller.
-    let custom = custom.filter(|_| !own.is_for_built_in);
+    let custom = custom.filter(|_| !summary.is_for_built_in);
     let reported = custom.filter(|custom| custom.reason == ConditionReason::InvalidSettings);
-    let found = Some(own.problems.as_str()).filter(|problems| !problems.is_empty());
-    found.or_else(|| reported.map(|custom| &*custom.message))
+    let problems = Some(summary.problems.as_str()).filter(|problems| !problems.is_empty());
+    problems.or_else(|| reported.map(|custom| &*custom.message))
 }

@@ -38,7 +38,7 @@ pub enum SelectorError {
     /// A requirement of a selector string is invalid.
     #[error("unable to parse requirement: {0}")]
     Requirement(#[source] Box<SelectorError>),
-    /// A key or value is not that of a label, or the operator has too many or too few values.
+    /// A key or value is invalid for a label, or the operator has too many or too few values.
     #[error("{0}")]
     Invalid(String),
     /// A [`LabelSelector`]'s operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
@@ -165,9 +165,9 @@ impl Selector {
         }
     }
 
-    /// The pairs of key and value that all matching labels have: those of `=`, `==` and `in` with a
-    /// single value. There are none for [`Selector::nothing`]. An index by label can use them to
-    /// find candidates.
+    /// The pairs of key and value that all matching labels have, from the operators `=`, `==` and
+    /// `in` with a single value. There are none for [`Selector::nothing`]. An index by label can
+    /// find candidates by these pairs.
     pub fn required_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.requirements.iter().flatten().filter_map(|requirement| {
             match (requirement.operator, requirement.values.as_slice()) {
@@ -245,7 +245,7 @@ impl Requirement {
 
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (before, after_key, after) = match self.operator {
+        let (prefix, infix, suffix) = match self.operator {
             Operator::In => ("", " in (", ")"),
             Operator::NotIn => ("", " notin (", ")"),
             Operator::Equals => ("", "=", ""),
@@ -256,13 +256,13 @@ impl fmt::Display for Requirement {
             Operator::Exists => ("", "", ""),
             Operator::DoesNotExist => ("!", "", ""),
         };
-        write!(f, "{before}{}{after_key}", self.key)?;
+        write!(f, "{prefix}{}{infix}", self.key)?;
         for (index, value) in self.values.iter().enumerate() {
             if index > 0 {
                 f.write_str(",")?;
             }
             f.write_str(value)?;
         }
-        f.write_str(after)
+        f.write_str(suffix)
     }
 }

@@ -23,7 +23,7 @@ enum Token {
 }
 
 impl Token {
-    /// The token if a key or value is expected: `in` and `notin` are identifiers then.
+    /// The token at a position of a key or value, where `in` and `notin` are identifiers.
     fn as_value(self) -> Self {
         match self {
             Self::In | Self::NotIn => Self::Identifier,
@@ -77,7 +77,7 @@ impl<'a> Parser<'a> {
         Self { token, literal, rest }
     }
 
-    /// The next token, if a key or value is expected.
+    /// The next token, at a position of a key or value.
     fn peek(&self) -> Token {
         self.token.as_value()
     }
@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
         taken
     }
 
-    /// Consumes the next token, if a key or value is expected.
+    /// Consumes the next token, at a position of a key or value.
     fn take_value(&mut self) -> (Token, &'a str) {
         let (token, literal) = self.take();
         (token.as_value(), literal)
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// Parses up to the closing parenthesis, without consuming it.
+    /// Parses values up to the closing parenthesis, and doesn't consume it.
     fn values(&mut self, values: &mut BTreeSet<&'a str>) -> Result<(), SelectorError> {
         loop {
             match self.take_value() {

@@ -127,12 +127,12 @@ fn value_length_is_limited(#[case] len: usize, #[case] valid: bool) {
 #[case::less_needs_the_key("b<2", false)]
 #[case::less_needs_a_number("word<2", false)]
 #[case::all_must_hold("a=1,b", false)]
-fn selector_matches(#[case] text: &str, #[case] expected: bool) {
+fn selector_matches_labels_by_its_operators(#[case] text: &str, #[case] expected: bool) {
     assert_eq!(parsed(text).matches(&labels(&[("a", "1"), ("word", "x")])), expected);
 }
 
 #[test]
-fn pairs_and_options_are_labels() {
+fn slices_and_options_implement_labels() {
     let selector = parsed("a=1");
     assert!(selector.matches(&[("a", "1")][..]));
     assert!(selector.matches(&Some(labels(&[("a", "1")]))));
@@ -280,7 +280,7 @@ fn selector_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn canonical_form_is_a_fixed_point(text in selector_text(), value in "[a-c]|[0-9]{1,3}|") {
+    fn canonical_form_parses_to_the_same_selector(text in selector_text(), value in "[a-c]|[0-9]{1,3}|") {
         if let Ok(selector) = Selector::parse(&text) {
             let again = parsed(&selector.to_string());
             prop_assert_eq!(&again, &selector);
@@ -293,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn required_pairs_are_necessary(text in selector_text()) {
+    fn labels_without_a_required_pair_do_not_match(text in selector_text()) {
         if let Ok(selector) = Selector::parse(&text) {
             for (key, value) in selector.required_pairs() {
                 let other = format!("{value}0");
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_parses_or_fails(text in any::<String>()) {
+    fn parsing_any_text_does_not_panic(text in any::<String>()) {
         let _ = Selector::parse(&text);
     }
 }

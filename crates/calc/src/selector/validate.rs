@@ -5,8 +5,8 @@ use std::fmt::Display;
 
 use super::{Operator, Requirement, SelectorError};
 use crate::{
-    go_text::{Json, Quoted},
-    names::{LABEL_LEN, NAME_PART_TOO_LONG, is_name_part, qualified_name_errors},
+    go_text::{JsonString, Quoted},
+    names::{MAX_LABEL_LEN, NAME_PART_TOO_LONG, is_name_part, qualified_name_errors},
 };
 
 const VALUE_ERROR: &str = "a valid label must be an empty string or consist of alphanumeric \
@@ -76,13 +76,13 @@ impl Requirement {
             values.sort_unstable();
             return Ok(Self { key: key.into(), operator, values });
         }
-        Err(SelectorError::Invalid(aggregate(errors)))
+        Err(SelectorError::Invalid(join_errors(errors)))
     }
 }
 
 /// Joins messages like Go's aggregated errors: without duplicates, and in brackets if there are
 /// several.
-fn aggregate(errors: Vec<String>) -> String {
+fn join_errors(errors: Vec<String>) -> String {
     let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
         if !distinct.contains(&error) {
@@ -104,7 +104,8 @@ fn invalid_values(values: &[String], detail: &str) -> String {
     let list = if values.is_empty() {
         "null".to_owned()
     } else {
-        let values: Vec<String> = values.iter().map(|value| Json(value).to_string()).collect();
+        let values: Vec<String> =
+            values.iter().map(|value| JsonString(value).to_string()).collect();
         format!("[{}]", values.join(","))
     };
     invalid("values", list, detail)
@@ -118,7 +119,7 @@ pub(super) fn key_error(key: &str, path: &str) -> Option<String> {
 
 fn value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
-    if value.len() > LABEL_LEN {
+    if value.len() > MAX_LABEL_LEN {
         errors.push(NAME_PART_TOO_LONG.to_owned());
     }
     if !value.is_empty() && !is_name_part(value) {

@@ -1,9 +1,9 @@
 //! A schedule of `minReplicas` and `maxReplicas`.
 //!
-//! Times are in the entry's time zone, by the tz database in jiff. If the clocks skip the start or
-//! the end of an entry, it moves later by the length of the gap. If the clocks show it twice, the
-//! first time counts. If start and end coincide because of a gap, the entry doesn't hold on that
-//! day.
+//! Times are in the entry's time zone, by the tz database in jiff. If the clocks skip a start or an
+//! end, that time moves later by the length of the gap. If the clocks show a start or an end twice,
+//! the first time counts. If start and end coincide because of a gap, the entry doesn't hold on
+//! that day.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{Settings, after};
 use crate::{api::HorizontalPodAutoscalerSpec, plan::has_object_or_external_metric};
 
-/// Compiled in: no file of the host can change a decision.
+/// The tz database is compiled in, so that no file of the host can change a decision.
 static TIME_ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 /// The maximum length of a time zone's name in bytes.
 const MAX_ZONE_LEN: usize = 64;
@@ -37,7 +37,7 @@ pub struct ScheduledBounds {
     /// When the entry ends. If it is not after `start`, the entry ends on the next day.
     pub end: TimeOfDay,
     /// The time zone, by its IANA name. The default is `UTC`.
-    #[serde(default = "utc", with = "zone_name")]
+    #[serde(default = "default_time_zone", with = "zone_name")]
     pub time_zone: TimeZone,
     /// `minReplicas` during the entry. If several entries hold, the highest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,9 +47,8 @@ pub struct ScheduledBounds {
     pub max_replicas: Option<i32>,
 }
 
-/// A schedule of bounds: its entries, and the bounds that hold until its next change.
-///
-/// Finding a change takes up to a millisecond, so the result is cached. Clones share the cache.
+/// A schedule of bounds. It caches the current bounds until their next change, because finding the
+/// change takes up to a millisecond. Clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     entries: Arc<[ScheduledBounds]>,
@@ -59,16 +58,16 @@ pub struct Schedule {
 /// The bounds of one spec in a range of time.
 #[derive(Clone, Copy, Debug)]
 struct CachedBounds {
-    /// The bounds of the spec, and whether it may have a minimum of zero.
+    /// The bounds of the spec, and whether a schedule may set its minimum to zero.
     spec: (Bounds, bool),
     from: Timestamp,
-    /// Excluded.
+    /// The end of the range, which is not part of it.
     until: Timestamp,
     bounds: Bounds,
     change: Option<BoundsChange>,
 }
 
-/// If the bounds never change, they are computed again after this time.
+/// If the bounds have no next change, they are cached for this time.
 const MAX_CACHE_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 impl PartialEq for Schedule {
@@ -123,7 +122,7 @@ pub struct TimeOfDay {
     minutes: u16,
 }
 
-fn utc() -> TimeZone {
+fn default_time_zone() -> TimeZone {
     TimeZone::UTC
 }
 
@@ -192,16 +191,18 @@ impl std::fmt::Display for Bounds {
 impl Settings {
     /// The effective bounds at a time: those of the entries of the schedule that hold, else those
     /// of the spec. Of several entries, the highest minimum and the highest maximum count. If the
-    /// minimum is above the maximum, the maximum is raised. Without a metric that can scale up from
-    /// zero, the minimum of a schedule is at least 1.
+    /// minimum is above the maximum, the maximum is raised. If the autoscaler may not scale to
+    /// zero, or has no metric that can scale up from zero, the minimum of a schedule is at least 1.
     pub fn bounds_at(&self, spec: &HorizontalPodAutoscalerSpec, now: Timestamp) -> Bounds {
         match &self.bounds {
             None => Bounds::of_spec(spec),
-            Some(entries) => self.combined(spec, entries.iter().filter(|entry| entry.holds(now))),
+            Some(entries) => {
+                self.combine_entries(spec, entries.iter().filter(|entry| entry.holds(now)))
+            }
         }
     }
 
-    /// The next change of the bounds after a time, if a schedule changes them.
+    /// The next change of the bounds after a time. `None` if no schedule changes them.
     pub fn next_bounds_change(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -217,7 +218,7 @@ impl Settings {
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
         let Some(schedule) = &self.bounds else { return (Bounds::of_spec(spec), None) };
-        let key = (Bounds::of_spec(spec), self.may_be_zero(spec));
+        let key = (Bounds::of_spec(spec), self.may_scale_to_zero(spec));
         let lock = || schedule.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let is_valid = |it: &CachedBounds| it.spec == key && (it.from..it.until).contains(&now);
         if let Some(found) = lock().filter(is_valid) {
@@ -236,8 +237,8 @@ impl Settings {
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
         let within = |days| self.schedule_within(days, spec, entries, now);
-        // Most schedules change within a day. If the clocks skip a weekly entry, it pauses for a
-        // week, but 15 days always have a change.
+        // Most schedules change within a day. A weekly entry changes within a week, or within two
+        // if the clocks skip one occurrence.
         let (bounds, change) = within(2);
         (bounds, change.or_else(|| within(8).1).or_else(|| within(15).1))
     }
@@ -253,7 +254,7 @@ impl Settings {
         std::iter::successors(next(from), |change| next(change.at)).collect()
     }
 
-    fn combined<'a>(
+    fn combine_entries<'a>(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
         entries: impl Iterator<Item = &'a ScheduledBounds> + Clone,
@@ -261,13 +262,13 @@ impl Settings {
         let of_spec = Bounds::of_spec(spec);
         let min = entries.clone().filter_map(|entry| entry.min_replicas).max();
         let max = entries.filter_map(|entry| entry.max_replicas).max();
-        let min = min.map(|min| if self.may_be_zero(spec) { min } else { min.max(1) });
+        let min = min.map(|min| if self.may_scale_to_zero(spec) { min } else { min.max(1) });
         let min_replicas = min.unwrap_or(of_spec.min_replicas);
         let max_replicas = max.unwrap_or(of_spec.max_replicas).max(min_replicas);
         Bounds { min_replicas, max_replicas }
     }
 
-    fn may_be_zero(&self, spec: &HorizontalPodAutoscalerSpec) -> bool {
+    fn may_scale_to_zero(&self, spec: &HorizontalPodAutoscalerSpec) -> bool {
         self.scale_to_zero && has_object_or_external_metric(&spec.metrics)
     }
 
@@ -278,36 +279,37 @@ impl Settings {
         entries: &[ScheduledBounds],
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
-        // The number of occurrences of each entry that hold. If the clocks skip its end, an entry
-        // may start again before it ends.
-        let mut open = vec![0_usize; entries.len()];
+        // The number of active occurrences of each entry. If the clocks skip the end of an entry,
+        // it may start again before it ends.
+        let mut active = vec![0_usize; entries.len()];
+        // The starts (`true`) and ends of the occurrences, with the index of the entry.
         let mut edges: Vec<(Timestamp, usize, bool)> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             for (start, end) in entry.occurrences(now, days).filter(|(_, end)| *end > now) {
                 if start > now {
                     edges.push((start, index, true));
-                } else if let Some(open) = open.get_mut(index) {
-                    *open += 1;
+                } else if let Some(count) = active.get_mut(index) {
+                    *count += 1;
                 }
                 edges.push((end, index, false));
             }
         }
         edges.sort_unstable();
-        let combined = |open: &[usize]| {
-            let entries = entries.iter().zip(open).filter(|(_, open)| **open > 0);
-            self.combined(spec, entries.map(|(entry, _)| entry))
+        let bounds_of = |active: &[usize]| {
+            let entries = entries.iter().zip(active).filter(|(_, count)| **count > 0);
+            self.combine_entries(spec, entries.map(|(entry, _)| entry))
         };
-        let current = combined(&open);
-        // Occurrences that start after the last of the days are unknown.
+        let current = bounds_of(&active);
+        // Later occurrences may be missing, because `occurrences` ends after these days.
         let limit = after(now, SignedDuration::from_hours(i64::from(days - 1) * 24));
         for edges in edges.chunk_by(|one, other| one.0 == other.0) {
             for (_, index, starts) in edges {
-                if let Some(open) = open.get_mut(*index) {
-                    *open = if *starts { *open + 1 } else { open.saturating_sub(1) };
+                if let Some(count) = active.get_mut(*index) {
+                    *count = if *starts { *count + 1 } else { count.saturating_sub(1) };
                 }
             }
             let Some((at, ..)) = edges.first().filter(|(at, ..)| *at <= limit) else { break };
-            let bounds = combined(&open);
+            let bounds = bounds_of(&active);
             if bounds != current {
                 return (current, Some(BoundsChange { at: *at, bounds }));
             }
@@ -378,8 +380,8 @@ impl ScheduledBounds {
         self.occurrences(now, 0).any(|(start, end)| (start..end).contains(&now))
     }
 
-    /// The start and end of each occurrence of the entry, ordered by start: from those that may
-    /// include `now` to those that start within `days` days.
+    /// The start and end of each occurrence of the entry, ordered by start: from the ones that may
+    /// include `now` to the ones that start within `days` days.
     fn occurrences(
         &self,
         now: Timestamp,
@@ -455,7 +457,8 @@ mod tests {
                 computed += usize::from(from != last);
                 last = from;
             }
-            // 50 hours: at first, then at the 26 starts and ends of the entries, or once a day.
+            // 50 hours: once at first, then at each of 26 starts and ends, or once a day if the
+            // bounds never change.
             assert_eq!(computed, if has_changes { 27 } else { 3 });
             let other = HorizontalPodAutoscalerSpec { max_replicas: 20, ..spec.clone() };
             assert_eq!(settings.schedule_at(&other, start).0, settings.bounds_at(&other, start));

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 /// default length.
 pub(super) const MIN_FAILURE_SECONDS: u32 = 30;
 const DEFAULT_FAILURE_SECONDS: u32 = 180;
+/// The longest failure that a fallback can wait for: a day.
+pub(super) const MAX_FAILURE_SECONDS: u32 = 86_400;
 
-/// The proposal of an External, Object or Pods metric that has failed for long. The names are
-/// from KEP-5679, the behaviors from KEDA's fallback.
+/// The proposal of an External, Object or Pods metric that has failed for long. The names are those
+/// of KEP-5679, and the behaviors those of KEDA's fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fallback {
@@ -17,12 +19,12 @@ pub struct Fallback {
     /// The time for which the metric must have failed, in seconds: at least 30. The default is 180.
     #[serde(default = "default_failure_seconds")]
     pub failure_duration_seconds: u32,
-    /// Whether the current replicas count. The default is `static`.
+    /// Whether the proposal depends on the current replicas. The default is `static`.
     #[serde(default)]
     pub behavior: FallbackBehavior,
 }
 
-/// The proposal of a fallback.
+/// The proposed replicas of a fallback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FallbackBehavior {
@@ -55,6 +57,3 @@ impl Fallback {
         })
     }
 }
-
-/// The longest failure that a fallback can wait for: a day.
-pub(super) const MAX_FAILURE_SECONDS: u32 = 86_400;

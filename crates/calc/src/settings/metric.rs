@@ -15,20 +15,20 @@ pub struct MetricSettings {
     /// The base of a utilization.
     pub utilization_of: UtilizationOf,
     /// The requests and limits that count during an in-place resize.
-    pub requests: Requests,
+    pub requests: RequestsSource,
     /// The effect of a pod without a request for the resource.
     pub missing_requests: MissingRequests,
     /// The aggregation of the samples of the pods to one value.
     pub aggregate: Aggregate,
-    /// Samples older than this are missing samples.
+    /// Samples that are older than this count as missing.
     pub max_sample_age: Option<SignedDuration>,
     /// The metric scales up from zero only if it is above this value.
     pub activation: Option<MilliValue>,
 }
 
 impl MetricSettings {
-    /// Whether a pod is left out because of this error.
-    pub(crate) fn skips(&self, error: &CalculationError) -> bool {
+    /// Whether the settings leave out a pod whose request or limit has this error.
+    pub(crate) fn skips_pod_with(&self, error: &CalculationError) -> bool {
         self.missing_requests == MissingRequests::SkipPod && error.allows_skipping()
     }
 
@@ -68,11 +68,11 @@ impl UtilizationOf {
 
 /// The requests and limits of a pod that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Requests {
+pub enum RequestsSource {
     /// The requests and limits of the pod's spec, as in the reference.
     #[default]
     Spec,
-    /// Those that the kubelet has applied, from the pod's status.
+    /// The requests and limits that the kubelet has applied, from the pod's status.
     Actual,
 }
 
@@ -104,7 +104,7 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
-    /// The word in an annotation.
+    /// The value of the annotation `aggregate`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Average => "average",
@@ -119,19 +119,19 @@ impl Aggregate {
 /// The pods of the selector that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodSelection {
-    /// All that the selector matches, as in the reference.
+    /// All pods that the selector matches, as in the reference.
     #[default]
     Selected,
-    /// Those whose chain of controller references ends at the target (KEP-5325).
+    /// Only pods whose chain of controller references ends at the target (KEP-5325).
     Owned,
 }
 
-/// Whether the surge of a rollout counts.
+/// Whether the surge pods of a rollout count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rollout {
-    /// It counts, as in the reference.
+    /// They count, as in the reference.
     #[default]
     CountSurge,
-    /// Pods beyond the desired replicas don't raise the proposal (kubernetes#138505).
+    /// Pods in excess of `spec.replicas` don't raise the proposal (kubernetes#138505).
     IgnoreSurge,
 }

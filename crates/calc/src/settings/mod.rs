@@ -1,4 +1,4 @@
-//! The settings of decisions, and the tolerances and pod rules that follow from them.
+//! The settings of decisions, and the tolerances and readiness rules that follow from them.
 //!
 //! The flags of a controller are the settings of all autoscalers, as in the reference. Annotations
 //! and fields of one autoscaler override them: [`Settings::for_autoscaler`] reads these by the
@@ -9,6 +9,7 @@ mod fallback;
 mod forecast;
 mod metric;
 mod resolve;
+mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,20 +25,19 @@ pub use self::{
     fallback::{Fallback, FallbackBehavior},
     forecast::{Forecasting, Forecasts},
     metric::{
-        Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
+        Aggregate, MetricSettings, MissingRequests, PodSelection, RequestsSource, Rollout,
+        UtilizationOf,
     },
-    resolve::{
-        AnnotationFilter, AutoscalerSettings, IgnoredSettings, Place, ProblemKind, Resolved,
-        SettingPolicy, SettingProblem,
-    },
+    resolve::{AnnotationFilter, ResolvedSettings, SettingPolicy},
+    summary::{AutoscalerSettings, IgnoredSettings, ProblemKind, SettingPlace, SettingProblem},
     table::{DOMAIN, SETTINGS, Setting},
     value::MAX_ANNOTATION_LEN,
 };
 use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
 
 /// The effective settings of one autoscaler: the reference's `--horizontal-pod-autoscaler-*` flags,
-/// and settings that only single autoscalers have. The defaults of the latter are those of the
-/// reference.
+/// and settings that only single autoscalers have. By default, the latter change nothing, so
+/// decisions are those of the reference.
 ///
 /// ```
 /// use hpa_calc::Settings;
@@ -68,8 +68,7 @@ pub struct Settings {
     /// `HPAScaleToZero`, on by default since Kubernetes 1.37). Default true.
     pub scale_to_zero: bool,
     /// Whether to correct two cases in which the reference mistakes a paused workload for one that
-    /// the autoscaler scaled to zero, or the reverse. Default false, as in the
-    /// reference.
+    /// the autoscaler scaled to zero, or the reverse. Default false, as in the reference.
     ///
     /// - `ScaledToZero=True` is cleared as soon as the target has replicas, even if the autoscaler
     ///   did not scale it. The reference leaves the condition, and later scales up a workload that
@@ -88,10 +87,10 @@ pub struct Settings {
     /// The time from the end of a reconcile to the next one; `None` for the controller's period. A
     /// decision doesn't depend on it.
     pub sync_period: Option<SignedDuration>,
-    /// The pods of the selector that count. The caller applies it when it selects the pods, see
-    /// [`SelectedPods`](crate::SelectedPods).
+    /// The pods of the selector that count. The caller applies this setting when it selects the
+    /// pods (see [`SelectedPods`](crate::SelectedPods)).
     pub pods: PodSelection,
-    /// Whether the surge of a rollout counts.
+    /// Whether the surge pods of a rollout count.
     pub rollout: Rollout,
     /// The schedule of `minReplicas` and `maxReplicas`, see [`Settings::bounds_at`].
     pub bounds: Option<Schedule>,
@@ -102,15 +101,15 @@ pub struct Settings {
     pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,
-    /// The settings of the autoscaler itself, in words; `None` without such settings.
+    /// The autoscaler's own settings in words, as far as it has any.
     pub autoscaler_settings: Option<Arc<AutoscalerSettings>>,
 }
 
-/// The settings of a metric without own settings.
-pub(crate) static DEFAULT_METRIC: MetricSettings = MetricSettings {
+/// The settings of a metric for which the autoscaler sets none.
+pub(crate) static DEFAULT_METRIC_SETTINGS: MetricSettings = MetricSettings {
     fallback: None,
     utilization_of: UtilizationOf::Requests,
-    requests: Requests::Spec,
+    requests: RequestsSource::Spec,
     missing_requests: MissingRequests::Fail,
     aggregate: Aggregate::Average,
     max_sample_age: None,
@@ -145,7 +144,7 @@ impl Settings {
     /// The settings of the metric at an index of `spec.metrics`.
     pub fn metric(&self, index: usize) -> &MetricSettings {
         let settings = self.metrics.as_ref().and_then(|metrics| metrics.get(index));
-        settings.unwrap_or(&DEFAULT_METRIC)
+        settings.unwrap_or(&DEFAULT_METRIC_SETTINGS)
     }
 
     /// Sets [`Settings::pause`].
@@ -258,13 +257,13 @@ impl Readiness {
     }
 }
 
-/// `time + span`, saturating.
+/// `time + span`, limited to the range of timestamps.
 pub(crate) fn after(time: Timestamp, span: SignedDuration) -> Timestamp {
     let end = if span.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
     time.checked_add(span).unwrap_or(end)
 }
 
-/// `time - span`, saturating.
+/// `time - span`, limited to the range of timestamps.
 pub(crate) fn before(time: Timestamp, span: SignedDuration) -> Timestamp {
     let end = if span.is_negative() { Timestamp::MAX } else { Timestamp::MIN };
     time.checked_sub(span).unwrap_or(end)

@@ -15,7 +15,8 @@ use super::{
     Settings,
     forecast::Forecasting,
     metric::{
-        Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
+        Aggregate, MetricSettings, MissingRequests, PodSelection, RequestsSource, Rollout,
+        UtilizationOf,
     },
     value::{Kind, Value},
 };
@@ -35,19 +36,19 @@ pub struct Setting {
     /// The value or the behavior without the setting.
     pub default: &'static str,
     pub(crate) kind: Kind,
-    pub(crate) target: Target,
+    pub(crate) scope: Scope,
 }
 
-/// The object that a setting applies to.
+/// The objects that a setting applies to, and the function that applies a value to one of them.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum Scope {
     /// The autoscaler.
     Autoscaler(fn(&mut Settings, &Value)),
     /// Metrics of these types.
     Metrics(&'static [MetricSourceType], fn(&mut MetricSettings, &Value)),
 }
 
-use Target::{Autoscaler, Metrics};
+use Scope::{Autoscaler, Metrics};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
@@ -65,7 +66,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The target is not scaled, or not in one direction, not even to its bounds.",
         default: "false",
         kind: Kind::Choice(&[("true", "true"), ("up", "up"), ("down", "down"), ("false", "false")]),
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Choice(word) = value {
                 settings.pause = word.parse().unwrap_or(Pause::NONE);
             }
@@ -78,7 +79,7 @@ pub const SETTINGS: &[Setting] = &[
             another controller.",
         default: "--dry-run",
         kind: Kind::Switch,
-        target: Autoscaler(|settings, value| settings.dry_run = *value == Value::Switch(true)),
+        scope: Autoscaler(|settings, value| settings.dry_run = *value == Value::Switch(true)),
     },
     Setting {
         name: "sync-period",
@@ -86,7 +87,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The time from the end of a reconcile to the next one (KEP-6003).",
         default: "--horizontal-pod-autoscaler-sync-period",
         kind: Kind::Duration { min: 3, max: HOUR },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Duration(period) = value {
                 settings.sync_period = Some(*period);
             }
@@ -99,7 +100,7 @@ pub const SETTINGS: &[Setting] = &[
             those that the target owns (KEP-5325).",
         default: "selected",
         kind: Kind::Choice(&[("selected", "LabelSelector"), ("owned", "OwnerReferences")]),
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             settings.pods = match value {
                 Value::Choice("owned") => PodSelection::Owned,
                 _ => PodSelection::Selected,
@@ -113,7 +114,7 @@ pub const SETTINGS: &[Setting] = &[
             replicas (kubernetes#138505).",
         default: "count-surge",
         kind: Kind::Choice(&[("count-surge", "CountSurge"), ("ignore-surge", "IgnoreSurge")]),
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             settings.rollout = match value {
                 Value::Choice("ignore-surge") => Rollout::IgnoreSurge,
                 _ => Rollout::CountSurge,
@@ -127,7 +128,7 @@ pub const SETTINGS: &[Setting] = &[
             replace those of the spec.",
         default: "the bounds of the spec at all times",
         kind: Kind::Bounds,
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Bounds(bounds) = value {
                 settings.bounds = Some(bounds.clone());
             }
@@ -140,7 +141,7 @@ pub const SETTINGS: &[Setting] = &[
             long.",
         default: "0s",
         kind: Kind::Duration { min: 0, max: DAY },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Duration(delay) = value {
                 settings.zero_after = *delay;
             }
@@ -154,7 +155,7 @@ pub const SETTINGS: &[Setting] = &[
             two weeks shows that they would have helped.",
         default: "off",
         kind: Kind::Choice(&[("off", "Off"), ("observe", "Observe"), ("scale", "Scale")]),
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             settings.forecasts.mode = match value {
                 Value::Choice("observe") => Forecasting::Observe,
                 Value::Choice("scale") => Forecasting::Scale,
@@ -169,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "the measured time until pods of a scale-up are ready, plus the age of the \
             metric and a sync period",
         kind: Kind::Duration { min: 30, max: 6 * HOUR },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Duration(horizon) = value {
                 settings.forecasts.horizon = Some(*horizon);
             }
@@ -182,7 +183,7 @@ pub const SETTINGS: &[Setting] = &[
             one costs more pods and has less overload.",
         default: "0.8",
         kind: Kind::Quantity { max: 1 },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Quantity(quantile) = value {
                 settings.forecasts.quantile = Some(quantile.as_f64());
             }
@@ -195,7 +196,7 @@ pub const SETTINGS: &[Setting] = &[
             change. A tolerance in the behavior has precedence.",
         default: "--horizontal-pod-autoscaler-tolerance",
         kind: Kind::Quantity { max: 1 },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Quantity(tolerance) = value {
                 settings.tolerance = tolerance.as_f64();
             }
@@ -207,7 +208,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The stabilization window for scaling down. One in the behavior has precedence.",
         default: "--horizontal-pod-autoscaler-downscale-stabilization",
         kind: Kind::Duration { min: 0, max: HOUR },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Duration(window) = value {
                 settings.downscale_stabilization = *window;
             }
@@ -220,7 +221,7 @@ pub const SETTINGS: &[Setting] = &[
             ready and a full window old.",
         default: "--horizontal-pod-autoscaler-cpu-initialization-period",
         kind: Kind::Duration { min: 0, max: HOUR },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Duration(period) = value {
                 settings.cpu_initialization_period = *period;
             }
@@ -233,7 +234,7 @@ pub const SETTINGS: &[Setting] = &[
             having been ready.",
         default: "--horizontal-pod-autoscaler-initial-readiness-delay",
         kind: Kind::Duration { min: 0, max: HOUR },
-        target: Autoscaler(|settings, value| {
+        scope: Autoscaler(|settings, value| {
             if let Value::Duration(delay) = value {
                 settings.initial_readiness_delay = *delay;
             }
@@ -245,7 +246,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The metric's proposal after a long failure (KEP-5679).",
         default: "no proposal: the metric fails",
         kind: Kind::Fallback,
-        target: Metrics(NOT_RESOURCES, |metric, value| {
+        scope: Metrics(NOT_RESOURCES, |metric, value| {
             if let Value::Fallback(fallback) = value {
                 metric.fallback = Some(*fallback);
             }
@@ -257,7 +258,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "At zero replicas, the metric scales up only if its value is above this one.",
         default: "0",
         kind: Kind::Quantity { max: i64::MAX },
-        target: Metrics(OF_OBJECTS, |metric, value| {
+        scope: Metrics(OF_OBJECTS, |metric, value| {
             if let Value::Quantity(activation) = value {
                 metric.activation = Some(activation.milli_value());
             }
@@ -269,7 +270,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "Samples that are older are missing samples.",
         default: "samples of any age count",
         kind: Kind::Duration { min: 1, max: HOUR },
-        target: Metrics(ALL, |metric, value| {
+        scope: Metrics(ALL, |metric, value| {
             if let Value::Duration(age) = value {
                 metric.max_sample_age = Some(*age);
             }
@@ -288,7 +289,7 @@ pub const SETTINGS: &[Setting] = &[
             ("p99", "p99"),
             ("max", "max"),
         ]),
-        target: Metrics(OF_PODS, |metric, value| {
+        scope: Metrics(OF_PODS, |metric, value| {
             metric.aggregate = match value {
                 Value::Choice("p90") => Aggregate::P90,
                 Value::Choice("p95") => Aggregate::P95,
@@ -304,7 +305,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The base of averageUtilization.",
         default: "requests",
         kind: Kind::Choice(&[("requests", "Requests"), ("limits", "Limits")]),
-        target: Metrics(RESOURCES, |metric, value| {
+        scope: Metrics(RESOURCES, |metric, value| {
             metric.utilization_of = match value {
                 Value::Choice("limits") => UtilizationOf::Limits,
                 _ => UtilizationOf::Requests,
@@ -318,10 +319,10 @@ pub const SETTINGS: &[Setting] = &[
             spec, or those that the kubelet has applied (kubernetes#142155).",
         default: "spec",
         kind: Kind::Choice(&[("spec", "Spec"), ("actual", "Actual")]),
-        target: Metrics(RESOURCES, |metric, value| {
+        scope: Metrics(RESOURCES, |metric, value| {
             metric.requests = match value {
-                Value::Choice("actual") => Requests::Actual,
-                _ => Requests::Spec,
+                Value::Choice("actual") => RequestsSource::Actual,
+                _ => RequestsSource::Spec,
             };
         }),
     },
@@ -332,7 +333,7 @@ pub const SETTINGS: &[Setting] = &[
             is left out (kubernetes#79365).",
         default: "fail",
         kind: Kind::Choice(&[("fail", "Fail"), ("skip-pod", "SkipPod")]),
-        target: Metrics(RESOURCES, |metric, value| {
+        scope: Metrics(RESOURCES, |metric, value| {
             metric.missing_requests = match value {
                 Value::Choice("skip-pod") => MissingRequests::SkipPod,
                 _ => MissingRequests::Fail,
@@ -358,9 +359,10 @@ impl Setting {
         format!("{DOMAIN}/{}", self.name)
     }
 
-    /// The types of the metrics that it applies to; `None` if it applies to the autoscaler.
+    /// The types of the metrics that the setting applies to. `None` if it applies to the
+    /// autoscaler.
     pub fn metric_types(&self) -> Option<&'static [MetricSourceType]> {
-        match self.target {
+        match self.scope {
             Autoscaler(_) => None,
             Metrics(types, _) => Some(types),
         }
@@ -376,30 +378,31 @@ impl Setting {
         self.kind.example()
     }
 
-    /// The field for the text of an annotation that doesn't name metrics.
-    pub fn field_for(&self, text: &str) -> Result<Json, String> {
+    /// Converts the text of an annotation that doesn't name metrics to the value of the field.
+    pub fn annotation_to_field(&self, text: &str) -> Result<Json, String> {
         self.kind.parse(text).map(|value| value.to_field(self.kind))
     }
 
-    /// The values of an annotation that sets metrics by their names or indices.
-    pub fn by_metric(&self, text: &str) -> Option<Map<String, Json>> {
-        self.kind.by_metric(text)
+    /// The values of an annotation by the name or index of a metric. `None` if the annotation has
+    /// one value for all metrics.
+    pub fn values_by_metric(&self, text: &str) -> Option<Map<String, Json>> {
+        self.kind.values_by_metric(text)
     }
 
-    /// The field for one value of [`Setting::by_metric`].
-    pub fn field_of(&self, value: &Json) -> Result<Json, String> {
-        self.kind.parse_member(value).map(|value| value.to_field(self.kind))
+    /// Converts one value of [`Setting::values_by_metric`] to the value of the field.
+    pub fn metric_value_to_field(&self, value: &Json) -> Result<Json, String> {
+        self.kind.parse_metric_value(value).map(|value| value.to_field(self.kind))
     }
 
-    /// One value of [`Setting::by_metric`] for a field.
-    pub fn value_of(&self, field: &Json) -> Result<Json, String> {
-        let value = self.kind.read(field)?;
+    /// Converts the value of a field to one value of [`Setting::values_by_metric`].
+    pub fn field_to_metric_value(&self, field: &Json) -> Result<Json, String> {
+        let value = self.kind.parse_field(field)?;
         Ok(if field.is_object() { field.clone() } else { value.to_string().into() })
     }
 
-    /// The text of an annotation for a field.
-    pub fn annotation_for(&self, field: &Json) -> Result<String, String> {
-        self.kind.read(field).map(|value| value.to_string())
+    /// Converts the value of a field to the text of an annotation.
+    pub fn field_to_annotation(&self, field: &Json) -> Result<String, String> {
+        self.kind.parse_field(field).map(|value| value.to_string())
     }
 
     /// The schema of the field, for a CustomResourceDefinition.

@@ -87,7 +87,7 @@ fn entry_holds_from_its_start_to_its_end(
 #[case::which_ends_on_saturday("2026-01-10T05:00:00Z", 5)]
 #[case::saturday_night("2026-01-10T23:00:00Z", 2)]
 #[case::thursday_night("2026-01-09T05:00:00Z", 2)]
-fn days_are_those_of_the_start(#[case] time: &str, #[case] min: i32) {
+fn days_of_an_entry_are_those_on_which_it_starts(#[case] time: &str, #[case] min: i32) {
     let mut entry = entry("22:00", "06:00", "UTC");
     entry["days"] = json!(["Fri"]);
     assert_eq!(bounds_at(json!([entry]), time), (min, 10));
@@ -101,7 +101,7 @@ fn days_are_those_of_the_start(#[case] time: &str, #[case] min: i32) {
 #[case::maximum_is_raised(json!([[30, null]]), (30, 30))]
 #[case::maximum_of_another_entry_is_raised(json!([[12, null], [null, 4]]), (12, 12))]
 #[case::zero(json!([[0, null]]), (0, 10))]
-fn entries_are_combined(#[case] entries: Value, #[case] expected: (i32, i32)) {
+fn highest_bounds_of_active_entries_win(#[case] entries: Value, #[case] expected: (i32, i32)) {
     let entries = entries.as_array().unwrap().iter().map(|bounds| {
         json!({ "start": "00:00", "end": "00:00", "minReplicas": bounds[0], "maxReplicas": bounds[1] })
     });
@@ -109,7 +109,7 @@ fn entries_are_combined(#[case] entries: Value, #[case] expected: (i32, i32)) {
 }
 
 #[test]
-fn scheduled_zero_needs_a_metric_that_exists_without_pods() {
+fn scheduled_zero_needs_an_object_or_external_metric() {
     let entry = json!({ "start": "00:00", "end": "00:00", "minReplicas": 0 });
     let (mut spec, settings) = scheduled(json!([entry]));
     let now = Timestamp::UNIX_EPOCH;
@@ -143,7 +143,8 @@ fn entry_follows_the_clocks(
 
 #[test]
 fn overlapping_occurrences_of_an_entry_hold_until_the_last_one_ends() {
-    // On March 29, 02:30 is 03:30: the entry starts again before it ends.
+    // On March 29, the clocks show 03:30 instead of 02:30, so the entry starts again before it
+    // ends.
     assert_eq!(
         changes(json!([entry("03:00", "02:30", "Europe/Berlin")]), "2026-03-28T12:00:00Z", 2),
         ["2026-03-30T00:30:00Z: 2 to 10 replicas", "2026-03-30T01:00:00Z: 5 to 10 replicas"]
@@ -151,7 +152,7 @@ fn overlapping_occurrences_of_an_entry_hold_until_the_last_one_ends() {
 }
 
 #[test]
-fn next_change_is_one_of_the_bounds() {
+fn next_change_is_the_next_time_with_other_bounds() {
     let whole_day = json!({ "start": "00:00", "end": "00:00", "minReplicas": 5 });
     assert_eq!(changes(json!([whole_day]), "2026-01-05T12:00:00Z", 1), [""; 0]);
     let weaker = json!({ "start": "08:00", "end": "20:00", "minReplicas": 4 });
@@ -217,11 +218,11 @@ fn hpa(annotations: Value, spec: Value) -> HorizontalPodAutoscaler {
         .unwrap()
 }
 
-fn resolve(annotations: Value, spec: Value) -> Resolved {
+fn resolve(annotations: Value, spec: Value) -> ResolvedSettings {
     Settings::default().for_autoscaler(&hpa(annotations, spec), &SettingPolicy::default())
 }
 
-fn problems(resolved: &Resolved) -> Vec<String> {
+fn problems(resolved: &ResolvedSettings) -> Vec<String> {
     resolved.problems.iter().map(ToString::to_string).collect()
 }
 
@@ -233,9 +234,8 @@ fn autoscaler_without_settings_has_those_of_the_flags() {
     assert_eq!(problems(&resolved), [""; 0]);
 }
 
-/// The example of each row is valid, as an annotation and as a field, and both mean the same.
 #[test]
-fn every_row_is_read_from_annotation_and_field() {
+fn example_of_every_setting_is_valid_and_equal_as_annotation_and_field() {
     for setting in SETTINGS {
         let text = setting.example();
         let annotated = resolve(json!({ setting.name: text }), json!({}));
@@ -247,8 +247,8 @@ fn every_row_is_read_from_annotation_and_field() {
             "{}",
             setting.name
         );
-        let field = setting.field_for(text).unwrap();
-        let same = setting.annotation_for(&field).unwrap();
+        let field = setting.annotation_to_field(text).unwrap();
+        let same = setting.field_to_annotation(&field).unwrap();
         let again = resolve(json!({ setting.name: same }), json!({}));
         assert_eq!(again.settings, annotated.settings, "{}", setting.name);
         if setting.metric_types().is_none() {
@@ -300,7 +300,7 @@ fn invalid_value_is_ignored_and_the_allowed_values_are_reported(
     );
     let [problem] = resolved.problems.as_slice() else { panic!("{:?}", resolved.problems) };
     assert_eq!(problem.kind, ProblemKind::InvalidValue);
-    assert_eq!(problem.place, Place::Annotation(format!("{DOMAIN}/{name}")));
+    assert_eq!(problem.place, SettingPlace::Annotation(format!("{DOMAIN}/{name}")));
     assert!(problem.message.contains(expected), "{problem}");
 }
 
@@ -399,7 +399,7 @@ fn operator_can_restrict_settings() {
         problems(&resolved),
         [
             "annotation autoscaling.hpa-rs.dev/sync-period is 4s, but must be at least that of \
-             --min-sync-period, 10s, which holds",
+             --min-sync-period, 10s, which is used instead",
             "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings; ignored",
         ]
     );
@@ -432,9 +432,9 @@ fn annotation_filter_does_not_change_the_count_of_unknown_names() {
     assert!(texts.len() == 1 && texts[0].len() < 250, "{texts:?}");
 }
 
-/// A tenant's text has a limit, and can't forge a line of a log.
+// Otherwise, a user of the cluster could forge lines of the log.
 #[test]
-fn messages_about_long_and_unprintable_values_are_short() {
+fn messages_about_values_are_short_and_have_no_control_characters() {
     let long = "x".repeat(MAX_ANNOTATION_LEN + 1);
     let resolved = resolve(json!({ "fallback": format!("{{\"{long}\": {{}}}}") }), json!({}));
     assert!(
@@ -444,6 +444,7 @@ fn messages_about_long_and_unprintable_values_are_short() {
     let forged = json!({ "fallback": "{\"a\\nFATAL \\u001b[31m\": 1}" });
     let message = problems(&resolve(forged, json!({}))).remove(0);
     assert!(!message.contains(char::is_control) && message.len() < 500, "{message:?}");
-    let limited = |value| AnnotationFilter::limited("autoscaling.hpa-rs.dev/pause", value).len();
-    assert_eq!((limited(&long), limited("ü")), (MAX_ANNOTATION_LEN + 1, 2));
+    let truncated_len =
+        |value| AnnotationFilter::truncate_value("autoscaling.hpa-rs.dev/pause", value).len();
+    assert_eq!((truncated_len(&long), truncated_len("ü")), (MAX_ANNOTATION_LEN + 1, 2));
 }

@@ -18,7 +18,7 @@ pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
 pub(crate) enum Kind {
     /// `"true"` or `"false"`, a boolean as a field.
     Switch,
-    /// One of these words, each with the name that the field has for it.
+    /// One of these words, each with its name in the field of the custom API.
     Choice(&'static [(&'static str, &'static str)]),
     /// A duration within these bounds in seconds: `30s` in an annotation, whole seconds as a field.
     Duration { min: i64, max: i64 },
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// Reads the text of an annotation, if it is not too long.
+    /// Parses the text of an annotation, if it is not too long.
     pub(super) fn parse_annotation(self, text: &str) -> Result<Value, String> {
         if text.len() > MAX_ANNOTATION_LEN {
             return Err(format!("must have at most {MAX_ANNOTATION_LEN} bytes"));
@@ -89,9 +89,10 @@ impl Kind {
         self.parse(text)
     }
 
-    /// The values by the names of metrics, if the annotation is a JSON object of such values. The
-    /// object of a single fallback has members that are not objects.
-    pub(super) fn by_metric(self, text: &str) -> Option<Map<String, Json>> {
+    /// The values by metric, if the annotation is a JSON object whose members are named after
+    /// metrics. A fallback is a JSON object too, but its members are not objects, unlike fallbacks
+    /// by metric.
+    pub(super) fn values_by_metric(self, text: &str) -> Option<Map<String, Json>> {
         if text.len() > MAX_ANNOTATION_LEN || !text.trim_start().starts_with('{') {
             return None;
         }
@@ -100,15 +101,15 @@ impl Kind {
         (!is_value && !object.is_empty()).then_some(object)
     }
 
-    /// Reads one of the values by metric: a text as in an annotation, or an object.
-    pub(super) fn parse_member(self, json: &Json) -> Result<Value, String> {
+    /// Parses one value of [`Kind::values_by_metric`]: a text as in an annotation, or an object.
+    pub(super) fn parse_metric_value(self, json: &Json) -> Result<Value, String> {
         match json {
             Json::String(text) => self.parse_annotation(text),
-            json => self.read(json),
+            json => self.parse_field(json),
         }
     }
 
-    /// Reads the text of an annotation.
+    /// Parses the text of an annotation of any length.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let unexpected = || format!("must be {}", self.expected());
         match self {
@@ -119,21 +120,21 @@ impl Kind {
             }
             Self::Duration { .. } => {
                 let duration = go_duration::parse(text).map_err(|_| unexpected())?;
-                self.check_duration(duration).ok_or_else(unexpected)
+                self.duration_in_range(duration).ok_or_else(unexpected)
             }
             Self::Quantity { .. } => {
                 let quantity = text.parse().map_err(|_| unexpected())?;
-                self.check_quantity(quantity).ok_or_else(unexpected)
+                self.quantity_in_range(quantity).ok_or_else(unexpected)
             }
             Self::Fallback | Self::Bounds => {
                 let json = serde_json::from_str(text).map_err(|_| unexpected())?;
-                self.read(&json)
+                self.parse_field(&json)
             }
         }
     }
 
-    /// Reads a field.
-    pub(crate) fn read(self, json: &Json) -> Result<Value, String> {
+    /// Parses a field of the custom API.
+    pub(crate) fn parse_field(self, json: &Json) -> Result<Value, String> {
         let unexpected = || format!("must be {}", self.expected_field());
         match self {
             Self::Switch => json.as_bool().map(Value::Switch).ok_or_else(unexpected),
@@ -143,24 +144,24 @@ impl Kind {
             }
             Self::Duration { .. } => {
                 let duration = json.as_i64().map(SignedDuration::from_secs);
-                duration.and_then(|it| self.check_duration(it)).ok_or_else(unexpected)
+                duration.and_then(|it| self.duration_in_range(it)).ok_or_else(unexpected)
             }
             Self::Quantity { .. } => {
                 let quantity = Quantity::deserialize(json).ok();
-                quantity.and_then(|it| self.check_quantity(it)).ok_or_else(unexpected)
+                quantity.and_then(|it| self.quantity_in_range(it)).ok_or_else(unexpected)
             }
             Self::Fallback => {
-                let fallback: Fallback = structured(json).map_err(invalid)?;
-                fallback.problem().map_or(Ok(Value::Fallback(fallback)), |it| Err(invalid(it)))
+                let fallback: Fallback = deserialize(json).map_err(invalid_text)?;
+                fallback.problem().map_or(Ok(Value::Fallback(fallback)), |it| Err(invalid_text(it)))
             }
             Self::Bounds => {
-                let entries: Vec<ScheduledBounds> = structured(json).map_err(invalid)?;
+                let entries: Vec<ScheduledBounds> = deserialize(json).map_err(invalid_text)?;
                 if entries.is_empty() || entries.len() > MAX_ENTRIES {
                     return Err(format!("must have 1 to {MAX_ENTRIES} entries"));
                 }
                 for (index, entry) in entries.iter().enumerate() {
                     if let Some(problem) = entry.problem() {
-                        return Err(invalid(format!("[{index}]: {problem}")));
+                        return Err(invalid_text(format!("[{index}]: {problem}")));
                     }
                 }
                 Ok(Value::Bounds(entries.into()))
@@ -180,13 +181,13 @@ impl Kind {
         }
     }
 
-    fn check_duration(self, duration: SignedDuration) -> Option<Value> {
+    fn duration_in_range(self, duration: SignedDuration) -> Option<Value> {
         let Self::Duration { min, max } = self else { return None };
         let range = SignedDuration::from_secs(min)..=SignedDuration::from_secs(max);
         range.contains(&duration).then_some(Value::Duration(duration))
     }
 
-    fn check_quantity(self, quantity: Quantity) -> Option<Value> {
+    fn quantity_in_range(self, quantity: Quantity) -> Option<Value> {
         let Self::Quantity { max } = self else { return None };
         let milli = quantity.milli_value().as_milli();
         (0..=max.saturating_mul(1000)).contains(&milli).then_some(Value::Quantity(quantity))
@@ -214,13 +215,23 @@ impl Kind {
     }
 }
 
+/// The start of an annotation's value, long enough to be rejected for its length.
+pub(super) fn limited_annotation(value: &str) -> &str {
+    let mut end = value.len().min(MAX_ANNOTATION_LEN + 1);
+    while !value.is_char_boundary(end) {
+        end += 1;
+    }
+    value.get(..end).unwrap_or_default()
+}
+
 /// A duration as in an annotation, such as `1h30m`.
 pub(crate) fn duration_text(duration: SignedDuration) -> String {
     format!("{duration:#}").replace(' ', "")
 }
 
-/// The problem with a value that has members, as the end of a sentence about the setting.
-fn invalid(problem: String) -> String {
+/// A problem inside a fallback or a schedule, as the rest of a sentence that starts with the
+/// setting.
+fn invalid_text(problem: String) -> String {
     format!("is invalid: {problem}")
 }
 
@@ -256,7 +267,7 @@ impl Value {
     }
 }
 
-fn structured<T: DeserializeOwned>(json: &Json) -> Result<T, String> {
+fn deserialize<T: DeserializeOwned>(json: &Json) -> Result<T, String> {
     T::deserialize(json).map_err(|error| error.to_string())
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::cause::{Cause, CauseReason};
-use crate::go_text::Json;
+use crate::go_text::JsonString;
 
 /// The path of a field. It is printed only for violations, so that valid objects need no
 /// allocation.
@@ -72,7 +72,7 @@ impl Causes {
     }
 
     pub(super) fn not_supported(&mut self, path: &Path<'_>, value: &str, known: &[&str]) {
-        let value = Json(value);
+        let value = JsonString(value);
         let known = known.join("\", \"");
         let body = format!("Unsupported value: {value}: supported values: \"{known}\"");
         self.push(CauseReason::NotSupported, path, body);

@@ -10,7 +10,7 @@ use crate::api::{
     MetricSpec, MetricTarget, MetricTargetType, ObjectMetricSource, PodsMetricSource,
     ResourceMetricSource,
 };
-use crate::go_text::Json;
+use crate::go_text::JsonString;
 
 /// Validates every metric. If `minReplicas` is 0, one of them must be an Object or External metric,
 /// because without pods there are no metrics of pods (KEP-2021).
@@ -19,10 +19,10 @@ pub(super) fn validate_metrics(
     path: &Path<'_>,
     metrics: &[MetricSpec],
     min_replicas: Option<i32>,
-    objects: ApiVersionRule,
+    object_rule: ApiVersionRule,
 ) {
     for (index, metric) in metrics.iter().enumerate() {
-        validate_metric(causes, &path.index(index), metric, objects);
+        validate_metric(causes, &path.index(index), metric, object_rule);
     }
     let from_zero = |metric: &MetricSpec| {
         matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
@@ -38,7 +38,7 @@ fn validate_metric(
     causes: &mut Causes,
     path: &Path<'_>,
     metric: &MetricSpec,
-    objects: ApiVersionRule,
+    object_rule: ApiVersionRule,
 ) {
     let source_type = metric.source_type.as_str();
     if source_type.is_empty() {
@@ -48,7 +48,7 @@ fn validate_metric(
     if expected.is_none() {
         causes.not_supported(&path.child("type"), source_type, MetricSourceType::KNOWN);
     }
-    validate_first_source(causes, path, metric, objects);
+    validate_first_source(causes, path, metric, object_rule);
     let members = [
         ("object", metric.object.is_some()),
         ("external", metric.external.is_some()),
@@ -65,11 +65,11 @@ fn validate_metric(
             );
         }
         Some(_) => {}
-        // The API server reports it twice.
+        // The API server reports an unknown type twice.
         None => causes.not_supported(&path.child("type"), source_type, MetricSourceType::KNOWN),
     }
-    // A single wrong member is reported only as the missing right one. The API server reports
-    // several members in random order.
+    // If a single member is set and it is the wrong one, only the missing member is reported. The
+    // API server reports several members in random order.
     if present().count() > 1 {
         for member in present().filter(|member| Some(*member) != expected) {
             causes.forbidden(&path.child(member), "must populate the given metric source only");
@@ -89,16 +89,16 @@ fn expected_member(source_type: &MetricSourceType) -> Option<&'static str> {
     }
 }
 
-/// Validates the first member that is set, even if it doesn't match the type. Other members are
-/// violations by themselves.
+/// Validates the first member that is set, even if it doesn't match the type. If other members are
+/// set, that alone is a violation.
 fn validate_first_source(
     causes: &mut Causes,
     path: &Path<'_>,
     metric: &MetricSpec,
-    objects: ApiVersionRule,
+    object_rule: ApiVersionRule,
 ) {
     if let Some(source) = &metric.object {
-        validate_object(causes, &path.child("object"), source, objects);
+        validate_object(causes, &path.child("object"), source, object_rule);
     } else if let Some(source) = &metric.external {
         validate_external(causes, &path.child("external"), source);
     } else if let Some(source) = &metric.pods {
@@ -114,9 +114,14 @@ fn validate_object(
     causes: &mut Causes,
     path: &Path<'_>,
     source: &ObjectMetricSource,
-    objects: ApiVersionRule,
+    object_rule: ApiVersionRule,
 ) {
-    validate_reference(causes, &path.child("describedObject"), &source.described_object, objects);
+    validate_reference(
+        causes,
+        &path.child("describedObject"),
+        &source.described_object,
+        object_rule,
+    );
     validate_identifier(causes, &path.child("metric"), &source.metric);
     let (path, target) = (path.child("target"), &source.target);
     validate_target(causes, &path, target);
@@ -201,7 +206,7 @@ fn validate_target(causes: &mut Causes, path: &Path<'_>, target: &MetricTarget) 
             causes.required(&path.child("type"), "must specify a metric target type");
         }
         let detail = "must be either Utilization, Value, or AverageValue";
-        causes.invalid(&path.child("type"), Json(other), detail);
+        causes.invalid(&path.child("type"), JsonString(other), detail);
     }
     for (member, quantity) in [("value", &target.value), ("averageValue", &target.average_value)] {
         if let Some(quantity) = quantity.as_ref().filter(|quantity| quantity.signum() <= 0) {

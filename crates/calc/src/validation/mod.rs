@@ -1,8 +1,8 @@
 //! Validation of autoscalers, as the API server validates autoscaling/v2.
 //!
 //! The rules, their order and their messages are those of the API server. A controller needs them
-//! for objects of another API, or of an older or newer server; a client, before it writes an
-//! object.
+//! for objects of another API, or of an older or newer server. A client can use them before it
+//! writes an object.
 
 mod behavior;
 mod cause;
@@ -34,10 +34,10 @@ pub struct ValidationOptions<'a> {
     /// Whether `minReplicas` may be 0: the feature gate `HPAScaleToZero` (KEP-2021), on by default
     /// since Kubernetes 1.37. Default true.
     pub scale_to_zero: bool,
-    /// The stored spec, if the object is updated. Some violations that it already has are accepted:
-    /// a `minReplicas` of 0; the `apiVersion` of the `scaleTargetRef`, if its kind also stays
-    /// the same; and the `apiVersion` of all objects that metrics describe, if one of them was
-    /// invalid.
+    /// The stored spec, if the object is updated. Some violations are accepted if it already has
+    /// them: a `minReplicas` of 0; an invalid `apiVersion` in `scaleTargetRef`, if the kind also
+    /// stays the same; and an invalid `apiVersion` of the object that a metric describes, if any of
+    /// the stored ones is invalid.
     pub old: Option<&'a HorizontalPodAutoscalerSpec>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> ValidationOptions<'a> {
             Some(old) if old.api_version == new.api_version && old.kind == new.kind => {
                 ApiVersionRule::Unchecked
             }
-            // The only kind with a scale subresource in the core group, whose name is empty.
+            // The only kind of the core group that can be scaled. That group has an empty name.
             _ if new.kind == "ReplicationController" => ApiVersionRule::GroupOptional,
             _ => ApiVersionRule::GroupRequired,
         }
@@ -96,8 +96,8 @@ impl<'a> ValidationOptions<'a> {
 /// Validates a spec after defaulting ([`crate::defaults::apply_defaults`]). Returns the violations
 /// in the API server's order and with its messages, or none if the spec is valid.
 ///
-/// A violation may occur twice. If several members of a metric are set, the API server reports them
-/// in random order.
+/// As in the API server, a violation may occur twice. If several members of a metric are set, the
+/// API server reports them in random order, and this function in a fixed one.
 ///
 /// Sources: API reference of autoscaling/v2, KEP-853 (`behavior`), KEP-2021 (zero replicas),
 /// KEP-4951 (tolerance).

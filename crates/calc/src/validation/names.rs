@@ -2,9 +2,9 @@
 
 use super::field::{Causes, Path};
 use crate::{
-    go_text::{Json, Quoted},
+    go_text::{JsonString, Quoted},
     names::{
-        LABEL, LABEL_LEN, LABEL_TOO_LONG, LABEL_WITH_DOTS, SUBDOMAIN_TOO_LONG,
+        LABEL_HAS_DOTS, LABEL_MALFORMED, LABEL_TOO_LONG, MAX_LABEL_LEN, SUBDOMAIN_TOO_LONG,
         dns_subdomain_errors, is_dns_label, is_dns_subdomain, qualified_name_errors,
     },
 };
@@ -52,11 +52,11 @@ pub(super) fn path_segment(causes: &mut Causes, path: &Path<'_>, name: &str) {
 
 /// A DNS label, such as the name of a container.
 pub(super) fn dns_label(causes: &mut Causes, path: &Path<'_>, name: &str) {
-    if name.len() > LABEL_LEN {
+    if name.len() > MAX_LABEL_LEN {
         causes.invalid(path, Quoted(name), LABEL_TOO_LONG);
     }
     if !is_dns_label(name) {
-        let detail = if is_dns_subdomain(name) { LABEL_WITH_DOTS } else { LABEL };
+        let detail = if is_dns_subdomain(name) { LABEL_HAS_DOTS } else { LABEL_MALFORMED };
         causes.invalid(path, Quoted(name), detail);
     }
 }
@@ -74,16 +74,20 @@ pub(super) fn container_resource(causes: &mut Causes, path: &Path<'_>, name: &st
     let qualified = qualified_name_errors(name);
     let plain = !name.contains('/');
     if qualified.is_empty() && plain && !is_standard_resource(name) {
-        causes.invalid(path, Json(name), "must be a standard resource type or fully qualified");
+        causes.invalid(
+            path,
+            JsonString(name),
+            "must be a standard resource type or fully qualified",
+        );
     }
     for detail in qualified {
         causes.invalid(path, Quoted(name), &detail);
     }
     if plain && !is_standard_container_resource(name) {
-        causes.invalid(path, Json(name), "must be a standard resource for containers");
+        causes.invalid(path, JsonString(name), "must be a standard resource for containers");
     }
     if !plain && !name.contains("kubernetes.io/") && !is_extended_resource(name) {
-        causes.invalid(path, Json(name), "doesn't follow extended resource name standard");
+        causes.invalid(path, JsonString(name), "doesn't follow extended resource name standard");
     }
 }
 
@@ -97,7 +101,7 @@ fn is_standard_container_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
 }
 
-/// Whether a resource that is not one of Kubernetes has a valid name, also with the prefix of
+/// Whether an extended resource has a valid name, which must also be valid with the prefix of
 /// quotas.
 fn is_extended_resource(name: &str) -> bool {
     !name.starts_with(QUOTA_PREFIX)

@@ -28,7 +28,7 @@ pub(crate) fn cpu() -> Value {
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
 
-/// An autoscaler from 2 to 10 replicas, with these members of its spec and this status.
+/// An autoscaler with 2 to 10 replicas, these other members of its spec, and this status.
 pub(crate) fn hpa(spec: Value, status: Value) -> HorizontalPodAutoscaler {
     let mut hpa = json!({
         "metadata": { "name": "web", "namespace": "shop" },
@@ -51,7 +51,7 @@ pub(crate) fn scale(replicas: i32) -> Scale {
     Scale { spec_replicas: replicas, status_replicas: 0, selector: "app=web".into() }
 }
 
-/// The inputs of a reconcile. By default, nothing limits the decision.
+/// The inputs of a reconcile. By default, no recommendation or setting limits the decision.
 pub(crate) struct Scenario {
     pub(crate) scale: Result<Scale, ScaleReadError>,
     /// The value of each external metric in whole units; `None` if it can't be read.
@@ -103,7 +103,7 @@ impl Scenario {
             autoscalers,
             ..SelectedPods::default()
         });
-        let read = |read: Option<i64>| match read {
+        let read = |value: Option<i64>| match value {
             Some(value) => Ok(Reading::External(vec![MilliValue::from_units(value)].into())),
             None => Err(ReadError::fetch(MetricsApi::External, "down")),
         };
@@ -134,11 +134,11 @@ pub(crate) fn error(conclusion: &Conclusion) -> Option<String> {
     conclusion.error.as_ref().map(ToString::to_string)
 }
 
-pub(crate) const ABLE: &str = "AbleToScale=True SucceededGetScale: the HPA controller was able to \
-    get the target's current scale";
-pub(crate) const VALID: &str = "ScalingActive=True ValidMetricFound: the HPA was able to \
+pub(crate) const ABLE_TO_SCALE: &str = "AbleToScale=True SucceededGetScale: the HPA controller was \
+    able to get the target's current scale";
+pub(crate) const SCALING_ACTIVE: &str = "ScalingActive=True ValidMetricFound: the HPA was able to \
     successfully calculate a replica count from external metric m(nil)";
-pub(crate) const WITHIN: &str =
+pub(crate) const WITHIN_RANGE: &str =
     "ScalingLimited=False DesiredWithinRange: the desired count is within the acceptable range";
-pub(crate) const NOT_TO_ZERO: &str =
+pub(crate) const NOT_SCALED_TO_ZERO: &str =
     "ScaledToZero=False NotScaledToZero: the HPA controller did not scale the workload to zero";

@@ -1,4 +1,4 @@
-//! Quantities as strings of decimal digits: calculated by hand, as at school.
+//! A model of quantities: strings of decimal digits, calculated digit by digit.
 
 use hpa_calc::{
     MilliValue, Quantity,
@@ -163,35 +163,37 @@ const VALID: &str = "[+-]?(0{0,3}[0-9]{1,22}|[0-9]{0,3}\\.[0-9]{1,24}|[0-9]{1,20
     ([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?";
 
 /// Around the limits of 64 bits, of nanos and of the binary units.
-const CORNERS: &str = "-?(9223372036854775807|9223372036854775808|9007199254740992|8191|8192|\
+const AT_LIMITS: &str = "-?(9223372036854775807|9223372036854775808|9007199254740992|8191|8192|\
     8796093022207|7\\.99999999999999999999|0\\.000000000[0-9]{1,3}|999999999999999999|\
     1000000000000000000|0\\.[0-9]{1,3}|1(0){0,30})([num]|[kMGTPE]|[KMGTPE]i|e-?[0-9]{1,2}|)";
 
-/// Nearly valid.
-const INVALID: &str =
+/// Texts of which most are invalid.
+const NEARLY_VALID: &str =
     "[+-]{0,2}[0-9]{1,3}\\.{0,2}[0-9]{0,3}[eEinumkKMGTP]{0,3}[+-]{0,2}[0-9]{0,2}[ x]?";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn value_is_that_of_the_model(text in VALID) {
+    fn parsed_value_equals_the_model(text in VALID) {
         compare(&text)?;
     }
 
     #[test]
-    fn value_at_a_limit_is_that_of_the_model(text in CORNERS) {
+    fn parsed_value_at_a_limit_equals_the_model(text in AT_LIMITS) {
         compare(&text)?;
     }
 
     #[test]
-    fn error_is_that_of_the_model(text in INVALID) {
+    fn parse_error_equals_the_model(text in NEARLY_VALID) {
         prop_assume!(has_digit(&text));
         compare(&text)?;
     }
 
     #[test]
-    fn quantities_are_equal_if_their_values_are(one in CORNERS, two in CORNERS, zeros in "0{1,3}") {
+    fn quantities_are_equal_if_their_values_are(
+        one in AT_LIMITS, two in AT_LIMITS, zeros in "0{1,3}",
+    ) {
         let sign = usize::from(one.starts_with('-'));
         let same = format!("{}{zeros}{}", &one[..sign], &one[sign..]);
         let value = |text: &str| {

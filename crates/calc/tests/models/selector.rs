@@ -1,4 +1,4 @@
-//! Selectors as text that is split at commas and operators, and as sets of values.
+//! A model of selectors: parsed by splitting at commas and operators, matched by sets of values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use hpa_calc::{
 };
 use proptest::prelude::*;
 
-/// One condition. `None` as a value means that the label doesn't exist.
+/// One condition on the value of a label.
 #[derive(Clone, Debug)]
 struct Condition {
     key: String,
-    test: Test,
+    predicate: Predicate,
 }
 
 #[derive(Clone, Debug)]
-enum Test {
+enum Predicate {
     OneOf(BTreeSet<String>),
     NoneOf(BTreeSet<String>),
     Exists,
@@ -29,13 +29,13 @@ impl Condition {
     fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.key);
         let number = value.and_then(|value| value.parse::<i64>().ok());
-        match &self.test {
-            Test::OneOf(values) => value.is_some_and(|value| values.contains(value)),
-            Test::NoneOf(values) => value.is_none_or(|value| !values.contains(value)),
-            Test::Exists => value.is_some(),
-            Test::Missing => value.is_none(),
-            Test::Above(limit) => number.is_some_and(|number| number > *limit),
-            Test::Below(limit) => number.is_some_and(|number| number < *limit),
+        match &self.predicate {
+            Predicate::OneOf(values) => value.is_some_and(|value| values.contains(value)),
+            Predicate::NoneOf(values) => value.is_none_or(|value| !values.contains(value)),
+            Predicate::Exists => value.is_some(),
+            Predicate::Missing => value.is_none(),
+            Predicate::Above(limit) => number.is_some_and(|number| number > *limit),
+            Predicate::Below(limit) => number.is_some_and(|number| number < *limit),
         }
     }
 }
@@ -94,34 +94,34 @@ fn model(text: &str) -> Option<Vec<Condition>> {
 fn condition(piece: &str) -> Option<Condition> {
     if let Some(key) = piece.strip_prefix('!') {
         let key = key.trim().to_owned();
-        return is_key(&key).then_some(Condition { key, test: Test::Missing });
+        return is_key(&key).then_some(Condition { key, predicate: Predicate::Missing });
     }
     let end = piece.find(|char: char| char.is_whitespace() || "=!<>()".contains(char));
     let (key, rest) = piece.split_at(end.unwrap_or(piece.len()));
-    let test = test(rest.trim())?;
-    is_key(key).then(|| Condition { key: key.to_owned(), test })
+    let predicate = predicate(rest.trim())?;
+    is_key(key).then(|| Condition { key: key.to_owned(), predicate })
 }
 
-fn test(text: &str) -> Option<Test> {
+fn predicate(text: &str) -> Option<Predicate> {
     let one = |value: &str| {
         let value = value.trim();
         is_value(value).then(|| BTreeSet::from([value.to_owned()]))
     };
     let number = |value: &str| one(value).and_then(|_| value.trim().parse().ok());
     if text.is_empty() {
-        Some(Test::Exists)
+        Some(Predicate::Exists)
     } else if let Some(value) = text.strip_prefix("==").or(text.strip_prefix('=')) {
-        one(value).map(Test::OneOf)
+        one(value).map(Predicate::OneOf)
     } else if let Some(value) = text.strip_prefix("!=") {
-        one(value).map(Test::NoneOf)
+        one(value).map(Predicate::NoneOf)
     } else if let Some(value) = text.strip_prefix('>') {
-        number(value).map(Test::Above)
+        number(value).map(Predicate::Above)
     } else if let Some(value) = text.strip_prefix('<') {
-        number(value).map(Test::Below)
+        number(value).map(Predicate::Below)
     } else if let Some(values) = text.strip_prefix("notin") {
-        set(values).map(Test::NoneOf)
+        set(values).map(Predicate::NoneOf)
     } else {
-        set(text.strip_prefix("in")?).map(Test::OneOf)
+        set(text.strip_prefix("in")?).map(Predicate::OneOf)
     }
 }
 
@@ -131,7 +131,7 @@ fn set(text: &str) -> Option<BTreeSet<String>> {
     values.split(',').map(|value| is_value(value.trim()).then(|| value.trim().to_owned())).collect()
 }
 
-/// Compares a selector with its model on all sets of these labels.
+/// Compares a selector with its model on many sets of labels.
 fn compare(selector: &Selector, model: &[Condition], text: &str) -> Result<(), TestCaseError> {
     let values = [None, Some(""), Some("a"), Some("b"), Some("in"), Some("1"), Some("10")];
     for a in values {
@@ -180,7 +180,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn selector_is_that_of_the_model(
+    fn parsed_selector_equals_the_model(
         requirements in prop::collection::vec(requirement(), 0..3),
         separator in " ?, ?|\t,\n",
     ) {
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn object_is_that_of_the_model(
+    fn converted_object_equals_the_model(
         labels in prop::collection::btree_map("a|b|in|a/", "a|b|1|-|", 0..3),
         expressions in prop::collection::vec(
             (
@@ -228,20 +228,20 @@ fn model_of_object(
     expressions: &[(String, String, Vec<String>)],
 ) -> Option<Vec<Condition>> {
     let labels = labels.iter().map(|(key, value)| {
-        let test = Test::OneOf(BTreeSet::from([value.clone()]));
-        (is_key(key) && is_value(value)).then(|| Condition { key: key.clone(), test })
+        let predicate = Predicate::OneOf(BTreeSet::from([value.clone()]));
+        (is_key(key) && is_value(value)).then(|| Condition { key: key.clone(), predicate })
     });
     let expressions = expressions.iter().map(|(key, operator, values)| {
         let set: BTreeSet<_> = values.iter().cloned().collect();
-        let test = match (operator.as_str(), set.is_empty()) {
-            ("In", false) => Test::OneOf(set),
-            ("NotIn", false) => Test::NoneOf(set),
-            ("Exists", true) => Test::Exists,
-            ("DoesNotExist", true) => Test::Missing,
+        let predicate = match (operator.as_str(), set.is_empty()) {
+            ("In", false) => Predicate::OneOf(set),
+            ("NotIn", false) => Predicate::NoneOf(set),
+            ("Exists", true) => Predicate::Exists,
+            ("DoesNotExist", true) => Predicate::Missing,
             _ => return None,
         };
         let is_valid = is_key(key) && values.iter().all(|value| is_value(value));
-        is_valid.then(|| Condition { key: key.clone(), test })
+        is_valid.then(|| Condition { key: key.clone(), predicate })
     });
     labels.chain(expressions).collect()
 }

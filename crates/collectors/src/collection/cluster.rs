@@ -49,8 +49,8 @@ impl KubeCluster {
         Self { client, objects, selectors: Mutex::default() }
     }
 
-    /// Returns the API of an object's kind. Fails if a name isn't a path segment: tenants choose
-    /// the names, and the API server would decode such a name to another path.
+    /// Returns the API of an object's kind. Fails if the group, version, kind or name isn't a path
+    /// segment. Tenants choose them, and could otherwise make the operator request another path.
     fn api(
         &self,
         namespace: &str,
@@ -87,6 +87,7 @@ impl KubeCluster {
         scale.map_err(|error| lookup_error(&target.kind, namespace, &target.name, error))
     }
 
+    /// Reads the spec and the annotations of an object.
     async fn get<T: for<'de> Deserialize<'de>>(
         &self,
         namespace: &str,
@@ -250,9 +251,9 @@ mod tests {
         #[case] expected: &str,
     ) {
         let paths = Arc::<Mutex<Vec<String>>>::default();
-        let seen = paths.clone();
+        let requested = paths.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            seen.lock().push(request.uri().to_string());
+            requested.lock().push(request.uri().to_string());
             async { Ok::<_, std::convert::Infallible>(Response::new(Body::empty())) }
         });
         let client = Client::new(service, "default");

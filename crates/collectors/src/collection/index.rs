@@ -14,7 +14,7 @@ use super::{
     problems::{CollectorProblem, Problems},
 };
 use crate::{
-    Finding, Plan,
+    CollectorPlan, Finding,
     annotations::{Annotations, MetricType},
     findings::{MAX_SETTINGS_BYTES, annotation_findings, config_finding, setting_findings},
     metric_configs,
@@ -39,14 +39,14 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Creates an entry. Metrics that are also in `known` keep their values.
+    /// Creates an entry. Metrics that are also in `current` keep their values.
     pub(super) fn new(
         key: &AutoscalerKey,
         hpa: &HorizontalPodAutoscaler,
-        known: &[Arc<CollectedMetric>],
+        current: &[Arc<CollectedMetric>],
         settings: &CollectionSettings,
     ) -> Self {
-        let (metrics, problems) = metrics_of(hpa, known, settings);
+        let (metrics, problems) = create_metrics(hpa, current, settings);
         Self { metrics, problem: CollectorProblem::new(&key.0, hpa, &problems) }
     }
 }
@@ -61,22 +61,22 @@ impl Index {
     }
 
     /// The metrics with a name, in the order of their autoscalers.
-    pub(super) fn named(
+    pub(super) fn metrics_named(
         &self,
         namespace: &str,
         metric_type: MetricType,
         name: &str,
     ) -> Vec<Arc<CollectedMetric>> {
         let key = (namespace.to_owned(), metric_type, name.to_owned());
-        let found = self.by_metric.get(&key).into_iter().flat_map(BTreeMap::values);
-        found.flatten().cloned().collect()
+        let metrics = self.by_metric.get(&key).into_iter().flat_map(BTreeMap::values);
+        metrics.flatten().cloned().collect()
     }
 
     pub(super) fn problems(&self) -> Vec<CollectorProblem> {
         self.autoscalers.values().filter_map(|entry| entry.problem.clone()).collect()
     }
 
-    /// Adds or replaces an autoscaler. Returns whether its problems changed.
+    /// Adds or replaces an autoscaler. Returns whether the message about its problems changed.
     pub(super) fn insert(&mut self, key: AutoscalerKey, entry: Entry) -> bool {
         let previous = self.remove(&key);
         let has_changed =
@@ -110,15 +110,11 @@ impl Index {
         entry.problem
     }
 
-    /// The autoscalers of an API group that are not in `keys`.
-    fn unlisted(&self, group: &str, keys: &BTreeSet<AutoscalerKey>) -> Vec<AutoscalerKey> {
-        let of_group = self.autoscalers.keys().filter(|key| key.0 == group);
-        of_group.filter(|key| !keys.contains(*key)).cloned().collect()
-    }
-
     /// Removes the autoscalers of an API group that are not in `listed`.
-    pub(super) fn finish_list(&mut self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
-        for key in self.unlisted(group, listed) {
+    pub(super) fn remove_unlisted(&mut self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
+        let of_group = self.autoscalers.keys().filter(|key| key.0 == group);
+        let unlisted: Vec<_> = of_group.filter(|key| !listed.contains(*key)).cloned().collect();
+        for key in unlisted {
             self.remove(&key);
         }
     }
@@ -129,27 +125,28 @@ impl Index {
     }
 }
 
-/// The metrics of an autoscaler that collectors can read, and the problems of its other metrics and
-/// of its annotations.
-fn metrics_of(
+/// Returns the metrics of an autoscaler that enabled collectors can read, and the problems of its
+/// metrics and annotations. Unchanged metrics are taken from `current`.
+fn create_metrics(
     hpa: &HorizontalPodAutoscaler,
-    known: &[Arc<CollectedMetric>],
+    current: &[Arc<CollectedMetric>],
     settings: &CollectionSettings,
 ) -> (Vec<Arc<CollectedMetric>>, Problems) {
     let environment = &settings.environment;
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut problems = Problems::default();
     problems.extend(annotation_findings(hpa, &annotations));
-    let general = |message: String| [Finding::error("annotations".to_owned(), message)];
+    let general_error = |message: String| [Finding::error("annotations".to_owned(), message)];
     let configs = match metric_configs(hpa, &annotations, environment.compat) {
         Ok(configs) => configs,
         Err(error) => {
-            problems.extend(general(error.to_string()));
+            problems.extend(general_error(error.to_string()));
             return (Vec::new(), problems);
         }
     };
     if configs.len() > MAX_METRICS {
-        problems.extend(general(format!("only the first {MAX_METRICS} metrics are collected")));
+        let message = format!("only the first {MAX_METRICS} metrics are collected");
+        problems.extend(general_error(message));
     }
     let mut metrics: Vec<Arc<CollectedMetric>> = Vec::new();
     let mut settings_len = 0;
@@ -157,18 +154,18 @@ fn metrics_of(
         settings_len += config.settings_len();
         if settings_len > MAX_SETTINGS_BYTES {
             let message = format!("the settings of all metrics exceed {MAX_SETTINGS_BYTES} bytes");
-            problems.extend(general(message));
+            problems.extend(general_error(message));
             break;
         }
-        // The server checks regular expressions. Compiling them here, for each change of an
-        // autoscaler, would cost too much.
+        // Regular expressions are not checked, because compiling them for each change of an
+        // autoscaler would cost too much. Prometheus checks them.
         problems.extend(setting_findings(&config, environment, parse_without_regexes));
         let is_same = |metric: &&Arc<CollectedMetric>| metric.config == config;
-        if let Some(metric) = known.iter().chain(&metrics).find(is_same).cloned() {
+        if let Some(metric) = current.iter().chain(&metrics).find(is_same).cloned() {
             metrics.push(metric);
             continue;
         }
-        match Plan::new(&config, environment) {
+        match CollectorPlan::new(&config, environment) {
             Ok(plan) if !settings.collectors.contains(plan.name) => {}
             Ok(plan) => metrics.push(Arc::new(CollectedMetric::new(config, plan))),
             Err(error) => problems.extend(config_finding(&config, &error)),

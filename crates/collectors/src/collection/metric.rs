@@ -18,26 +18,26 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::{CollectionSettings, reader::Reader};
-use crate::{FetchError, MetricConfig, Plan, Sample};
+use crate::{CollectorPlan, FetchError, MetricConfig, Sample};
 
 /// The time that a request waits for a new value before it uses the previous one.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// The maximum pause after a failed collection.
-const MAX_RETRY: Duration = Duration::from_secs(10);
+/// The maximum time after a failed collection until a request may start the next one.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// A metric with its last values.
 pub(super) struct CollectedMetric {
     pub(super) config: MetricConfig,
-    plan: Plan,
-    state: Mutex<State>,
+    plan: CollectorPlan,
+    state: Mutex<ReadState>,
 }
 
 #[derive(Default)]
-struct State {
-    last: Option<Arc<CollectedValues>>,
-    failed: Option<(Instant, Arc<FetchError>)>,
-    flight: Option<Flight>,
+struct ReadState {
+    last_values: Option<Arc<CollectedValues>>,
+    last_failure: Option<(Instant, Arc<FetchError>)>,
+    running: Option<Flight>,
 }
 
 /// A running collection, which concurrent requests share.
@@ -45,23 +45,23 @@ type Flight = Shared<BoxFuture<'static, Result<Arc<CollectedValues>, Arc<FetchEr
 
 /// The samples of one collection.
 pub(super) struct CollectedValues {
-    /// The start by the monotonic clock, which stops during suspension.
-    at: Instant,
-    /// The start by the system clock, which may step.
-    time: Timestamp,
+    /// The start of the collection by the monotonic clock, which stops during suspension.
+    start: Instant,
+    /// The start of the collection by the wall clock, which may step.
+    start_time: Timestamp,
     pub(super) samples: Vec<Sample>,
 }
 
 impl CollectedValues {
     /// The age by the clock that advanced more.
     fn age(&self, now: Timestamp) -> Duration {
-        let by_time = Duration::try_from(now.duration_since(self.time)).unwrap_or_default();
-        self.at.elapsed().max(by_time)
+        let by_wall_clock = now.duration_since(self.start_time);
+        self.start.elapsed().max(Duration::try_from(by_wall_clock).unwrap_or_default())
     }
 }
 
 impl CollectedMetric {
-    pub(super) fn new(config: MetricConfig, plan: Plan) -> Self {
+    pub(super) fn new(config: MetricConfig, plan: CollectorPlan) -> Self {
         Self { config, plan, state: Mutex::default() }
     }
 
@@ -71,34 +71,37 @@ impl CollectedMetric {
 
     /// The age of the last value, unless it has expired.
     pub(super) fn age(&self, reader: &Reader) -> Option<Duration> {
-        let age = self.state.lock().last.as_ref()?.age(reader.now());
+        let age = self.state.lock().last_values.as_ref()?.age(reader.now());
         (age <= self.max_age(&reader.settings)).then_some(age)
     }
 
-    /// The last value, or a new one if it is too old.
+    /// Returns the last values. If they have reached the refresh age, and no collection failed
+    /// recently, the first request starts a collection, and all requests wait for it. While the
+    /// last values are still usable, this wait is limited.
     pub(super) async fn read(
         self: &Arc<Self>,
         reader: &Arc<Reader>,
     ) -> Result<Arc<CollectedValues>, Arc<FetchError>> {
         let (usable, flight) = {
             let mut state = self.state.lock();
-            let age = state.last.as_ref().map(|last| last.age(reader.now()));
-            let usable = state.last.clone().filter(|_| age <= Some(self.max_age(&reader.settings)));
+            let age = state.last_values.as_ref().map(|last| last.age(reader.now()));
+            let usable =
+                state.last_values.clone().filter(|_| age <= Some(self.max_age(&reader.settings)));
             if let Some(last) = &usable
                 && age < Some(self.refresh_age(&reader.settings))
             {
                 return Ok(last.clone());
             }
-            if let Some((at, error)) = &state.failed
-                && at.elapsed() < self.refresh_age(&reader.settings).min(MAX_RETRY)
+            if let Some((at, error)) = &state.last_failure
+                && at.elapsed() < self.refresh_age(&reader.settings).min(MAX_RETRY_DELAY)
             {
                 return usable.ok_or_else(|| error.clone());
             }
             if usable.is_none() {
-                // No request may use an expired value.
-                state.last = None;
+                // Otherwise, an expired value could become usable again after a clock step.
+                state.last_values = None;
             }
-            let flight = state.flight.get_or_insert_with(|| self.start(reader)).clone();
+            let flight = state.running.get_or_insert_with(|| self.start_collection(reader)).clone();
             (usable, flight)
         };
         match usable {
@@ -111,32 +114,32 @@ impl CollectedMetric {
     }
 
     /// Starts a collection in a task, which completes even if all requests are cancelled.
-    fn start(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
+    fn start_collection(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
         let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
             // After a panic, the next request starts a new collection.
-            let collected = AssertUnwindSafe(metric.collect(&reader)).catch_unwind().await;
-            let result = collected.unwrap_or(Err(FetchError::Panicked)).map_err(Arc::new);
+            let outcome = AssertUnwindSafe(metric.collect(&reader)).catch_unwind().await;
+            let result = outcome.unwrap_or(Err(FetchError::Panicked)).map_err(Arc::new);
             let mut state = metric.state.lock();
-            state.flight = None;
+            state.running = None;
             match &result {
-                Ok(collected) => {
-                    state.last = Some(collected.clone());
-                    state.failed = None;
+                Ok(values) => {
+                    state.last_values = Some(values.clone());
+                    state.last_failure = None;
                 }
-                Err(error) => state.failed = Some((Instant::now(), error.clone())),
+                Err(error) => state.last_failure = Some((Instant::now(), error.clone())),
             }
             result
         });
-        let outcome = async {
-            let aborted = || Arc::new(FetchError::NotConfigured("a runtime that is not stopping"));
-            task.await.unwrap_or_else(|_| Err(aborted()))
+        let result = async {
+            // Only the runtime aborts the task.
+            task.await.unwrap_or_else(|_| Err(Arc::new(FetchError::Stopping)))
         };
-        outcome.boxed().shared()
+        result.boxed().shared()
     }
 
     async fn collect(&self, reader: &Reader) -> Result<Arc<CollectedValues>, FetchError> {
-        let (at, time, values) =
+        let (start, start_time, values) =
             reader.read(&self.plan, &self.config.namespace, &self.config.target).await;
         let MetricConfig { namespace, autoscaler, .. } = &self.config;
         let metric = self.config.display_name();
@@ -148,16 +151,17 @@ impl CollectedMetric {
             let (error, pod) = (describe(&failure.error), &failure.pod);
             debug!(namespace, autoscaler, metric, pod, error, "unable to collect");
         }
-        Ok(Arc::new(CollectedValues { at, time, samples: values.samples }))
+        Ok(Arc::new(CollectedValues { start, start_time, samples: values.samples }))
     }
 
     fn interval(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.plan.interval).unwrap_or_default())
     }
 
-    /// The age at which a value is collected again: 85 % to 95 % of the interval. If the sync
-    /// period of an autoscaler equals the interval, each of its reads then starts a collection. The
-    /// percentage depends on the metric, so that not all metrics are collected at the same time.
+    /// The age at which a value is collected again: 85 % to 95 % of the interval. As it is below
+    /// 100 %, each read of an autoscaler whose sync period equals the interval starts a collection.
+    /// The percentage depends on the metric. Different metrics are therefore collected at different
+    /// times.
     fn refresh_age(&self, settings: &CollectionSettings) -> Duration {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let hash = hasher.hash_one((
@@ -169,7 +173,7 @@ impl CollectedMetric {
         self.interval().min(self.max_age(settings)) * percent / 100
     }
 
-    /// The age at which a value expires. The operator's limit also applies to longer intervals.
+    /// The age at which a value expires: the operator's limit, or else two intervals.
     fn max_age(&self, settings: &CollectionSettings) -> Duration {
         settings.max_age.unwrap_or(self.interval() * 2)
     }

@@ -1,7 +1,7 @@
 //! Collects the metrics that annotations and selectors of autoscalers describe.
 //!
-//! Values are collected on request and reused for one interval. If a collection fails, the previous
-//! value is used up to a maximum age.
+//! Values are collected on request and reused for almost one interval. If a collection fails, the
+//! previous value is used up to a maximum age.
 
 mod cluster;
 mod index;
@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 
 pub use cluster::{KubeCluster, Targets};
 pub use problems::CollectorProblem;
-pub use provider::CollectionProvider;
+pub use provider::CollectionSource;
 pub use reader::CollectionObserver;
 pub use watch::AutoscalerGroup;
 
@@ -60,7 +60,7 @@ impl Default for CollectionSettings {
     }
 }
 
-/// The metrics of one collector.
+/// The number of metrics and values of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CollectorStatus {
     /// The number of metrics.
@@ -68,7 +68,7 @@ pub struct CollectorStatus {
     /// The number of metrics with a value that hasn't expired.
     pub values: usize,
     /// The age of the oldest such value.
-    pub oldest: Option<Duration>,
+    pub oldest_age: Option<Duration>,
 }
 
 /// The metrics of all autoscalers, collected on request.
@@ -80,12 +80,12 @@ pub struct Collection {
     index: Mutex<Index>,
     /// Notified when problems of autoscalers change.
     problems_changed: Notify,
-    /// Whether the autoscalers of all APIs are synced.
-    state: SyncState,
+    /// Synced after the first lists of the autoscalers of all APIs.
+    sync_state: SyncState,
 }
 
 impl Collection {
-    /// A collection without metrics. [`Self::watch`] adds those of the autoscalers.
+    /// An empty collection. [`Self::watch`] adds the metrics of the autoscalers.
     pub fn new(
         settings: CollectionSettings,
         clients: Arc<Clients>,
@@ -100,7 +100,7 @@ impl Collection {
             targets,
             index: Mutex::default(),
             problems_changed: Notify::new(),
-            state: SyncState::default(),
+            sync_state: SyncState::default(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Collection {
             status.metrics += 1;
             if let Some(age) = metric.age(&self.reader) {
                 status.values += 1;
-                status.oldest = status.oldest.max(Some(age));
+                status.oldest_age = status.oldest_age.max(Some(age));
             }
         }
         all
@@ -122,8 +122,8 @@ impl Collection {
 
     /// Waits until all first lists of autoscalers are complete, or one of them has failed.
     /// [`Self::watch`] must run.
-    pub async fn listed(&self) {
-        self.state.first_outcome().await;
+    pub async fn wait_for_first_list(&self) {
+        self.sync_state.wait_for_first_outcome().await;
     }
 
     /// The current problems of all autoscalers.
@@ -138,8 +138,8 @@ impl Collection {
 
     /// Adds or replaces an autoscaler. Unchanged metrics keep their values.
     fn apply(&self, key: AutoscalerKey, hpa: &HorizontalPodAutoscaler) {
-        let known = self.index.lock().metrics_of(&key);
-        let entry = Entry::new(&key, hpa, &known, &self.reader.settings);
+        let current = self.index.lock().metrics_of(&key);
+        let entry = Entry::new(&key, hpa, &current, &self.reader.settings);
         if self.index.lock().insert(key, entry) {
             self.problems_changed.notify_one();
         }
@@ -151,7 +151,7 @@ impl Collection {
     }
 
     /// Removes the autoscalers of an API group that are not in `listed`.
-    fn finish_list(&self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
-        self.index.lock().finish_list(group, listed);
+    fn remove_unlisted(&self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
+        self.index.lock().remove_unlisted(group, listed);
     }
 }

@@ -20,8 +20,8 @@ pub(super) fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether a resource, in the form in which a client names it, is that of this kind. The group may
-/// be missing.
+/// Whether a client means objects of this kind by `resource`. Clients may use the plural or the
+/// singular, and may omit the group.
 pub(super) fn is_of_kind(resource: &GroupResource, api_version: &str, kind: &str) -> bool {
     let group = group(api_version);
     let is_group = resource.group == group || resource.group.is_empty() || group.is_empty();

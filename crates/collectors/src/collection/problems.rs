@@ -1,4 +1,4 @@
-//! Formats problems of annotations for events.
+//! Formats the problems of an autoscaler's annotations and metrics for an event.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,13 @@ use hpa_calc::HorizontalPodAutoscaler;
 
 use crate::Finding;
 
-/// The maximum number of findings in an event, and their length. Findings may contain annotations
-/// of up to 256 KiB, and repeat for all metrics with the same name.
+/// The maximum number of findings in an event.
 const MAX_FINDINGS: usize = 8;
+
+/// The maximum length of a finding. It may quote an annotation of up to 256 KiB.
 const MAX_FINDING_CHARS: usize = 300;
 
-/// The problems of the collectors of an autoscaler, for an event.
+/// The problems of an autoscaler's annotations and metrics, for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorProblem {
     /// The API group of the autoscaler.
@@ -23,7 +24,7 @@ pub struct CollectorProblem {
     pub message: String,
 }
 
-/// The first distinct problems of an autoscaler, and the number of omitted ones.
+/// The first findings for an autoscaler, without duplicates, and the number of omitted ones.
 #[derive(Default)]
 pub(super) struct Problems {
     errors: BTreeSet<String>,
@@ -47,7 +48,7 @@ impl Problems {
         }
     }
 
-    /// The message of the event. Errors are first, with the text of the reference.
+    /// The message of the event. Errors come first, after the text that the reference uses.
     fn message(&self) -> Option<String> {
         let joined = |texts: &BTreeSet<String>, prefix: &str| {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -55,7 +56,7 @@ impl Problems {
         };
         let parts = [
             joined(&self.errors, "Failed to create new metrics collector"),
-            joined(&self.warnings, "Settings to check"),
+            joined(&self.warnings, "Settings without effect or with errors"),
             (self.omitted > 0).then(|| format!("and {} more", self.omitted)),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -31,21 +31,21 @@ const MAX_CONCURRENT: usize = 8;
 type ReadMetric = (Arc<CollectedMetric>, Result<Arc<CollectedValues>, Arc<FetchError>>);
 
 /// The metrics of a [`Collection`].
-pub struct CollectionProvider(Arc<Collection>);
+pub struct CollectionSource(Arc<Collection>);
 
-impl CollectionProvider {
+impl CollectionSource {
     /// A source for the metrics of a collection.
     pub fn new(collection: Arc<Collection>) -> Self {
         Self(collection)
     }
 
-    fn named(
+    fn metrics_named(
         &self,
         namespace: &str,
         metric_type: MetricType,
         name: &str,
     ) -> Vec<Arc<CollectedMetric>> {
-        self.0.index.lock().named(namespace, metric_type, name)
+        self.0.index.lock().metrics_named(namespace, metric_type, name)
     }
 
     /// The pods of a namespace that match a selector.
@@ -64,8 +64,9 @@ impl CollectionProvider {
         names.map(|names| names.into_iter().collect()).map_err(MetricError::List)
     }
 
-    /// Returns the metrics whose targets have any of these pods. If a target has exactly this
-    /// selector, returns only the metric of that target.
+    /// Returns those of `metrics` whose targets have any of these pods. If the selector of a target
+    /// equals `selector`, returns only the metric of that target. A single metric is returned
+    /// without looking up its pods.
     async fn metrics_of_pods(
         &self,
         metrics: Vec<Arc<CollectedMetric>>,
@@ -75,7 +76,7 @@ impl CollectionProvider {
         if metrics.len() < 2 {
             return Ok(metrics);
         }
-        let (mut found, mut failure) = (Vec::new(), None);
+        let (mut matching, mut failure) = (Vec::new(), None);
         for metric in metrics {
             let MetricConfig { namespace, target, .. } = &metric.config;
             let target_selector = match self.0.targets.selector(namespace, target).await {
@@ -92,13 +93,13 @@ impl CollectionProvider {
                 return Ok(vec![metric]);
             }
             if !self.pods(namespace, &target_selector).await?.is_disjoint(pods) {
-                found.push(metric);
+                matching.push(metric);
             }
         }
-        // The target whose selector can't be read may have some of the pods.
+        // A target whose selector can't be read may have some of the pods.
         match failure {
             Some(error) => Err(fetch_error(Arc::new(error.into()))),
-            None => Ok(found),
+            None => Ok(matching),
         }
     }
 
@@ -123,7 +124,7 @@ impl CollectionProvider {
         selector: Option<&Selector>,
         pods: &BTreeSet<String>,
     ) -> Result<CustomValues, MetricError> {
-        let metrics = self.named(&request.namespace, MetricType::Pods, &request.metric);
+        let metrics = self.metrics_named(&request.namespace, MetricType::Pods, &request.metric);
         let metrics = self.metrics_of_pods(metrics, selector, pods).await?;
         let origin = origin(metrics.first());
         let mut by_pod = BTreeMap::new();
@@ -136,7 +137,7 @@ impl CollectionProvider {
                         else {
                             continue;
                         };
-                        by_pod.entry(pod.clone()).or_insert_with(|| value(pod, sample));
+                        by_pod.entry(pod.clone()).or_insert_with(|| metric_value(pod, sample));
                     }
                 }
                 Err(error) => failure = Some(error),
@@ -157,9 +158,9 @@ impl CollectionProvider {
         })
     }
 
-    /// The metric of an object. If several autoscalers configure it, that of the first one.
+    /// The metric of an object. If several autoscalers configure it, the first autoscaler's metric.
     fn metric_of_object(&self, request: &CustomQuery, name: &str) -> Option<Arc<CollectedMetric>> {
-        let metrics = self.named(&request.namespace, MetricType::Object, &request.metric);
+        let metrics = self.metrics_named(&request.namespace, MetricType::Object, &request.metric);
         metrics.into_iter().find(|metric| {
             let object = metric.config.object.as_ref();
             object.is_some_and(|object| {
@@ -179,7 +180,7 @@ fn origin(metric: Option<&Arc<CollectedMetric>>) -> Origin {
     Origin { rule: rule.unwrap_or_default(), ..Origin::default() }
 }
 
-fn value(object: &str, sample: &Sample) -> MetricValue {
+fn metric_value(object: &str, sample: &Sample) -> MetricValue {
     MetricValue {
         object: object.into(),
         timestamp: sample.at,
@@ -192,7 +193,7 @@ fn fetch_error(error: Arc<FetchError>) -> MetricError {
     MetricError::Fetch(error)
 }
 
-fn unknown(request: &CustomQuery) -> MetricError {
+fn unknown_metric(request: &CustomQuery) -> MetricError {
     let CustomQuery { resource, namespace, metric, .. } = request;
     let reason = format!(
         "no autoscaler of the namespace {namespace} has annotations for the metric {metric} of \
@@ -201,16 +202,16 @@ fn unknown(request: &CustomQuery) -> MetricError {
     MetricError::UnknownMetric(NotFound::Other(reason))
 }
 
-impl CollectionProvider {
+impl CollectionSource {
     fn has_custom(&self, request: &CustomQuery) -> bool {
         let is_pods =
             GroupResource::pods() == request.resource || request.resource.resource == "pod";
         let index = self.0.index.lock();
-        let of_pods = index.named(&request.namespace, MetricType::Pods, &request.metric);
+        let of_pods = index.metrics_named(&request.namespace, MetricType::Pods, &request.metric);
         if is_pods && request.resource.group.is_empty() && !of_pods.is_empty() {
             return true;
         }
-        let metrics = index.named(&request.namespace, MetricType::Object, &request.metric);
+        let metrics = index.metrics_named(&request.namespace, MetricType::Object, &request.metric);
         metrics
             .iter()
             .filter_map(|metric| metric.config.object.as_ref())
@@ -234,7 +235,7 @@ impl CollectionProvider {
             }
             return Ok(values);
         }
-        let metric = object_metric.ok_or_else(|| unknown(request))?;
+        let metric = object_metric.ok_or_else(|| unknown_metric(request))?;
         let collected = metric.read(&self.0.reader).await.map_err(fetch_error)?;
         let no_value = || {
             let reason = "the collector has no value".to_owned();
@@ -252,7 +253,7 @@ impl CollectionProvider {
                 version: version.to_owned(),
                 kind: object.kind.clone(),
             },
-            items: vec![value(name, sample)],
+            items: vec![metric_value(name, sample)],
             omitted: Vec::new(),
             origin: origin(Some(&metric)),
         })
@@ -272,15 +273,15 @@ impl CollectionProvider {
     }
 
     async fn external(&self, request: &ExternalQuery) -> Result<ExternalValues, MetricError> {
-        let metrics = self.named(&request.namespace, MetricType::External, &request.metric);
-        // If several autoscalers have metrics with the same labels, the first one is used.
-        let mut seen = HashSet::new();
+        let metrics = self.metrics_named(&request.namespace, MetricType::External, &request.metric);
+        // If several autoscalers have this metric with the same labels, the first one is used.
+        let mut distinct_labels = HashSet::new();
         let selected: Vec<_> = metrics
             .into_iter()
             .filter(|metric| {
                 let labels = labels(metric).unwrap_or_default();
                 request.metric_selector.matches(&labels)
-                    && seen.insert(labels.into_iter().collect::<Vec<_>>())
+                    && distinct_labels.insert(labels.into_iter().collect::<Vec<_>>())
             })
             .collect();
         let origin = origin(selected.first());
@@ -308,16 +309,16 @@ impl CollectionProvider {
     }
 }
 
-impl Catalog for CollectionProvider {
+impl Catalog for CollectionSource {
     fn groups(&self) -> ApiGroups {
         ApiGroups { custom: true, external: true, resource: false }
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        if self.0.state.is_synced() {
+        if self.0.sync_state.is_synced() {
             return Ok(());
         }
-        let failure = self.0.state.failure().map(|failure| format!(": {failure}"));
+        let failure = self.0.sync_state.failure().map(|failure| format!(": {failure}"));
         Err(vec![format!("the autoscalers are not synced yet{}", failure.unwrap_or_default())])
     }
 
@@ -327,7 +328,7 @@ impl Catalog for CollectionProvider {
             Query::Custom(query) => self.has_custom(query),
             Query::External(query) => {
                 let ExternalQuery { namespace, metric, .. } = query;
-                !self.named(namespace, MetricType::External, metric).is_empty()
+                !self.metrics_named(namespace, MetricType::External, metric).is_empty()
             }
         }
     }
@@ -363,7 +364,7 @@ impl Catalog for CollectionProvider {
 }
 
 #[async_trait]
-impl MetricSource for CollectionProvider {
+impl MetricSource for CollectionSource {
     fn catalog(&self) -> &dyn Catalog {
         self
     }

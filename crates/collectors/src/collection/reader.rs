@@ -7,22 +7,35 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::CollectionSettings;
-use crate::{Clients, Context, FetchError, Plan, Values, schedules::source::Now, slots::Slots};
+use crate::{
+    Clients, CollectorPlan, Context, FetchError, Values, fair_semaphore::FairSemaphore,
+    schedules::source::Now,
+};
 
-/// Observes collections, for metrics.
+/// Observes collections and watches, for the metrics that the process exports.
 pub trait CollectionObserver: Send + Sync {
-    /// Called after each collection.
-    fn collected(&self, collector: &'static str, duration: Duration, has_failed: bool);
+    /// Called after each successful collection.
+    fn collection_succeeded(&self, collector: &'static str, duration: Duration);
 
-    /// Called after each list of autoscalers, and after each error of their watch.
-    fn updated(&self, has_failed: bool);
+    /// Called after each failed collection.
+    fn collection_failed(&self, collector: &'static str, duration: Duration);
+
+    /// Called after each list of autoscalers.
+    fn watch_succeeded(&self);
+
+    /// Called after each error of a watch of autoscalers.
+    fn watch_failed(&self);
 }
 
 /// Observes nothing.
 impl CollectionObserver for () {
-    fn collected(&self, _: &'static str, _: Duration, _: bool) {}
+    fn collection_succeeded(&self, _: &'static str, _: Duration) {}
 
-    fn updated(&self, _: bool) {}
+    fn collection_failed(&self, _: &'static str, _: Duration) {}
+
+    fn watch_succeeded(&self) {}
+
+    fn watch_failed(&self) {}
 }
 
 /// Reads values within the concurrency limits of their collectors, and notifies the observer.
@@ -31,7 +44,7 @@ pub(super) struct Reader {
     pub(super) observer: Arc<dyn CollectionObserver>,
     clients: Arc<Clients>,
     now: Now,
-    slots: BTreeMap<&'static str, Slots>,
+    semaphores: BTreeMap<&'static str, FairSemaphore>,
 }
 
 impl Reader {
@@ -41,36 +54,40 @@ impl Reader {
         now: Now,
         observer: Arc<dyn CollectionObserver>,
     ) -> Self {
-        let slot = |name: &&'static str| (*name, Slots::new(settings.concurrency));
-        let slots = settings.collectors.iter().map(slot).collect();
-        Self { settings, observer, clients, now, slots }
+        let semaphore = |name: &&'static str| (*name, FairSemaphore::new(settings.concurrency));
+        let semaphores = settings.collectors.iter().map(semaphore).collect();
+        Self { settings, observer, clients, now, semaphores }
     }
 
     pub(super) fn now(&self) -> Timestamp {
         (self.now)()
     }
 
-    /// Reads the values of a plan for an autoscaler. Also returns the start of the read, after the
-    /// wait for a slot, by the monotonic and by the system clock.
+    /// Waits for a permit, then reads the values of a plan for an autoscaler. Also returns when the
+    /// read started after that wait, by the monotonic clock and by the wall clock.
     pub(super) async fn read(
         &self,
-        plan: &Plan,
+        plan: &CollectorPlan,
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> (Instant, Timestamp, Result<Values, FetchError>) {
-        let _slot = match self.slots.get(plan.name) {
-            Some(slots) => slots.acquire(namespace).await,
+        let _permit = match self.semaphores.get(plan.name) {
+            Some(semaphore) => semaphore.acquire(namespace).await,
             None => None,
         };
         let (start, time) = (Instant::now(), self.now());
         let context = Context::new(&self.clients, namespace, target, time);
         let values = plan.read(&context).await;
-        self.observer.collected(plan.name, start.elapsed(), values.is_err());
+        let duration = start.elapsed();
+        match &values {
+            Ok(_) => self.observer.collection_succeeded(plan.name, duration),
+            Err(_) => self.observer.collection_failed(plan.name, duration),
+        }
         (start, time, values)
     }
 
     #[cfg(test)]
-    pub(super) fn free_slots(&self, collector: &str) -> Option<usize> {
-        self.slots.get(collector).map(Slots::available)
+    pub(super) fn free_permits(&self, collector: &str) -> Option<usize> {
+        self.semaphores.get(collector).map(FairSemaphore::available)
     }
 }

@@ -25,16 +25,20 @@ use hpa_metrics::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A cluster whose pods have the label `app` and the value 5. A collection takes half a second.
+/// A cluster whose pods have the label `app`. A lookup of pods, and with it a collection, takes
+/// half a second.
 #[derive(Default)]
 struct FakeCluster {
+    /// The name and the label of each pod.
     pods: Mutex<Vec<(String, String)>>,
-    /// The error of the selector of the target `api`.
-    unreadable: Mutex<Option<LookupError>>,
+    /// The error of looking up the selector of the target `api`.
+    selector_error: Mutex<Option<LookupError>>,
     is_failing: Mutex<bool>,
     is_panicking: Mutex<bool>,
+    /// The time for which the machine was suspended: the monotonic clock doesn't have it.
     suspended: Mutex<Duration>,
-    calls: AtomicUsize,
+    /// The number of lookups of pods. Each collection makes one.
+    collections: AtomicUsize,
     running: AtomicUsize,
     most_running: AtomicUsize,
 }
@@ -48,12 +52,12 @@ impl FakeCluster {
         selected.map(|(name, _)| name.clone()).collect()
     }
 
-    fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
+    fn collections(&self) -> usize {
+        self.collections.load(Ordering::SeqCst)
     }
 }
 
-/// Parses like the real collectors. Reads the value 5, of each pod or as a single value.
+/// Parses settings as the real collectors do. Reads the value 5, of each pod or as a single value.
 #[derive(Debug)]
 struct FiveCollector {
     is_of_pods: bool,
@@ -108,7 +112,7 @@ impl Cluster for FakeCluster {
         _: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<Vec<Pod>, LookupError> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.collections.fetch_add(1, Ordering::SeqCst);
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_running.fetch_max(running, Ordering::SeqCst);
         sleep(SECOND / 2).await;
@@ -146,7 +150,7 @@ impl Targets for FakeCluster {
         _: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<Selector, LookupError> {
-        if let Some(error) = self.unreadable.lock().clone().filter(|_| target.name == "api") {
+        if let Some(error) = self.selector_error.lock().clone().filter(|_| target.name == "api") {
             return Err(error);
         }
         Ok(selector_of(target))
@@ -184,7 +188,7 @@ impl ObjectLister for FakeCluster {
 struct Fixture {
     cluster: Arc<FakeCluster>,
     collection: Arc<Collection>,
-    provider: CollectionProvider,
+    provider: CollectionSource,
     start: Instant,
 }
 
@@ -217,7 +221,7 @@ impl Fixture {
             Arc::new(now),
             Arc::new(()),
         ));
-        let provider = CollectionProvider::new(collection.clone());
+        let provider = CollectionSource::new(collection.clone());
         Self { cluster, collection, provider, start }
     }
 
@@ -300,16 +304,16 @@ async fn value_is_collected_on_request_and_reused_for_an_interval() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
     sleep(SECOND * 600).await;
-    assert_eq!(fixture.cluster.calls(), 0, "nothing is polled");
+    assert_eq!(fixture.cluster.collections(), 0, "nothing is polled");
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
     sleep(SECOND * 5).await;
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 5));
-    assert_eq!(fixture.cluster.calls(), 1);
+    assert_eq!(fixture.cluster.collections(), 1);
     sleep(SECOND * 5).await;
     assert_eq!(fixture.external("").await.unwrap(), ("5".to_owned(), 0));
-    assert_eq!(fixture.cluster.calls(), 2);
+    assert_eq!(fixture.cluster.collections(), 2);
     sleep(SECOND * 600).await;
-    assert_eq!(fixture.cluster.calls(), 2, "nothing is polled after a request");
+    assert_eq!(fixture.cluster.collections(), 2, "nothing is polled after a request");
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,7 +323,7 @@ async fn concurrent_requests_share_a_collection() {
     let requests = (0..100).map(|_| fixture.external("q=web"));
     let results = futures::future::join_all(requests).await;
     assert!(results.iter().all(Result::is_ok));
-    assert_eq!(fixture.cluster.calls(), 1);
+    assert_eq!(fixture.cluster.collections(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +332,6 @@ async fn value_of_a_failing_backend_expires_after_its_maximum_age() {
     fixture.apply(&external_hpa("web"));
     fixture.external("q=web").await.unwrap();
     *fixture.cluster.is_failing.lock() = true;
-    // Two intervals of 10 s.
     let mut ages = Vec::new();
     let failure = loop {
         assert!(ages.len() < 10, "a value that is too old: {ages:?}");
@@ -339,6 +342,7 @@ async fn value_of_a_failing_backend_expires_after_its_maximum_age() {
         }
     };
     assert_eq!(failure, "unable to fetch metrics: the cache of pods has not synced yet");
+    // A value expires after two intervals of 10 s.
     assert!(ages.iter().all(|age| *age <= 20) && ages.contains(&5), "{ages:?}");
     *fixture.cluster.is_failing.lock() = false;
     sleep(SECOND * 10).await;
@@ -365,7 +369,7 @@ async fn deleted_pods_and_pods_of_other_targets_have_no_value() {
     assert_eq!(fixture.pods("shop", "").await.unwrap(), ["web-0", "web-1"]);
     fixture.cluster.pods.lock().retain(|(name, _)| name != "web-0");
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-1"]);
-    assert_eq!(fixture.cluster.calls(), 1);
+    assert_eq!(fixture.cluster.collections(), 1);
     assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), [""; 0]);
 }
 
@@ -375,9 +379,9 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
     fixture.apply(&pods_hpa("web"));
     fixture.apply(&pods_hpa("api"));
     assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), ["api-0"]);
-    assert_eq!(fixture.cluster.calls(), 1);
+    assert_eq!(fixture.cluster.collections(), 1);
     assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["api-0", "web-0", "web-1"]);
-    assert_eq!(fixture.cluster.calls(), 2);
+    assert_eq!(fixture.cluster.collections(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -387,12 +391,12 @@ async fn deleted_target_is_skipped_and_unreadable_target_is_an_error() {
     fixture.apply(&pods_hpa("web"));
     let [kind, namespace, name] = ["Deployment", "shop", "api"].map(str::to_owned);
     let deleted = LookupError::NotFound { kind, namespace, name };
-    *fixture.cluster.unreadable.lock() = Some(deleted);
+    *fixture.cluster.selector_error.lock() = Some(deleted);
     assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["web-0", "web-1"]);
-    *fixture.cluster.unreadable.lock() = Some(LookupError::NotSynced("scales"));
+    *fixture.cluster.selector_error.lock() = Some(LookupError::NotSynced("scales"));
     let error = fixture.pods("shop", "app").await.unwrap_err();
     assert!(describe(&error).ends_with("the cache of scales has not synced yet"), "{error}");
-    // The selector is that of another target.
+    // The selector equals that of `web`, so the selector of `api` doesn't matter.
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
 }
 
@@ -416,7 +420,7 @@ fn metric_is_known_in_its_namespace_only() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_collections_are_limited() {
-    // Half of the slots are reserved for other namespaces.
+    // Half of the permits are reserved for other namespaces.
     let fixture = Fixture::new(8);
     for index in 0..40 {
         fixture.apply(&external_hpa(&format!("web-{index}")));
@@ -424,19 +428,20 @@ async fn concurrent_collections_are_limited() {
     let selectors: Vec<String> = (0..40).map(|index| format!("q=web-{index}")).collect();
     let requests = selectors.iter().map(|selector| fixture.external(selector));
     assert!(futures::future::join_all(requests).await.iter().all(Result::is_ok));
-    assert_eq!(fixture.cluster.calls(), 40);
+    assert_eq!(fixture.cluster.collections(), 40);
     assert_eq!(fixture.cluster.most_running.load(Ordering::SeqCst), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn age_of_a_value_counts_from_the_end_of_the_wait_for_a_slot() {
+async fn age_of_a_value_excludes_the_wait_for_a_permit() {
     let fixture = Fixture::new(1);
     for name in ["web", "api"] {
         fixture.apply(&external_hpa(name));
     }
     let (web, api) = tokio::join!(fixture.external("q=web"), fixture.external("q=api"));
     web.and(api).unwrap();
-    let metrics = fixture.collection.index.lock().named("shop", MetricType::External, "queue");
+    let metrics =
+        fixture.collection.index.lock().metrics_named("shop", MetricType::External, "queue");
     let ages = metrics.iter().filter_map(|metric| metric.age(&fixture.collection.reader));
     let mut ages: Vec<_> = ages.collect();
     ages.sort();
@@ -461,7 +466,7 @@ fn invalid_annotation_is_named_and_other_metrics_are_collected() {
           {Pods rps}: time: invalid duration \"soon\""]
     );
     let names = |metric_type, name: &str| {
-        fixture.collection.index.lock().named("shop", metric_type, name).len()
+        fixture.collection.index.lock().metrics_named("shop", metric_type, name).len()
     };
     assert_eq!((names(MetricType::Pods, "rps"), names(MetricType::External, "queue")), (0, 1));
 
@@ -475,7 +480,7 @@ fn invalid_annotation_is_named_and_other_metrics_are_collected() {
     );
     fixture.apply(&pods_hpa("web"));
     assert_eq!(messages().count(), 0);
-    // Metrics of other providers are not reported.
+    // Without annotations, the metric may be that of another metric source, and is not reported.
     let mut foreign = pods_hpa("api");
     foreign.metadata.annotations.clear();
     fixture.apply(&foreign);
@@ -506,7 +511,7 @@ async fn deleted_autoscalers_leave_no_state() {
     sleep(SECOND * 2).await;
     assert!(metrics.iter().all(|metric| metric.strong_count() == 0));
     assert!(metrics.len() >= 10_000);
-    assert_eq!(fixture.collection.reader.free_slots("http"), Some(32));
+    assert_eq!(fixture.collection.reader.free_permits("http"), Some(32));
 }
 
 /// The tenant's interval is a day.
@@ -527,7 +532,7 @@ async fn maximum_age_of_the_operator_applies_to_longer_intervals() {
     fixture.external("q=web").await.unwrap_err();
 }
 
-/// The system clock advances, the monotonic clock doesn't.
+/// During a suspension, the wall clock advances, and the monotonic clock doesn't.
 #[tokio::test(start_paused = true)]
 async fn value_from_before_a_suspension_has_expired() {
     let fixture = Fixture::new(32);
@@ -553,7 +558,8 @@ fn settings_and_messages_of_one_autoscaler_are_bounded() {
         })
         .collect();
     let fixture = Fixture::new(1);
-    let collected = || fixture.collection.index.lock().named("shop", MetricType::External, "queue");
+    let collected =
+        || fixture.collection.index.lock().metrics_named("shop", MetricType::External, "queue");
     let message = || fixture.collection.problems().remove(0).message;
     fixture.apply(&hpa);
     assert_eq!(collected().len(), 256);

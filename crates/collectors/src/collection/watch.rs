@@ -1,4 +1,4 @@
-//! Watches autoscalers with their annotations.
+//! Watches autoscalers, whose annotations and metrics configure a [`Collection`].
 
 #[cfg(test)]
 mod tests;
@@ -75,10 +75,10 @@ impl Collection {
         let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
         let mut listed = BTreeSet::new();
         let (mut has_failed, mut has_listed) = (false, false);
-        let mut set_listed = || {
+        let mut mark_listed = || {
             let is_first = !std::mem::replace(&mut has_listed, true);
             if is_first && pending.fetch_sub(1, Ordering::Relaxed) == 1 {
-                self.state.set_synced();
+                self.sync_state.set_synced();
             }
         };
         while let Some(event) = events.next().await {
@@ -88,12 +88,12 @@ impl Collection {
                     listed.insert(self.apply_object(group, object));
                 }
                 Ok(watcher::Event::InitDone) => {
-                    self.finish_list(group.name(), &std::mem::take(&mut listed));
-                    set_listed();
-                    self.reader.observer.updated(false);
+                    self.remove_unlisted(group.name(), &std::mem::take(&mut listed));
+                    mark_listed();
+                    self.reader.observer.watch_succeeded();
                     has_failed = false;
                 }
-                // An event ends a failure too, because a watch may resume without a relist.
+                // The watch works again: it may resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
                     self.apply_object(group, object);
                     has_failed = false;
@@ -103,13 +103,13 @@ impl Collection {
                     has_failed = false;
                 }
                 // An API that isn't installed has no autoscalers.
-                Err(error) if is_absent(&error) => {
-                    set_listed();
+                Err(error) if is_not_installed(&error) => {
+                    mark_listed();
                     has_failed = false;
                 }
                 Err(error) => {
-                    self.state.set_failed(&error);
-                    self.reader.observer.updated(true);
+                    self.sync_state.set_failed(&error);
+                    self.reader.observer.watch_failed();
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = hpa_metrics::describe(&error);
                         let group = group.name();
@@ -124,14 +124,14 @@ impl Collection {
         let key = key(group, &object);
         match decode(object) {
             Some(hpa) => self.apply(key.clone(), &hpa),
-            // The controller reports objects that can't be decoded.
+            // The controller reports undecodable objects.
             None => self.remove(&key),
         }
         key
     }
 }
 
-fn is_absent(error: &watcher::Error) -> bool {
+fn is_not_installed(error: &watcher::Error) -> bool {
     matches!(
         error,
         watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404

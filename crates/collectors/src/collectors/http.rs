@@ -47,7 +47,7 @@ impl Collector for HttpDocument {
         let request = context.request(uri, Destination::Tenant);
         let request = context.clients.with_credential(request)?;
         let reply = context.get(&request).await?;
-        let value = document::number(context, &request.uri, reply, &self.extractor).await?;
+        let value = document::extract_number(context, &request.uri, reply, &self.extractor).await?;
         Ok(context.single(value))
     }
 }

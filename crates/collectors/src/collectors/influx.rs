@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::{
     Compat,
-    clients::authorized,
-    collector::{Collector, Context, Environment, Server, Values, milli},
+    clients::add_credential,
+    collector::{Collector, Context, Environment, Server, Values, to_milli},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Destination, HttpRequest, Reply, http_error, url},
@@ -54,7 +54,7 @@ impl Collector for FluxQuery {
         vec![self.address.clone().map_or_else(operator, Server::Url)]
     }
 
-    /// Reads the value. The reference ignores the value and reports 0.
+    /// The reference ignores the value of the response and reports 0.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let request = self.request(context)?;
@@ -74,7 +74,7 @@ impl Collector for FluxQuery {
         }
         let value = metric_value(&reply.body)
             .map_err(|problem| FetchError::Response { service: SERVICE, problem })?;
-        Ok(context.single(MilliValue::from_milli(milli(value, clients.compat)?)))
+        Ok(context.single(MilliValue::from_milli(to_milli(value, clients.compat)?)))
     }
 }
 
@@ -84,7 +84,7 @@ impl FluxQuery {
         if self.token.is_some() && clients.compat == Compat::Off {
             return Err(FetchError::TokenInAnnotation);
         }
-        let own_token = self.token.clone().map(Credential::Text);
+        let tenant_token = self.token.clone().map(Credential::Text);
         let service = clients.service(SERVER);
         let default_org = service.map(|service| service.org.as_str()).unwrap_or_default();
         let org = self.org.as_deref().unwrap_or(default_org);
@@ -96,21 +96,22 @@ impl FluxQuery {
             let service = service.ok_or(FetchError::NotConfigured(SERVICE))?;
             let request = request(&service.url, Destination::Operator);
             let request = request.ok_or(FetchError::NotConfigured(SERVICE))?;
-            return authorized(request, "Token", own_token.as_ref().or(service.token.as_ref()));
+            let token = tenant_token.as_ref().or(service.token.as_ref());
+            return add_credential(request, "Token", token);
         };
         let invalid = || FetchError::setting("address", address);
         let base = url::parse(address).map_err(|_| invalid())?;
         let request = request(&base, Destination::Tenant).ok_or_else(invalid)?;
-        match &own_token {
-            Some(_) => authorized(request, "Token", own_token.as_ref()),
-            // Doesn't use the operator's token, because the tenant's server would receive it.
+        match &tenant_token {
+            Some(_) => add_credential(request, "Token", tenant_token.as_ref()),
+            // Not the token of the operator's InfluxDB: the tenant's server would receive it.
             None => clients.with_credential_as("Token", request),
         }
     }
 }
 
-/// An error of the operator's server, without its message: a query can copy other tenants' data
-/// into the message.
+/// The error for an unsuccessful response. It doesn't contain the server's message, because a query
+/// can copy other tenants' data into that.
 fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
     if reply.status == StatusCode::BAD_REQUEST && request.destination == Destination::Operator {
         return FetchError::Server { service: SERVICE, message: "the query is invalid or failed" };
@@ -120,7 +121,7 @@ fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
 
 const COLUMN: &str = "metricvalue";
 
-/// A table's columns.
+/// The types, default values and names of the columns, as far as they have been read.
 #[derive(Default)]
 struct Table {
     types: StringRecord,
@@ -128,7 +129,7 @@ struct Table {
     header: Option<StringRecord>,
 }
 
-/// The value of the first row in the column `metricvalue`.
+/// Decodes the annotated CSV of `InfluxDB`. Returns the cell `metricvalue` of the first row.
 fn metric_value(bytes: &[u8]) -> Result<f64, &'static str> {
     let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
     let mut table = Table::default();
@@ -136,7 +137,7 @@ fn metric_value(bytes: &[u8]) -> Result<f64, &'static str> {
         let record = record.map_err(|_| "it is not CSV")?;
         let annotation = record.get(0).unwrap_or_default();
         if annotation.starts_with('#') {
-            // Annotations begin a table.
+            // Annotations after a header belong to the next table.
             if table.header.is_some() {
                 table = Table::default();
             }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::{
     Compat,
-    clients::{OperatorService, authorized},
+    clients::{OperatorService, add_credential},
     collector::{Collector, Context, Environment, Server, Values},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError, QueryError},
@@ -34,12 +34,13 @@ pub(crate) struct NakadiSubscription {
     consumer_group: String,
 }
 
+/// The setting `metric-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     /// The largest lag of any partition.
     LagSeconds,
     /// The sum of the unconsumed events of all partitions.
-    Events,
+    UnconsumedEvents,
 }
 
 #[derive(Deserialize)]
@@ -98,7 +99,7 @@ impl Collector for NakadiSubscription {
         metric.labels().ok_or(ConfigError::NakadiNoSelector)?;
         let quantity = match metric.value("metric-type").ok_or(ConfigError::NakadiNoType)? {
             "consumer-lag-seconds" => Quantity::LagSeconds,
-            "unconsumed-events" => Quantity::Events,
+            "unconsumed-events" => Quantity::UnconsumedEvents,
             other => return Err(ConfigError::NakadiType(other.to_owned())),
         };
         let value = |name: &str| metric.value(name).unwrap_or_default().to_owned();
@@ -111,10 +112,10 @@ impl Collector for NakadiSubscription {
             event_types: event_types.map(str::to_owned).collect(),
             consumer_group: value("consumer-group"),
         };
-        let is_filter = !parsed.owning_application.is_empty()
+        let has_all_filters = !parsed.owning_application.is_empty()
             && !parsed.event_types.is_empty()
             && !parsed.consumer_group.is_empty();
-        if parsed.subscription_id.is_empty() && !is_filter {
+        if parsed.subscription_id.is_empty() && !has_all_filters {
             return Err(ConfigError::NakadiSubscription);
         }
         Ok(parsed)
@@ -128,29 +129,29 @@ impl Collector for NakadiSubscription {
         let clients = context.clients;
         let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
         let ids = match self.subscription_id.as_str() {
-            "" => self.subscriptions(context, service).await?,
+            "" => self.find_subscriptions(context, service).await?,
             id if is_id(id) => vec![id.to_owned()],
             id => return Err(FetchError::setting("subscription-id", id)),
         };
         let mut event_types = Vec::new();
         for id in &ids {
-            // A new subscription may have no statistics yet.
-            event_types.extend(stats(context, service, id).await?.items);
+            // Not an error yet, because a new subscription may have no statistics.
+            event_types.extend(fetch_stats(context, service, id).await?.items);
         }
         if event_types.is_empty() {
             return Err(unexpected("expected at least 1 event-type, 0 returned"));
         }
         let partitions = event_types.iter().flat_map(|event_type| &event_type.partitions);
-        let value = self.total(partitions, clients.compat)?;
+        let value = self.aggregate(partitions, clients.compat)?;
         let milli = value.checked_mul(1000).ok_or(QueryError::OutOfRange(value as f64))?;
         Ok(context.single(MilliValue::from_milli(milli)))
     }
 }
 
 impl NakadiSubscription {
-    /// The largest lag or the sum of unconsumed events of all partitions. The reference reads a
-    /// missing number as 0.
-    fn total<'p>(
+    /// The largest lag or the sum of unconsumed events of all partitions. A missing number is an
+    /// error by default, and 0 in the reference.
+    fn aggregate<'p>(
         &self,
         partitions: impl Iterator<Item = &'p Partition>,
         compat: Compat,
@@ -159,7 +160,7 @@ impl NakadiSubscription {
         for partition in partitions {
             let number = match self.quantity {
                 Quantity::LagSeconds => partition.consumer_lag_seconds,
-                Quantity::Events => partition.unconsumed_events,
+                Quantity::UnconsumedEvents => partition.unconsumed_events,
             };
             let number = match (number, compat) {
                 (Some(number), _) => number,
@@ -170,7 +171,7 @@ impl NakadiSubscription {
             };
             total = match self.quantity {
                 Quantity::LagSeconds => total.max(number),
-                Quantity::Events => total.saturating_add(number),
+                Quantity::UnconsumedEvents => total.saturating_add(number),
             };
             count += 1;
         }
@@ -181,7 +182,7 @@ impl NakadiSubscription {
     }
 
     /// The IDs of the selected subscriptions.
-    async fn subscriptions(
+    async fn find_subscriptions(
         &self,
         context: &Context<'_>,
         service: &OperatorService,
@@ -209,13 +210,14 @@ impl NakadiSubscription {
     }
 }
 
-/// Whether an ID can be part of a path, which is requested with the operator's token.
+/// Whether an ID can be a path segment. With other IDs, tenants could send the operator's token to
+/// any path of the server.
 fn is_id(id: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     !id.is_empty() && id.bytes().all(is_allowed)
 }
 
-async fn stats(
+async fn fetch_stats(
     context: &Context<'_>,
     service: &OperatorService,
     id: &str,
@@ -225,34 +227,34 @@ async fn stats(
     request_with_retries(context, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
 }
 
-/// Sends a request. Retries temporary failures, up to three attempts.
+/// Sends a request. After a temporary failure, retries it, with up to [`MAX_ATTEMPTS`] attempts.
 async fn request_with_retries<T: DeserializeOwned>(
     context: &Context<'_>,
     service: &OperatorService,
     uri: Uri,
 ) -> Result<T, FetchError> {
     let request = context.request(uri, Destination::Operator);
-    let request = authorized(request, "Bearer", service.token.as_ref())?;
+    let request = add_credential(request, "Bearer", service.token.as_ref())?;
     let mut backoff = FIRST_BACKOFF;
     for _ in 1..MAX_ATTEMPTS {
         match attempt(context, &request).await {
             Attempt::Done(result) => return result,
-            Attempt::Failed { after, .. } => {
-                sleep(after.unwrap_or(backoff).min(MAX_BACKOFF)).await;
+            Attempt::Retryable { retry_after, .. } => {
+                sleep(retry_after.unwrap_or(backoff).min(MAX_BACKOFF)).await;
             }
         }
         backoff *= 2;
     }
     match attempt(context, &request).await {
         Attempt::Done(result) => result,
-        Attempt::Failed { error, .. } => Err(error),
+        Attempt::Retryable { error, .. } => Err(error),
     }
 }
 
 async fn attempt<T: DeserializeOwned>(context: &Context<'_>, request: &HttpRequest) -> Attempt<T> {
     let reply = match context.send(request).await {
         Ok(reply) => reply,
-        Err(error) => return Attempt::Failed { error, after: None },
+        Err(error) => return Attempt::Retryable { error, retry_after: None },
     };
     let status = reply.status;
     if status == StatusCode::OK {
@@ -261,29 +263,29 @@ async fn attempt<T: DeserializeOwned>(context: &Context<'_>, request: &HttpReque
     }
     let error = http_error(&request.uri, HttpError::Status(status));
     let retry_after = reply.headers.get(header::RETRY_AFTER);
-    match (status.as_u16(), retry_after.map(seconds)) {
-        (429, None) => Attempt::Failed { error, after: None },
-        (429, Some(Some(after))) => Attempt::Failed { error, after: Some(after) },
-        // As in the reference, this includes 429 with an invalid `Retry-After`.
+    match (status.as_u16(), retry_after.map(parse_seconds)) {
+        (429, None) => Attempt::Retryable { error, retry_after: None },
+        (429, Some(Some(after))) => Attempt::Retryable { error, retry_after: Some(after) },
+        // Permanent. As in the reference, so is a 429 with an invalid `Retry-After`.
         (400..=499, _) => Attempt::Done(Err(error)),
-        _ => Attempt::Failed { error, after: None },
+        _ => Attempt::Retryable { error, retry_after: None },
     }
 }
 
 enum Attempt<T> {
     /// The result, or a permanent error.
     Done(Result<T, FetchError>),
-    /// A possibly temporary error, with the delay in `Retry-After`.
-    Failed { error: FetchError, after: Option<Duration> },
+    /// A possibly temporary error, with the delay in `Retry-After`, if any.
+    Retryable { error: FetchError, retry_after: Option<Duration> },
 }
 
-fn seconds(value: &http::HeaderValue) -> Option<Duration> {
+fn parse_seconds(value: &http::HeaderValue) -> Option<Duration> {
     value.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 /// The URL of the next page. It must be on the same server, because it is requested with a token.
 fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
-    let elsewhere = || unexpected("the next page is on another server");
+    let other_server = || unexpected("the next page is on another server");
     // The link is relative to the URL of the service.
     let uri = match href.strip_prefix('/') {
         Some(path) => url::with_path(&service.url, "", &[]).and_then(|base| {
@@ -291,7 +293,7 @@ fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
         }),
         None => url::join(&service.url, href).ok(),
     };
-    uri.filter(|uri| url::is_same_origin(uri, &service.url)).ok_or_else(elsewhere)
+    uri.filter(|uri| url::is_same_origin(uri, &service.url)).ok_or_else(other_server)
 }
 
 fn unexpected(problem: &'static str) -> FetchError {

@@ -25,11 +25,11 @@ use crate::{
     settings::Limits,
 };
 
-/// The time limit of a collection in request timeouts. With 2, pods that don't respond may block
-/// half of the connections.
+/// The time limit of a collection in request timeouts. With two of them, there is time for other
+/// pods even if the first [`Limits::connections_per_fetch`] pods don't respond.
 const TIMEOUTS_PER_COLLECTION: u32 = 2;
 
-const DEFAULT_TIMEOUT: i64 = 15_000_000_000;
+const DEFAULT_TIMEOUT_NANOS: i64 = 15_000_000_000;
 
 /// The URL of the document and the settings of requests.
 #[derive(Clone, Debug)]
@@ -75,14 +75,14 @@ impl Collector for PodDocuments {
             _ => {}
         }
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
-        let port = metric.value("port").map_or(Ok(0), integer)?;
+        let port = metric.value("port").map_or(Ok(0), parse_integer)?;
         let extractor = json.extractor(environment.compat);
         // Errors are in the order of the reference: aggregator, timeout, path.
         if let Err(error @ ConfigError::Aggregator(_)) = extractor {
             return Err(error);
         }
-        let request_timeout = timeout(metric, "request-timeout")?;
-        let connect_timeout = timeout(metric, "connect-timeout")?;
+        let request_timeout = parse_timeout(metric, "request-timeout")?;
+        let connect_timeout = parse_timeout(metric, "connect-timeout")?;
         if environment.compat == Compat::Off && metric.value("port").is_none() {
             return Err(ConfigError::Missing("port"));
         }
@@ -103,7 +103,7 @@ impl Collector for PodDocuments {
         vec![Server::Pods]
     }
 
-    /// Reads all eligible pods. A failing pod doesn't affect the others.
+    /// Reads all eligible pods. Pods that fail don't affect the others.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let request = PodRequest::new(clients, self)?;
@@ -123,7 +123,7 @@ impl Collector for PodDocuments {
             let request = &request;
             async move {
                 let value = request.send(context, pod).await;
-                (pod, value, context.time())
+                (pod, value, context.current_time())
             }
         });
         let reads: Vec<_> = reads.collect();
@@ -141,15 +141,15 @@ impl Collector for PodDocuments {
     }
 }
 
-/// A timeout in nanoseconds.
-fn timeout(metric: &MetricConfig, name: &'static str) -> Result<i64, ConfigError> {
-    let Some(text) = metric.value(name) else { return Ok(DEFAULT_TIMEOUT) };
+/// Parses a timeout into nanoseconds.
+fn parse_timeout(metric: &MetricConfig, name: &'static str) -> Result<i64, ConfigError> {
+    let Some(text) = metric.value(name) else { return Ok(DEFAULT_TIMEOUT_NANOS) };
     let timeout = go_duration::parse_nanos(text)?;
     if timeout < 0 { Err(ConfigError::Invalid(name, text.to_owned())) } else { Ok(timeout) }
 }
 
-/// Parses an integer as Go does.
-pub(super) fn integer(text: &str) -> Result<i64, ConfigError> {
+/// Parses an integer, with the errors of Go.
+pub(super) fn parse_integer(text: &str) -> Result<i64, ConfigError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let problem = if is_number { "value out of range" } else { "invalid syntax" };
@@ -195,7 +195,7 @@ impl PodRequest {
         let mut request = context.request(uri, Destination::Pod);
         (request.connect_timeout, request.timeout) = (self.connect_timeout, self.timeout);
         let reply = context.get(&request).await?;
-        document::number(context, &request.uri, reply, &self.extractor).await
+        document::extract_number(context, &request.uri, reply, &self.extractor).await
     }
 
     fn uri(&self, ip: &str) -> Result<Uri, FetchError> {
@@ -215,8 +215,10 @@ fn is_eligible(pod: &Pod, min_ready_age: i64, now: Timestamp) -> bool {
     min_ready_age <= 0 || now.duration_since(since) >= SignedDuration::from_nanos(min_ready_age)
 }
 
+/// A pod, its value, and the time of the value.
 type PodResult<'p> = (&'p Pod, Result<MilliValue, FetchError>, Timestamp);
 
+/// Sorts the results into samples and failures. Pods without a result exceeded the time limit.
 fn values_of(
     pods: &[Pod],
     results: Vec<PodResult<'_>>,
@@ -224,11 +226,11 @@ fn values_of(
 ) -> Result<Values, FetchError> {
     let mut values = Values::default();
     if results.len() < pods.len() {
-        let done: HashSet<&str> = results.iter().map(|(pod, ..)| pod.name.as_str()).collect();
-        let late = pods.iter().filter(|pod| !done.contains(pod.name.as_str()));
-        values.failures.extend(
-            late.map(|pod| PodFailure { pod: pod.name.clone(), error: FetchError::Timeout(limit) }),
-        );
+        let read: HashSet<&str> = results.iter().map(|(pod, ..)| pod.name.as_str()).collect();
+        let unread = pods.iter().filter(|pod| !read.contains(pod.name.as_str()));
+        let timed_out =
+            |pod: &Pod| PodFailure { pod: pod.name.clone(), error: FetchError::Timeout(limit) };
+        values.failures.extend(unread.map(timed_out));
     }
     for (pod, value, at) in results {
         let pod = pod.name.clone();

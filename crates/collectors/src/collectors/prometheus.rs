@@ -12,7 +12,7 @@ use hpa_prometheus::{
 
 use crate::{
     Compat,
-    collector::{Collector, Context, Environment, Server, Values, milli, to_milli},
+    collector::{Collector, Context, Environment, Server, Values, to_milli, truncate_to_i64},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError, QueryError},
     guarded_http::{Destination, check_url, http_error, url},
@@ -21,8 +21,8 @@ use crate::{
 /// The name of the operator's default server.
 pub(crate) const DEFAULT_SERVER: &str = "prometheus";
 
-/// The maximum length of a query in an error, which failed metrics store.
-const MAX_QUERY_IN_ERROR: usize = 300;
+/// The maximum length of a query in an error. A failed metric keeps its error in memory.
+const MAX_QUERY_CHARS_IN_ERROR: usize = 300;
 
 /// A query and its server.
 #[derive(Clone, Debug)]
@@ -34,14 +34,14 @@ pub(crate) struct PrometheusQuery {
     is_from_tenant: bool,
 }
 
-/// The division of a value by the target's replicas.
+/// Whether a value is divided by the target's replicas, and whether that happens before or after it
+/// is truncated to thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
     None,
-    /// Before the value is converted to thousandths.
-    PerReplica,
-    /// After the conversion, as the reference does for an Ingress.
-    Average,
+    BeforeTruncation,
+    /// As in the reference for an Ingress.
+    AfterTruncation,
 }
 
 #[async_trait]
@@ -49,8 +49,9 @@ impl Collector for PrometheusQuery {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         if metric.object.is_some() {
             let query = metric.value("query").ok_or(ConfigError::NoObjectQuery)?.to_owned();
-            let division = if metric.per_replica { Division::PerReplica } else { Division::None };
-            return Ok(Self { division, is_from_tenant: true, ..Self::of_default_server(query) });
+            let division =
+                if metric.per_replica { Division::BeforeTruncation } else { Division::None };
+            return Ok(Self { division, is_from_tenant: true, ..Self::for_default_server(query) });
         }
         metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
         let query = if let Some(query) = metric.value("query") {
@@ -60,8 +61,9 @@ impl Collector for PrometheusQuery {
             let name = metric.value("query-name").ok_or(ConfigError::NoQueryName)?;
             metric.value(name).ok_or(ConfigError::NoQuery)?
         };
-        let named = (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
-        let server = match named {
+        let (url, alias) =
+            (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
+        let server = match (url, alias) {
             (Some(url), _) => {
                 check_url(url, environment.compat)
                     .map_err(|problem| ConfigError::Url(url.to_owned(), problem))?;
@@ -82,17 +84,17 @@ impl Collector for PrometheusQuery {
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let compat = context.clients.compat;
-        let result = self.result(context).await?;
-        // An invalid result is an error before the replicas are read.
-        let milli = value(&self.query, &result, None, compat)?;
+        let result = self.query_server(context).await?;
+        // Checks the result before the replicas are read.
+        let milli = to_milli_value(&self.query, &result, None, compat)?;
         if self.division == Division::None {
             return Ok(context.single(MilliValue::from_milli(milli)));
         }
         let replicas = context.clients.cluster.replicas(context.namespace, context.target).await?;
-        let milli = if self.division == Division::PerReplica {
-            value(&self.query, &result, Some(replicas), compat)?
+        let milli = if self.division == Division::BeforeTruncation {
+            to_milli_value(&self.query, &result, Some(replicas), compat)?
         } else {
-            average(milli, replicas)?
+            divide(milli, replicas)?
         };
         Ok(context.single(MilliValue::from_milli(milli)))
     }
@@ -100,18 +102,18 @@ impl Collector for PrometheusQuery {
 
 impl PrometheusQuery {
     /// A query that a collector builds, to the operator's default server.
-    pub(super) fn of_default_server(query: String) -> Self {
+    pub(super) fn for_default_server(query: String) -> Self {
         let server = Server::Operator(DEFAULT_SERVER.to_owned());
         Self { query, server, division: Division::None, is_from_tenant: false }
     }
 
-    pub(super) fn divided(self, division: Division) -> Self {
+    pub(super) fn with_division(self, division: Division) -> Self {
         Self { division, ..self }
     }
 
-    /// The query to send. With [`Settings::namespace_label`](crate::Settings), a tenant's query to
-    /// the operator's server is restricted to the series of the autoscaler's namespace.
-    fn sent_query(&self, context: &Context<'_>) -> Result<String, FetchError> {
+    /// The query to send. If [`Settings::namespace_label`](crate::Settings) is set, a tenant's
+    /// query to the operator's server is restricted to the series of the autoscaler's namespace.
+    fn restricted_query(&self, context: &Context<'_>) -> Result<String, FetchError> {
         let is_tenants_server = matches!(self.server, Server::Url(_));
         match &context.clients.namespace_label {
             Some(label) if self.is_from_tenant && !is_tenants_server => {
@@ -122,21 +124,23 @@ impl PrometheusQuery {
         }
     }
 
-    async fn result(&self, context: &Context<'_>) -> Result<Arc<QueryResult>, FetchError> {
+    async fn query_server(&self, context: &Context<'_>) -> Result<Arc<QueryResult>, FetchError> {
         let clients = context.clients;
-        let query = self.sent_query(context)?;
+        let query = self.restricted_query(context)?;
         match &self.server {
-            Server::Url(url) => self.result_of_url(url, context).await.map(Arc::new),
+            Server::Url(url) => self.query_tenants_server(url, context).await.map(Arc::new),
             Server::Operator(name) if name == DEFAULT_SERVER => {
-                result_of(clients.prometheus.as_ref(), query).await
+                query_operators_server(clients.prometheus.as_ref(), query).await
             }
-            Server::Operator(name) => result_of(clients.prometheus_servers.get(name), query).await,
+            Server::Operator(name) => {
+                query_operators_server(clients.prometheus_servers.get(name), query).await
+            }
             Server::Pods => Err(FetchError::NotConfigured("a Prometheus server")),
         }
     }
 
-    /// Queries a server that the autoscaler names.
-    async fn result_of_url(
+    /// Queries a server whose URL is in the settings of the metric.
+    async fn query_tenants_server(
         &self,
         server: &str,
         context: &Context<'_>,
@@ -153,41 +157,43 @@ impl PrometheusQuery {
         let request =
             clients.with_credential(request.post("application/x-www-form-urlencoded", form))?;
         let reply = context.send(&request).await?;
-        // The statuses with JSON responses of Prometheus.
-        let is_known =
-            reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
-        if !is_known {
+        // With these statuses, Prometheus sends JSON.
+        let is_json = reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
+        if !is_json {
             return Err(http_error(&request.uri, HttpError::Status(reply.status)));
         }
         let result = decode_query(&reply.body, Compat::Off);
         result.map_err(|failure| FetchError::Prometheus {
             server: url::origin(&request.uri),
-            source: without_content(failure, ServerOwner::Tenant),
+            source: without_response_content(failure, ServerOwner::Tenant),
         })
     }
 }
 
 /// Queries a server of the operator.
-async fn result_of(client: Option<&Client>, query: String) -> Result<Arc<QueryResult>, FetchError> {
+async fn query_operators_server(
+    client: Option<&Client>,
+    query: String,
+) -> Result<Arc<QueryResult>, FetchError> {
     let client = client.ok_or(FetchError::NotConfigured("a Prometheus server"))?;
     let query = InstantQuery { query, timeout: TimeoutParameter::Limit };
     client.query(&query).await.map_err(|failure| FetchError::Prometheus {
         server: client.settings().name.clone(),
-        source: without_content(failure, ServerOwner::Operator),
+        source: without_response_content(failure, ServerOwner::Operator),
     })
 }
 
-/// Who configures a server: a tenant, in an autoscaler, or the operator.
+/// A server is configured by a tenant in an autoscaler, or by the operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServerOwner {
     Tenant,
     Operator,
 }
 
-/// Removes the content of responses from a failure, because messages may quote series. Only
-/// messages of the operator's servers about a query's syntax are kept, which quote nothing but the
+/// Removes the content of responses from a failure, because messages may quote series. A message of
+/// the operator's server about the syntax of a query (`bad_data`) is kept: it quotes only the
 /// query.
-fn without_content(failure: QueryFailure, owner: ServerOwner) -> QueryFailure {
+fn without_response_content(failure: QueryFailure, owner: ServerOwner) -> QueryFailure {
     match failure {
         QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
         // The hint may contain the destination of a redirection.
@@ -202,14 +208,14 @@ fn without_content(failure: QueryFailure, owner: ServerOwner) -> QueryFailure {
     }
 }
 
-/// The value of a result in thousandths, divided by `replicas` if given.
-fn value(
+/// The value of a result in thousandths. With `replicas`, it is divided by their number.
+fn to_milli_value(
     query: &str,
     result: &QueryResult,
     replicas: Option<i32>,
     compat: Compat,
 ) -> Result<i64, QueryError> {
-    let no_result = || QueryError::NoResult(query.chars().take(MAX_QUERY_IN_ERROR).collect());
+    let no_result = || QueryError::NoResult(query.chars().take(MAX_QUERY_CHARS_IN_ERROR).collect());
     let value = match result {
         QueryResult::Vector(samples) => {
             samples.iter().flatten().next().ok_or_else(no_result)?.value
@@ -229,15 +235,15 @@ fn value(
         Some(replicas) => value / f64::from(replicas),
         None => value,
     };
-    milli(value, compat)
+    to_milli(value, compat)
 }
 
-/// Divides a value by the replicas, for metrics whose target isn't an average.
-fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
+/// Divides a value in thousandths by the number of replicas.
+fn divide(milli: i64, replicas: i32) -> Result<i64, QueryError> {
     if replicas < 1 {
         return Err(QueryError::NoReplicas(replicas));
     }
-    to_milli(milli as f64 / f64::from(replicas), Compat::Reference)
+    truncate_to_i64(milli as f64 / f64::from(replicas), Compat::Reference)
 }
 
 #[cfg(test)]
@@ -260,7 +266,8 @@ mod tests {
 
     #[test]
     fn nan_and_infinity_are_errors_unless_compatible() {
-        let read = |result: QueryResult, replicas, compat| value("q", &result, replicas, compat);
+        let read =
+            |result: QueryResult, replicas, compat| to_milli_value("q", &result, replicas, compat);
         let infinite = scalar(f64::INFINITY);
         for (result, replicas, reference) in [
             (infinite, None, i64::MIN),

@@ -8,8 +8,8 @@ use crate::{
     error::{ConfigError, FetchError},
 };
 
-/// A metric of a schedule, which would be reported as unknown otherwise. The values come
-/// from [`crate::schedules::source`], which watches the schedules.
+/// Claims the metrics of schedules, which would otherwise be reported as metrics without a
+/// collector. The values come from [`crate::schedules::source`], which watches the schedules.
 #[derive(Clone, Debug)]
 pub(crate) struct ScheduleValue;
 

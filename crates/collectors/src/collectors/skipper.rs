@@ -16,7 +16,8 @@ use crate::{
 
 const SERIES: &str = "skipper_serve_host_duration_seconds_count";
 
-/// The maximum length of a backend's name in an error: the maximum length of a label's value.
+/// The maximum length of a backend's name in an error. Kubernetes limits a label's value to the
+/// same length.
 const MAX_BACKEND_IN_ERROR: usize = 63;
 
 /// Requests per second of an Ingress or `RouteGroup`. The query depends on the object.
@@ -24,7 +25,7 @@ const MAX_BACKEND_IN_ERROR: usize = 63;
 pub(crate) struct RequestRate {
     object: ObjectReference,
     backend: String,
-    is_averaged: bool,
+    is_divided_by_replicas: bool,
 }
 
 #[async_trait]
@@ -42,7 +43,7 @@ impl Collector for RequestRate {
             _ => String::new(),
         };
         let backend = metric.value("backend").map_or_else(legacy, str::to_owned);
-        Ok(Self { object, backend, is_averaged: !metric.has_average_target })
+        Ok(Self { object, backend, is_divided_by_replicas: !metric.has_average_target })
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -50,14 +51,15 @@ impl Collector for RequestRate {
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-        let division = if self.is_averaged { Division::Average } else { Division::None };
-        let query = PrometheusQuery::of_default_server(self.query(context).await?);
-        query.divided(division).read(context).await
+        let division =
+            if self.is_divided_by_replicas { Division::AfterTruncation } else { Division::None };
+        let query = PrometheusQuery::for_default_server(self.build_query(context).await?);
+        query.with_division(division).read(context).await
     }
 }
 
 impl RequestRate {
-    async fn query(&self, context: &Context<'_>) -> Result<String, FetchError> {
+    async fn build_query(&self, context: &Context<'_>) -> Result<String, FetchError> {
         let clients = context.clients;
         let ObjectReference { namespace, name, .. } = &self.object;
         let (backend, compat) = (self.backend.as_str(), clients.compat);
@@ -80,7 +82,7 @@ impl Collector for ExternalRps {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let query = external_query(metric, &environment.external_rps_metric, environment.compat)?;
         metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
-        Ok(Self(PrometheusQuery::of_default_server(query)))
+        Ok(Self(PrometheusQuery::for_default_server(query)))
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -92,7 +94,7 @@ impl Collector for ExternalRps {
     }
 }
 
-/// The query of an external metric `requests-per-second`, with the name of its series.
+/// The query of an external metric `requests-per-second`. `series` is the name of its series.
 fn external_query(
     config: &MetricConfig,
     series: &str,
@@ -112,7 +114,7 @@ fn external_query(
         None => 1.0,
     };
     let hosts = hosts.replace(',', "|").replace('.', "_");
-    Ok(rps(series, &hosts, weight))
+    Ok(rps_query(series, &hosts, weight))
 }
 
 /// Parses a weight in percent into a factor. With compatibility, it may be infinite or NaN.
@@ -135,7 +137,7 @@ fn ingress_query(
     backend: &str,
     compat: Compat,
 ) -> Result<String, QueryError> {
-    let mut annotated = Vec::new();
+    let mut all_weights = Vec::new();
     for annotation in weight_annotations {
         let Some(text) = ingress.annotations.get(annotation) else { continue };
         let invalid = || QueryError::Weights { annotation: annotation.clone() };
@@ -147,13 +149,13 @@ fn ingress_query(
         if compat == Compat::Off && weights.iter().any(|(_, weight)| *weight < 0.0) {
             return Err(invalid());
         }
-        annotated.push(weights);
+        all_weights.push(weights);
     }
-    let shares = annotated.iter().map(|weights| match compat {
-        Compat::Off => share(weights, backend, 100.0),
-        Compat::Reference => Some(percentage(weights, backend)),
+    let shares = all_weights.iter().map(|weights| match compat {
+        Compat::Off => share_of(weights, backend, 100.0),
+        Compat::Reference => Some(percent_as_factor(weights, backend)),
     });
-    let weight = match annotated.as_slice() {
+    let weight = match all_weights.as_slice() {
         [] => 1.0,
         _ if backend.is_empty() => return Err(QueryError::NoBackend),
         _ => shares
@@ -164,7 +166,7 @@ fn ingress_query(
     };
     let hosts =
         host_pattern(&ingress.hosts, compat).ok_or_else(|| no_hosts("Ingress", namespace, name))?;
-    Ok(rps(SERIES, &hosts, weight))
+    Ok(rps_query(SERIES, &hosts, weight))
 }
 
 /// The query of a `RouteGroup`.
@@ -181,15 +183,15 @@ fn route_group_query(
             let weights = backends.iter().map(|(name, weight)| (name.clone(), *weight as f64));
             let weights: Weights = weights.collect();
             let share = match compat {
-                Compat::Off => share(&weights, backend, f64::INFINITY),
-                Compat::Reference => Some(percentage(&weights, backend)),
+                Compat::Off => share_of(&weights, backend, f64::INFINITY),
+                Compat::Reference => Some(percent_as_factor(&weights, backend)),
             };
             share.ok_or_else(|| no_weight(backend, "RouteGroup", namespace, name))?
         }
     };
     let hosts = host_pattern(&group.hosts, compat)
         .ok_or_else(|| no_hosts("RouteGroup", namespace, name))?;
-    Ok(rps(SERIES, &hosts, weight))
+    Ok(rps_query(SERIES, &hosts, weight))
 }
 
 /// The weights of backends, by their names.
@@ -199,15 +201,18 @@ fn weight_of(weights: &Weights, backend: &str) -> Option<f64> {
     weights.iter().find(|(name, _)| name == backend).map(|(_, weight)| *weight)
 }
 
-/// The factor for a weight in percent. As in the reference, a backend without a weight has 0.
-fn percentage(weights: &Weights, backend: &str) -> f64 {
+/// Converts the weight of a backend from percent to a factor. As in the reference, a missing weight
+/// is 0.
+fn percent_as_factor(weights: &Weights, backend: &str) -> f64 {
     weight_of(weights, backend).unwrap_or_default() / 100.0
 }
 
 /// The share of a backend in the requests. Skipper divides the weight by the sum of all weights of
-/// a path. If all are 0, the backends have equal shares. The annotation of an Ingress may have
-/// backends of several paths, and its weights are usually percentages, so `max_sum` is 100 for it.
-fn share(weights: &Weights, backend: &str, max_sum: f64) -> Option<f64> {
+/// a path. If all are 0, the backends have equal shares.
+///
+/// The sum counts as at most `max_sum`. That is 100 for the annotation of an Ingress: its weights
+/// are usually percentages, and may be those of several paths.
+fn share_of(weights: &Weights, backend: &str, max_sum: f64) -> Option<f64> {
     let weight = weight_of(weights, backend)?;
     let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
     if sum > 0.0 {
@@ -225,8 +230,8 @@ fn no_hosts(kind: &'static str, namespace: &str, name: &str) -> QueryError {
     QueryError::NoHosts { kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-/// A regular expression for skipper's host names. By default, backslashes are escaped for the
-/// string literal in the query. Prometheus refuses the reference's unescaped ones.
+/// A regular expression for skipper's host names. By default, it is escaped for the string literal
+/// in the query. The reference doesn't do that, and Prometheus refuses its backslashes.
 fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
     let pattern = |host: &String| {
         let mut pattern = String::new();
@@ -248,7 +253,8 @@ fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
     })
 }
 
-fn rps(series: &str, hosts: &str, weight: f64) -> String {
+/// The query for the requests per second of `hosts` times `weight`.
+fn rps_query(series: &str, hosts: &str, weight: f64) -> String {
     let weight = if weight.is_infinite() {
         if weight > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
     } else {

@@ -8,11 +8,11 @@ use http::{HeaderName, HeaderValue, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::pods::integer;
+use super::pods::parse_integer;
 use crate::{
     Compat,
-    clients::authorized,
-    collector::{Collector, Context, Environment, Server, Values, milli},
+    clients::add_credential,
+    collector::{Collector, Context, Environment, Server, Values, to_milli},
     config::MetricConfig,
     error::{ConfigError, FetchError},
     guarded_http::{Destination, http_error, url},
@@ -20,28 +20,28 @@ use crate::{
 
 const SERVICE: &str = "ZMON";
 const SERVER: &str = "zmon";
-const DEFAULT_DURATION: i64 = 600_000_000_000;
+const DEFAULT_DURATION_NANOS: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
-/// The maximum number of aggregators. Each makes the query 100 bytes longer.
+/// The maximum number of aggregators. It limits the length of the query.
 const MAX_AGGREGATORS: usize = 16;
-/// The maximum difference of the server's clock.
+/// The maximum time by which the server's clock may be behind.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
-/// The maximum number of values in a ZMON query.
-const LIMIT: u32 = 10_000;
+/// The maximum number of values that the server may return.
+const MAX_VALUES: u32 = 10_000;
 
 #[derive(Serialize)]
 struct Query<'q> {
-    start_relative: Sampling,
+    start_relative: KairosDuration,
     metrics: [Metric<'q>; 1],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-struct Sampling {
+struct KairosDuration {
     value: i64,
     unit: &'static str,
-    /// The length in nanoseconds.
+    /// The same duration in nanoseconds.
     #[serde(skip)]
-    length: i64,
+    nanos: i64,
 }
 
 #[derive(Serialize)]
@@ -49,12 +49,12 @@ struct Metric<'q> {
     name: String,
     limit: u32,
     tags: BTreeMap<&'q str, [&'q str; 1]>,
-    group_by: Vec<Group>,
+    group_by: Vec<TagGroup>,
     aggregators: Vec<Aggregator<'q>>,
 }
 
 #[derive(Serialize)]
-struct Group {
+struct TagGroup {
     name: &'static str,
     tags: [&'static str; 1],
 }
@@ -62,7 +62,7 @@ struct Group {
 #[derive(Serialize)]
 struct Aggregator<'q> {
     name: &'q str,
-    sampling: Sampling,
+    sampling: KairosDuration,
 }
 
 #[derive(Deserialize)]
@@ -89,10 +89,10 @@ struct Series {
 pub(crate) struct ZmonCheck {
     check_id: i64,
     key: String,
-    /// Without the prefix `tag-`.
+    /// Names, without the prefix `tag-`, and values.
     tags: Vec<(String, String)>,
     aggregators: Vec<String>,
-    /// Nanoseconds.
+    /// The time before now from which values are read, in nanoseconds.
     duration: i64,
 }
 
@@ -100,9 +100,9 @@ pub(crate) struct ZmonCheck {
 impl Collector for ZmonCheck {
     fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
         metric.labels().ok_or(ConfigError::ZmonNoSelector)?;
-        let check_id = integer(metric.value("check-id").ok_or(ConfigError::ZmonNoCheck)?)?;
+        let check_id = parse_integer(metric.value("check-id").ok_or(ConfigError::ZmonNoCheck)?)?;
         let duration = metric.value("duration");
-        let duration = duration.map_or(Ok(DEFAULT_DURATION), go_duration::parse_nanos)?;
+        let duration = duration.map_or(Ok(DEFAULT_DURATION_NANOS), go_duration::parse_nanos)?;
         let tag = |(key, value): (&str, &str)| {
             Some((key.strip_prefix("tag-")?.to_owned(), value.to_owned()))
         };
@@ -123,11 +123,11 @@ impl Collector for ZmonCheck {
         vec![Server::Operator(SERVER.to_owned())]
     }
 
-    /// Reads the last value of the check, with its time. A check without data has no value.
+    /// Reads the last value of the check. Without data, there is no sample, and no error.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
-        let query = serde_json::to_vec(&query(self)?).map_err(|_| unexpected())?;
+        let query = serde_json::to_vec(&build_query(self)?).map_err(|_| unexpected())?;
         let uri = url::with_path(&service.url, "/api/v1/datapoints/query", &[]);
         let uri = uri.ok_or(FetchError::NotConfigured(SERVICE))?;
         let attribution = format!("hpa/{}", self.check_id);
@@ -137,7 +137,7 @@ impl Collector for ZmonCheck {
             .post("application/json", query)
             .header(header::ACCEPT, HeaderValue::from_static("application/json"))
             .header(HeaderName::from_static("x-attribution"), attribution);
-        let request = authorized(request, "Bearer", service.token.as_ref())?;
+        let request = add_credential(request, "Bearer", service.token.as_ref())?;
         let reply = context
             .send(&request)
             .await?
@@ -149,15 +149,16 @@ impl Collector for ZmonCheck {
         let Some((time, value)) = series.and_then(|series| series.values.last().copied()) else {
             return Ok(Values::default());
         };
-        #[expect(clippy::cast_possible_truncation, reason = "out of range is no time")]
+        #[expect(clippy::cast_possible_truncation, reason = "the limits of i64 are no valid times")]
         let at = Timestamp::from_millisecond(time as i64).map_err(|_| unexpected())?;
-        // The server may ignore the duration. An aggregate has the time of its first point.
+        // The server may ignore the duration of the query, and return an older value. An aggregate
+        // has the time of its first point.
         let age = context.now.duration_since(at);
-        let max_age = SignedDuration::from_nanos(sampling(self.duration).length) + MAX_SKEW;
+        let max_age = SignedDuration::from_nanos(round_duration(self.duration).nanos) + MAX_SKEW;
         if clients.compat == Compat::Off && age > max_age {
             return Ok(Values::default());
         }
-        let value = MilliValue::from_milli(milli(value, clients.compat)?);
+        let value = MilliValue::from_milli(to_milli(value, clients.compat)?);
         Ok(Values::single(value, at))
     }
 }
@@ -166,8 +167,8 @@ fn unexpected() -> FetchError {
     FetchError::Response { service: SERVICE, problem: "the body can't be decoded" }
 }
 
-fn query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {
-    let sampling = sampling(check.duration);
+fn build_query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {
+    let sampling = round_duration(check.duration);
     let aggregator = |name: &'_ String| {
         AGGREGATORS
             .into_iter()
@@ -177,20 +178,20 @@ fn query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {
     };
     let mut metric = Metric {
         name: format!("zmon.check.{}", check.check_id),
-        limit: LIMIT,
+        limit: MAX_VALUES,
         tags: check.tags.iter().map(|(name, value)| (&**name, [&**value])).collect(),
         group_by: Vec::new(),
         aggregators: check.aggregators.iter().map(aggregator).collect::<Result<_, _>>()?,
     };
     if !check.key.is_empty() {
         metric.tags.insert("key", [&check.key]);
-        metric.group_by.push(Group { name: "tag", tags: ["key"] });
+        metric.group_by.push(TagGroup { name: "tag", tags: ["key"] });
     }
     Ok(Query { start_relative: sampling, metrics: [metric] })
 }
 
-/// A duration, rounded in its largest unit.
-fn sampling(nanos: i64) -> Sampling {
+/// Rounds a duration to a multiple of the largest unit that isn't longer.
+fn round_duration(nanos: i64) -> KairosDuration {
     const SECOND: i64 = 1_000_000_000;
     const DAY: i64 = 86_400 * SECOND;
     let units = [
@@ -203,12 +204,12 @@ fn sampling(nanos: i64) -> Sampling {
         ("seconds", SECOND),
         ("milliseconds", 1_000_000),
     ];
-    let found = units.into_iter().find(|(_, length)| nanos >= *length);
-    let Some((unit, unit_length)) = found else {
-        return Sampling { value: 0, unit: "milliseconds", length: 0 };
+    let largest = units.into_iter().find(|(_, length)| nanos >= *length);
+    let Some((unit, unit_length)) = largest else {
+        return KairosDuration { value: 0, unit: "milliseconds", nanos: 0 };
     };
     let value = nanos.saturating_add(unit_length / 2) / unit_length;
-    Sampling { value, unit, length: value.saturating_mul(unit_length) }
+    KairosDuration { value, unit, nanos: value.saturating_mul(unit_length) }
 }
 
 #[cfg(test)]
@@ -226,13 +227,13 @@ mod tests {
     #[case("8760h", 1, "years")]
     #[case("1us", 0, "milliseconds")]
     #[case("-1h", 0, "milliseconds")]
-    fn duration_has_the_largest_unit(
+    fn duration_is_rounded_to_the_largest_unit(
         #[case] duration: &str,
         #[case] value: i64,
         #[case] unit: &'static str,
     ) {
         let nanos = go_duration::parse_nanos(duration).unwrap();
-        let sampling = sampling(nanos);
+        let sampling = round_duration(nanos);
         assert_eq!((sampling.value, sampling.unit), (value, unit));
     }
 }

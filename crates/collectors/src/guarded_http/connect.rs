@@ -1,4 +1,4 @@
-//! Opens connections, after checking their addresses.
+//! Opens connections, after checking the addresses of tenants' URLs and of pods.
 
 use std::{
     future::{Ready, ready},
@@ -33,24 +33,24 @@ use super::{
 };
 use crate::{
     error::{HttpError, ProxyFailure},
-    slots::{Slot, Slots},
+    fair_semaphore::{FairSemaphore, Permit},
 };
 
-/// The maximum number of concurrent name resolutions. Each can block a thread for long.
-pub(super) const RESOLUTIONS: usize = 16;
+/// The maximum number of concurrent name resolutions. Each blocks a thread, possibly for seconds.
+pub(super) const MAX_RESOLUTIONS: usize = 16;
 
-/// Looks up an environment variable.
-pub(crate) type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+/// Returns the value of an environment variable.
+pub(crate) type EnvironmentLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 pub(crate) struct Connector {
     pub(crate) policy: policy::Policy,
     pub(crate) resolver: Arc<dyn Resolve>,
-    pub(crate) resolutions: Slots,
+    pub(crate) resolutions: FairSemaphore,
     pub(crate) tls: Tls,
-    pub(crate) environment: Environment,
+    pub(crate) environment: EnvironmentLookup,
 }
 
-/// A connection.
+/// A TCP or TLS stream.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
@@ -58,22 +58,22 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(crate) struct Connection {
     pub(crate) io: Box<dyn Io>,
     pub(crate) route: Route,
-    pub(crate) _permit: Slot,
+    pub(crate) _permit: Permit,
 }
 
 /// The next hop of a request.
 pub(crate) enum Route {
     Server,
-    /// A forwarding proxy: the request has the whole URL, and possibly a credential.
+    /// A forwarding proxy. The request has the whole URL, and this `Proxy-Authorization`, if any.
     Proxy(Option<HeaderValue>),
 }
 
 impl Connector {
-    /// Opens a connection for a request.
+    /// Opens a connection for a request within its connect timeout.
     pub(crate) async fn connect(
         &self,
         request: &HttpRequest,
-        permit: Slot,
+        permit: Permit,
     ) -> Result<Connection, HttpError> {
         let limit = request.connect_timeout.min(request.timeout);
         let deadline = Instant::now() + limit;
@@ -84,7 +84,7 @@ impl Connector {
     async fn open(
         &self,
         request: &HttpRequest,
-        permit: Slot,
+        permit: Permit,
         deadline: Instant,
     ) -> Result<Connection, HttpError> {
         let (uri, destination) = (&request.uri, request.destination);
@@ -94,26 +94,28 @@ impl Connector {
         if let Some(proxy) = self.proxy(uri, destination)? {
             return self.through_proxy(uri, proxy, permit).await;
         }
-        let addresses = self.addresses(request).await?;
+        let addresses = self.resolve(request).await?;
         let stream = connect_to(&addresses, url::port(uri), deadline).await?;
         let io: Box<dyn Io> = Box::new(stream);
-        let io = if url::is_https(uri) { self.secure(uri, io).await? } else { io };
+        let io = if url::is_https(uri) { self.start_tls(uri, io).await? } else { io };
         Ok(Connection { io, route: Route::Server, _permit: permit })
     }
 
-    /// Checks that the policy and the connection parse the same host from the URL.
+    /// Checks that the policy permits the URL. The two parsers must find the same host in the URL,
+    /// because the policy checks that of one, and the connection uses that of the other.
     fn check_url(&self, uri: &Uri) -> Result<(), HttpError> {
         let text = uri.to_string();
         self.policy.check_url(&text)?;
-        let checked = policy::host(&text).map_err(HttpError::Url)?;
+        let checked = policy::parse_host(&text).map_err(HttpError::Url)?;
         if checked.eq_ignore_ascii_case(url::host(uri)) {
             return Ok(());
         }
         Err(HttpError::Url("is ambiguous"))
     }
 
-    /// Resolves and checks the addresses to connect to. The name must not be resolved again.
-    async fn addresses(&self, request: &HttpRequest) -> Result<Vec<IpAddr>, HttpError> {
+    /// Returns the addresses to connect to. Those of pods and of tenants' URLs are checked. The
+    /// name must not be resolved again, because the result could differ.
+    async fn resolve(&self, request: &HttpRequest) -> Result<Vec<IpAddr>, HttpError> {
         let host = url::host(&request.uri);
         let addresses = if let Ok(address) = host.parse::<IpAddr>() {
             vec![address]
@@ -141,7 +143,7 @@ impl Connector {
         &self,
         uri: &Uri,
         proxy: Proxy,
-        permit: Slot,
+        permit: Permit,
     ) -> Result<Connection, HttpError> {
         let displayed_proxy = proxy.to_string();
         let failure = |error: BoxError| {
@@ -151,12 +153,12 @@ impl Connector {
         let address = (url::host(&proxy.url).to_owned(), url::port(&proxy.url));
         let stream = TcpStream::connect(address).await.map_err(|error| failure(error.into()))?;
         let io: Box<dyn Io> = Box::new(stream);
-        let io = if url::is_https(&proxy.url) { self.secure(&proxy.url, io).await? } else { io };
+        let io = if url::is_https(&proxy.url) { self.start_tls(&proxy.url, io).await? } else { io };
         let user = proxy.url.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
         let user = user.map(|(user, _)| percent_decode_str(user).decode_utf8_lossy().into_owned());
         let is_socks = proxy.url.scheme_str() == Some("socks5");
         if !is_socks && !url::is_https(uri) {
-            let route = Route::Proxy(user.and_then(basic));
+            let route = Route::Proxy(user.and_then(basic_authorization));
             return Ok(Connection { io, route, _permit: permit });
         }
         let target = with_port(uri)?;
@@ -171,17 +173,17 @@ impl Connector {
             socks.call(target).await.map_err(|error| failure(error.into()))?
         } else {
             let mut tunnel = Tunnel::new(proxy.url, connector);
-            if let Some(user) = user.and_then(basic) {
-                tunnel = tunnel.with_auth(user);
+            if let Some(authorization) = user.and_then(basic_authorization) {
+                tunnel = tunnel.with_auth(authorization);
             }
             tunnel.call(target).await.map_err(|error| failure(error.into()))?
         };
         let io = io.into_inner();
-        let io = if url::is_https(uri) { self.secure(uri, io).await? } else { io };
+        let io = if url::is_https(uri) { self.start_tls(uri, io).await? } else { io };
         Ok(Connection { io, route: Route::Server, _permit: permit })
     }
 
-    async fn secure(&self, uri: &Uri, io: Box<dyn Io>) -> Result<Box<dyn Io>, HttpError> {
+    async fn start_tls(&self, uri: &Uri, io: Box<dyn Io>) -> Result<Box<dyn Io>, HttpError> {
         let config = self.tls.config().map_err(HttpError::CaCertificates)?;
         let name = ServerName::try_from(url::host(uri).to_owned())
             .map_err(|_| HttpError::Url("has a host that no certificate can have"))?;
@@ -190,7 +192,8 @@ impl Connector {
     }
 }
 
-/// Connects to the first address that accepts. The timeout is divided among the addresses.
+/// Connects to the first address that accepts the connection. Each attempt gets an equal part of
+/// the time that remains until the deadline.
 async fn connect_to(
     addresses: &[IpAddr],
     port: u16,
@@ -232,7 +235,8 @@ impl Service<Uri> for OpenConnection {
     }
 }
 
-fn basic(user: String) -> Option<HeaderValue> {
+/// The header for a user name and a password, separated by a colon.
+fn basic_authorization(user: String) -> Option<HeaderValue> {
     let mut value =
         HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()?;
     value.set_sensitive(true);

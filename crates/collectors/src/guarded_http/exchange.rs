@@ -18,13 +18,13 @@ use super::{
 };
 use crate::{
     error::HttpError,
-    slots::{Slot, Slots},
+    fair_semaphore::{FairSemaphore, Permit},
 };
 
 /// The size of a connection's buffer, which limits the head of a response.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The maximum length of a small body. Concurrent larger ones are limited.
+/// The maximum length of a body that can be read without a permit for large responses.
 const SMALL_RESPONSE: usize = 64 << 10;
 
 /// A response with its body.
@@ -32,8 +32,8 @@ pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    /// The permit for a large body.
-    _large: Option<Slot>,
+    /// Held while the body is in memory, if it is large.
+    _large_response: Option<Permit>,
 }
 
 impl Reply {
@@ -48,7 +48,7 @@ pub(super) async fn exchange(
     connection: Connection,
     request: &HttpRequest,
     max_bytes: usize,
-    large: &Slots,
+    large_responses: &FairSemaphore,
 ) -> Result<Reply, HttpError> {
     let message = hyper_request(&connection.route, request)?;
     let handshake = http1::Builder::new()
@@ -63,12 +63,13 @@ pub(super) async fn exchange(
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(is_encoded) {
         return Err(HttpError::Encoding);
     }
-    let (body, large) = drive(driver, read(body, max_bytes, (large, &request.namespace))).await?;
-    Ok(Reply { status: head.status, headers: head.headers, body, _large: large })
+    let body = read_body(body, max_bytes, (large_responses, &request.namespace));
+    let (body, permit) = drive(driver, body).await?;
+    Ok(Reply { status: head.status, headers: head.headers, body, _large_response: permit })
 }
 
-/// Runs the connection until `work` is done. The connection ends with its request, because both are
-/// dropped together.
+/// Runs the connection until `work` is done. The connection has no task of its own, so it ends if
+/// the caller drops the request.
 async fn drive<T>(
     mut driver: Pin<&mut (impl FusedFuture<Output = hyper::Result<()>> + ?Sized)>,
     work: impl Future<Output = T>,
@@ -104,19 +105,21 @@ fn hyper_request(route: &Route, request: &HttpRequest) -> Result<Request<Full<By
             let path = path.parse().map_err(|_| HttpError::Url("is invalid"))?;
             *message.uri_mut() = path;
         }
-        Route::Proxy(user) => {
-            headers.extend(user.clone().map(|user| (header::PROXY_AUTHORIZATION, user)));
+        Route::Proxy(authorization) => {
+            let authorization = authorization.clone();
+            headers.extend(authorization.map(|value| (header::PROXY_AUTHORIZATION, value)));
             *message.uri_mut() = request.uri.clone();
         }
     }
     Ok(message)
 }
 
-async fn read(
+/// Reads a body. Waits for a permit before it becomes longer than [`SMALL_RESPONSE`].
+async fn read_body(
     mut body: Incoming,
     max_bytes: usize,
-    (large, namespace): (&Slots, &str),
-) -> Result<(Vec<u8>, Option<Slot>), HttpError> {
+    (large_responses, namespace): (&FairSemaphore, &str),
+) -> Result<(Vec<u8>, Option<Permit>), HttpError> {
     let expected = body.size_hint().lower();
     if usize::try_from(expected).is_ok_and(|expected| expected > max_bytes) {
         return Err(HttpError::TooLong(max_bytes));
@@ -130,7 +133,7 @@ async fn read(
             return Err(HttpError::TooLong(max_bytes));
         }
         if len > SMALL_RESPONSE && permit.is_none() {
-            permit = large.acquire(namespace).await;
+            permit = large_responses.acquire(namespace).await;
         }
         bytes.extend_from_slice(&data);
     }

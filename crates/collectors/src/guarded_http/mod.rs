@@ -1,7 +1,7 @@
 //! Sends HTTP requests to destinations that tenants may choose.
 //!
-//! Only `connect` opens connections. It first checks the addresses of tenants' URLs and of pods
-//! against the [`Policy`].
+//! Only the module `connect` opens connections. Before it connects to a pod or to the host of a
+//! tenant's URL, it checks the addresses against the [`Policy`].
 
 mod connect;
 mod exchange;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use http::{Uri, header};
 use tokio::{task::JoinError, time::timeout};
 
-pub(crate) use self::policy::{check_url, host};
+pub(crate) use self::policy::{check_url, parse_host};
 #[cfg(test)]
 pub(crate) use self::resolve::Resolve;
 use self::{
-    connect::{Connector, RESOLUTIONS},
+    connect::{Connector, MAX_RESOLUTIONS},
     exchange::exchange,
     resolve::SystemResolver,
     tls::Tls,
@@ -32,26 +32,26 @@ pub use self::{
 };
 use crate::{
     error::{FetchError, HttpError},
+    fair_semaphore::FairSemaphore,
     settings::{Limits, Settings},
-    slots::Slots,
 };
 
 const MAX_REDIRECTS: usize = 5;
-/// The maximum number of concurrent large responses. The timeout of a request limits how long a
-/// server can occupy one.
-const LARGE_RESPONSES: usize = 16;
+/// The maximum number of large responses that are read at the same time. A slow server occupies a
+/// permit at most until the request times out.
+const MAX_LARGE_RESPONSES: usize = 16;
 /// The maximum number of concurrent evaluations of documents.
-const EVALUATIONS: usize = 2;
+const MAX_EVALUATIONS: usize = 2;
 
 /// An HTTP client that checks destinations and limits resources.
 pub(crate) struct GuardedHttp {
     connector: Connector,
     limits: Limits,
-    slots: Slots,
-    /// Permits for large responses, of up to the maximum length each.
-    large_responses: Slots,
-    /// Permits for evaluations, which need a multiple of a document's length.
-    evaluations: Slots,
+    connections: FairSemaphore,
+    large_responses: FairSemaphore,
+    /// Limits concurrent evaluations, because each needs memory of several times the length of the
+    /// document.
+    evaluations: FairSemaphore,
 }
 
 impl GuardedHttp {
@@ -59,16 +59,16 @@ impl GuardedHttp {
         let connector = Connector {
             policy: settings.policy.clone(),
             resolver: Arc::new(SystemResolver),
-            resolutions: Slots::new(RESOLUTIONS),
+            resolutions: FairSemaphore::new(MAX_RESOLUTIONS),
             tls: Tls::new(settings.ca_file.clone()),
             environment: Arc::new(|name| std::env::var(name).ok()),
         };
         Self {
             connector,
             limits: settings.limits,
-            slots: Slots::new(settings.limits.connections),
-            large_responses: Slots::new(LARGE_RESPONSES),
-            evaluations: Slots::new(EVALUATIONS),
+            connections: FairSemaphore::new(settings.limits.connections),
+            large_responses: FairSemaphore::new(MAX_LARGE_RESPONSES),
+            evaluations: FairSemaphore::new(MAX_EVALUATIONS),
         }
     }
 
@@ -87,21 +87,20 @@ impl GuardedHttp {
         self
     }
 
-    /// The value of an environment variable.
-    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+    pub(crate) fn environment_variable(&self, name: &str) -> Option<String> {
         (self.connector.environment)(name)
     }
 
     /// Runs CPU-bound work for a namespace on a blocking thread. If the caller is cancelled, the
-    /// work keeps its slot until it ends.
+    /// work keeps its permit until it ends.
     pub(crate) async fn evaluate<T: Send + 'static>(
         &self,
         namespace: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        let slot = self.evaluations.acquire(namespace).await;
+        let permit = self.evaluations.acquire(namespace).await;
         let task = tokio::task::spawn_blocking(move || {
-            let _slot = slot;
+            let _permit = permit;
             work()
         });
         task.await
@@ -122,22 +121,22 @@ impl GuardedHttp {
 
     /// Sends a GET request, and follows redirections. Each destination is checked.
     pub(crate) async fn get(&self, request: &HttpRequest) -> Result<Reply, FetchError> {
-        // The wait for a connection has its own limit.
+        // The timeout of a request doesn't include the wait for a connection.
         let limit = request.timeout + self.limits.queue_timeout;
-        let result = timeout(limit, self.follow(request.clone())).await;
+        let result = timeout(limit, self.follow_redirections(request.clone())).await;
         result
             .unwrap_or(Err(HttpError::Timeout(limit)))
             .map_err(|source| http_error(&request.uri, source))
     }
 
-    async fn follow(&self, mut request: HttpRequest) -> Result<Reply, HttpError> {
+    async fn follow_redirections(&self, mut request: HttpRequest) -> Result<Reply, HttpError> {
         let mut reply = self.send_once(&request).await?;
         for _ in 0..MAX_REDIRECTS {
             let Some(location) = location(&reply) else { return Ok(reply) };
-            // Errors don't contain the destination, which is part of a response.
-            let target = url::join(&request.uri, location)
+            // Errors don't contain the location, because they must not quote responses.
+            let new_uri = url::join(&request.uri, location)
                 .map_err(|_| HttpError::Redirect("has an invalid destination"))?;
-            redirect(&mut request, target)?;
+            redirect(&mut request, new_uri)?;
             drop(reply);
             reply = self.send_once(&request).await.map_err(HttpError::after_redirection)?;
         }
@@ -149,7 +148,8 @@ impl GuardedHttp {
 
     async fn send_once(&self, request: &HttpRequest) -> Result<Reply, HttpError> {
         let limits = &self.limits;
-        let permit = timeout(limits.queue_timeout, self.slots.acquire(&request.namespace)).await;
+        let permit =
+            timeout(limits.queue_timeout, self.connections.acquire(&request.namespace)).await;
         let permit = permit.ok().flatten();
         let permit = permit.ok_or(HttpError::Busy(limits.queue_timeout))?;
         let work = async {
@@ -161,29 +161,30 @@ impl GuardedHttp {
     }
 }
 
-/// The location of a redirection.
+/// The `Location` header of a redirection. `None` for other responses.
 fn location(reply: &Reply) -> Option<&str> {
     let is_redirection = matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = reply.headers.get(header::LOCATION).filter(|_| is_redirection)?;
     location.to_str().ok()
 }
 
-/// Redirects a request to another target.
-fn redirect(request: &mut HttpRequest, target: Uri) -> Result<(), HttpError> {
-    if url::is_https(&request.uri) && !url::is_https(&target) {
+/// Changes the URL of a request. Refuses redirections from HTTPS to HTTP and from a pod to another
+/// host. Removes credentials if the origin changes.
+fn redirect(request: &mut HttpRequest, new_uri: Uri) -> Result<(), HttpError> {
+    if url::is_https(&request.uri) && !url::is_https(&new_uri) {
         return Err(HttpError::Redirect("leads from https to http"));
     }
-    if request.destination == Destination::Pod && url::host(&request.uri) != url::host(&target) {
+    if request.destination == Destination::Pod && url::host(&request.uri) != url::host(&new_uri) {
         return Err(HttpError::Redirect("leads away from the pod"));
     }
-    if !url::is_same_origin(&request.uri, &target) {
+    if !url::is_same_origin(&request.uri, &new_uri) {
         request.headers.remove(header::AUTHORIZATION);
     }
-    request.uri = target;
+    request.uri = new_uri;
     Ok(())
 }
 
-/// Adds the server of a URL to an error.
+/// Adds the scheme, host and port of a URL to an error.
 pub(crate) fn http_error(uri: &Uri, source: HttpError) -> FetchError {
     FetchError::Http { server: url::origin(uri), source }
 }

@@ -1,7 +1,7 @@
 //! The destinations that tenants may choose.
 //!
-//! Tenants write the URLs in annotations, and the operator's pod connects. Without rules, tenants
-//! could read metadata services and other local endpoints.
+//! Tenants write URLs in annotations, but the operator's pod connects to them. Without rules,
+//! tenants could read metadata services and other endpoints that only this pod can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,10 +11,10 @@ use crate::Compat;
 /// host and without credentials. With compatibility, it must be a URL that Go can parse.
 pub(crate) fn check_url(url: &str, compat: Compat) -> Result<(), &'static str> {
     check_go_url(url)?;
-    if compat == Compat::Reference { Ok(()) } else { host(url).map(|_| ()) }
+    if compat == Compat::Reference { Ok(()) } else { parse_host(url).map(|_| ()) }
 }
 
-/// The most important checks of Go's `url.Parse`.
+/// Some of the checks of Go's `url.Parse`, with its messages.
 fn check_go_url(url: &str) -> Result<(), &'static str> {
     if url.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err("net/url: invalid control character in URL");
@@ -34,8 +34,9 @@ fn check_go_url(url: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The host of a URL, without brackets.
-pub(crate) fn host(url: &str) -> Result<&str, &'static str> {
+/// The host of an HTTP URL, without the brackets of an IPv6 address. Fails if the URL has
+/// credentials or an invalid port.
+pub(crate) fn parse_host(url: &str) -> Result<&str, &'static str> {
     let (scheme, rest) = url.split_once("://").ok_or("must start with http:// or https://")?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err("must start with http:// or https://");
@@ -68,10 +69,10 @@ pub(crate) fn host(url: &str) -> Result<&str, &'static str> {
 /// The destinations that the operator permits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Permitted hosts: exact names, or `*.` and a domain for all names below it. If empty, all are
-    /// permitted.
+    /// Permitted hosts: exact names, or `*.` and a domain for all names below it. An empty list
+    /// permits all hosts.
     pub hosts: Vec<String>,
-    /// Permitted addresses that the rules would refuse.
+    /// Addresses that are permitted although their network is refused.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -91,9 +92,9 @@ pub enum Refusal {
 }
 
 impl Policy {
-    /// Checks a tenant's URL, or that of a redirection.
+    /// Checks the host of a tenant's URL, or of the URL that its server redirects to.
     pub fn check_url(&self, url: &str) -> Result<(), Refusal> {
-        let host = host(url).map_err(Refusal::Url)?;
+        let host = parse_host(url).map_err(Refusal::Url)?;
         let name = host.trim_end_matches('.').to_ascii_lowercase();
         let is_permitted = |permitted: &String| {
             let permitted = permitted.to_ascii_lowercase();
@@ -118,8 +119,8 @@ impl Policy {
         }
     }
 
-    /// Checks the addresses of a name. One refused address refuses the name. Connect only to these
-    /// addresses, because resolving the name again may return other addresses.
+    /// Checks the addresses of a name. If one address is refused, the name is refused. The caller
+    /// must connect only to these addresses, because resolving the name again may return others.
     pub fn check_addresses(
         &self,
         host: &str,
@@ -138,8 +139,8 @@ impl Policy {
             return Ok(());
         }
         let kind = match canonical {
-            IpAddr::V4(address) => refused_v4(address),
-            IpAddr::V6(address) => refused_v6(address),
+            IpAddr::V4(address) => refused_kind_v4(address),
+            IpAddr::V6(address) => refused_kind_v6(address),
         };
         kind.map_or(Ok(()), |kind| Err(Refusal::Address(address, kind)))
     }
@@ -154,9 +155,9 @@ fn is_numeric(name: &str) -> bool {
     is_hex || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The kind of a refused address. Private networks are permitted, because pods and services have
-/// private addresses.
-fn refused_v4(address: Ipv4Addr) -> Option<&'static str> {
+/// Describes a refused address. `None` if it is permitted. Private networks are permitted, because
+/// pods and services have private addresses.
+fn refused_kind_v4(address: Ipv4Addr) -> Option<&'static str> {
     match address.octets() {
         [0, ..] => Some("an unspecified"),
         [127, ..] => Some("a loopback"),
@@ -169,17 +170,17 @@ fn refused_v4(address: Ipv4Addr) -> Option<&'static str> {
     }
 }
 
-fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
+fn refused_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
     let segments = address.segments();
     let embedded = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        refused_v4(Ipv4Addr::new(a, b, c, d))
+        refused_kind_v4(Ipv4Addr::new(a, b, c, d))
     };
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback"),
-        // The metadata services of two clouds. The first network also serves the credentials of
-        // pods.
+        // The metadata services of AWS and of Google Cloud. The network of AWS also serves the
+        // credentials of pods.
         [0xfd00, 0xec2, ..] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Some("a metadata"),
         [0xfe80..=0xfebf, ..] => Some("a link-local"),
         [0xfec0..=0xfeff, ..] => Some("a site-local"),
@@ -188,7 +189,7 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0, 0, 0, 0, 0 | 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x2002, high, low, ..] => embedded(high, low),
-        // The position of the IPv4 address depends on the network.
+        // NAT64 for local use: the position of the IPv4 address depends on the network.
         [0x64, 0xff9b, 1, ..] => Some("a translated"),
         [0x2001, 0, ..] => Some("a tunnel"),
         _ => None,
@@ -251,7 +252,7 @@ mod tests {
     #[case("gopher://10.0.0.1/")]
     #[case("unix:///var/run/docker.sock")]
     #[case("//10.0.0.1/")]
-    fn url_of_a_tenant_is_refused(#[case] url: &str) {
+    fn unsafe_url_of_a_tenant_is_refused(#[case] url: &str) {
         Policy::default().check_url(url).expect_err(url);
     }
 

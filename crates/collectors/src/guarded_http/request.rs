@@ -10,7 +10,7 @@ use crate::{
     settings::{Limits, Secret},
 };
 
-/// The kind of a destination, which decides the checks.
+/// The kind of a destination. It determines which checks apply to the URL and its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// A tenant's URL: host and addresses are checked.
@@ -23,7 +23,6 @@ pub enum Destination {
     Local,
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
     /// The namespace whose share of connections is used. Empty for the operator's own requests.
@@ -70,8 +69,12 @@ impl HttpRequest {
         self
     }
 
-    /// Adds a credential: the scheme of the `Authorization` header, and the token.
-    pub(crate) fn authorized(self, scheme: &str, token: &Secret) -> Result<Self, HttpError> {
+    /// Adds the header `Authorization`, which consists of the scheme and the token.
+    pub(crate) fn with_authorization(
+        self,
+        scheme: &str,
+        token: &Secret,
+    ) -> Result<Self, HttpError> {
         let value = HeaderValue::try_from(format!("{scheme} {}", token.text()));
         let mut value = value.map_err(|_| HttpError::Header)?;
         value.set_sensitive(true);

@@ -7,15 +7,15 @@ use std::{
 
 use async_trait::async_trait;
 
-use crate::slots::Slot;
+use crate::fair_semaphore::Permit;
 
-/// Resolves host names. A connection resolves its host once and uses only addresses that the policy
-/// permits. A second resolution could return other addresses.
+/// Resolves host names. A connection must resolve its host only once, because a second resolution
+/// could return addresses that the policy hasn't checked.
 #[async_trait]
 pub(crate) trait Resolve: Send + Sync {
     /// Resolves a name. The implementation must hold the permit until the work ends, even if the
     /// caller is cancelled.
-    async fn resolve(&self, host: &str, permit: Option<Slot>) -> io::Result<Vec<IpAddr>>;
+    async fn resolve(&self, host: &str, permit: Option<Permit>) -> io::Result<Vec<IpAddr>>;
 }
 
 /// Resolves with the operating system's `getaddrinfo`, which blocks a thread.
@@ -23,7 +23,7 @@ pub(crate) struct SystemResolver;
 
 #[async_trait]
 impl Resolve for SystemResolver {
-    async fn resolve(&self, host: &str, permit: Option<Slot>) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, host: &str, permit: Option<Permit>) -> io::Result<Vec<IpAddr>> {
         let host = host.to_owned();
         let addresses = tokio::task::spawn_blocking(move || {
             let _permit = permit;

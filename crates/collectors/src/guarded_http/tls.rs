@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use crate::settings::{SettingsError, read};
+use crate::settings::{SettingsError, read_file};
 
 /// TLS settings with the CAs of the system and of a file. The file is read again when it changes.
 pub(crate) struct Tls {
@@ -22,7 +22,7 @@ pub(crate) struct Tls {
     current: Mutex<Option<(FileVersion, Arc<ClientConfig>)>>,
 }
 
-/// The time of the last change and the length of a file. `None` if it can't be read.
+/// The modification time and the length of a file. `None` if they can't be read.
 type FileVersion = Option<(SystemTime, u64)>;
 
 impl Tls {
@@ -32,7 +32,7 @@ impl Tls {
 
     /// Returns the settings. If a changed file is invalid, the previous settings stay in use.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, SettingsError> {
-        let version = self.ca_file.as_deref().and_then(version);
+        let version = self.ca_file.as_deref().and_then(file_version);
         let mut current = self.current.lock();
         match &*current {
             Some((cached, config)) if *cached == version => return Ok(config.clone()),
@@ -44,7 +44,8 @@ impl Tls {
             (Err(error), Some((_, previous))) => {
                 tracing::warn!(
                     error = describe(&error),
-                    "can't use the changed CA file of collectors, its previous certificates stay in use"
+                    "unable to read the changed CA file of collectors, using the previous \
+                     certificates"
                 );
                 previous.clone()
             }
@@ -55,7 +56,7 @@ impl Tls {
     }
 }
 
-fn version(path: &Path) -> FileVersion {
+fn file_version(path: &Path) -> FileVersion {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -66,7 +67,7 @@ fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, SettingsError> 
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca_file {
         let unusable = |message: String| SettingsError::Certificate { path: path.into(), message };
-        let text = read(path)?;
+        let text = read_file(path)?;
         let mut count = 0;
         for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
             let certificate = certificate.map_err(|error| unusable(error.to_string()))?;

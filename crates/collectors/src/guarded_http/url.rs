@@ -5,8 +5,8 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 
 use crate::error::HttpError;
 
-/// The characters that Go encodes in a path.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
+/// The characters that Go's `net/url` encodes in a path.
+const ENCODED_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
@@ -21,7 +21,8 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// The characters that are invalid in a URL. `%` is not encoded.
+/// Characters that are encoded because they can't occur in a URL. `%` is not among them, because
+/// the URL may already be encoded.
 const INVALID: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'|').add(b'}');
 
@@ -36,10 +37,11 @@ pub(crate) fn parse(text: &str) -> Result<Uri, HttpError> {
     }
 }
 
-/// The path and the query of a pod's URL. As in Go, the query is not encoded.
+/// The path and the query of a pod's URL. As in Go, the query is used as it is, except that invalid
+/// characters are encoded.
 pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let mut encoded = format!("{slash}{}", utf8_percent_encode(path, PATH));
+    let mut encoded = format!("{slash}{}", utf8_percent_encode(path, ENCODED_IN_PATHS));
     if !raw_query.is_empty() {
         encoded.push('?');
         encoded.extend(utf8_percent_encode(raw_query, INVALID));
@@ -47,7 +49,7 @@ pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
     encoded
 }
 
-/// Appends a path and parameters to the origin and path of a URL.
+/// Appends a path and parameters to a URL, whose own query is dropped.
 pub(crate) fn with_path(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Option<Uri> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     let mark = if query.is_empty() { "" } else { "?" };

@@ -39,7 +39,7 @@ impl Document {
         }
         let scanner = Scanner::new(bytes);
         let mut parser = Parser { scanner, nodes: Vec::new(), depth: 0, limits };
-        parser.root()?;
+        parser.parse_root()?;
         parser.sort_members();
         Ok(Self { nodes: parser.nodes })
     }
@@ -68,17 +68,17 @@ impl Parser<'_> {
         ExtractError::Document { position: self.scanner.position(), problem }
     }
 
-    fn root(&mut self) -> Result<(), ExtractError> {
-        self.value(None)?;
-        // The reference adds values after the root to a root array or object.
+    fn parse_root(&mut self) -> Result<(), ExtractError> {
+        self.parse_value(None)?;
+        // The reference accepts further values after a root array or object, and adds them to it.
         while self.scanner.skip_space().is_some() {
             self.expect(b',')?;
-            self.member_of(Document::ROOT)?;
+            self.parse_member(Document::ROOT)?;
         }
         Ok(())
     }
 
-    /// Sorts the members of objects. Of equal keys, keeps the last one.
+    /// Sorts the members of objects by key. Of equal keys, keeps the last one.
     fn sort_members(&mut self) {
         for node in &mut self.nodes {
             if let Kind::Object(members) = &mut node.kind {
@@ -90,13 +90,13 @@ impl Parser<'_> {
     }
 
     /// Parses an element or a member.
-    fn member_of(&mut self, parent: NodeId) -> Result<(), ExtractError> {
+    fn parse_member(&mut self, parent: NodeId) -> Result<(), ExtractError> {
         let key = match self.kind_of(parent) {
             Some(Kind::Array(_)) => None,
-            Some(Kind::Object(_)) => Some(self.key()?),
+            Some(Kind::Object(_)) => Some(self.parse_key()?),
             _ => return Err(self.error("unexpected comma")),
         };
-        let child = self.value(Some(parent))?;
+        let child = self.parse_value(Some(parent))?;
         match (self.nodes.get_mut(parent.0 as usize).map(|node| &mut node.kind), key) {
             (Some(Kind::Array(items)), _) => items.push(child),
             (Some(Kind::Object(members)), Some(key)) => members.push((key, child)),
@@ -109,27 +109,27 @@ impl Parser<'_> {
         self.nodes.get(id.0 as usize).map(|node| &node.kind)
     }
 
-    fn value(&mut self, parent: Option<NodeId>) -> Result<NodeId, ExtractError> {
+    fn parse_value(&mut self, parent: Option<NodeId>) -> Result<NodeId, ExtractError> {
         let first = self.scanner.skip_space();
         let simple = match first {
             None => return Err(self.error("unexpected end")),
-            Some(b'{') => return self.container(parent, Kind::Object(Vec::new()), b'}'),
-            Some(b'[') => return self.container(parent, Kind::Array(Vec::new()), b']'),
-            Some(b'"') => Kind::Text(self.text()?),
+            Some(b'{') => return self.parse_container(parent, Kind::Object(Vec::new()), b'}'),
+            Some(b'[') => return self.parse_container(parent, Kind::Array(Vec::new()), b']'),
+            Some(b'"') => Kind::Text(self.parse_string()?),
             Some(b'-' | b'0'..=b'9') => {
-                let number = self.scanner.number();
+                let number = self.scanner.take_number();
                 let number = number.ok_or_else(|| self.error("invalid number"))?;
                 Kind::Number(number.parse().ok().filter(|number: &f64| number.is_finite()))
             }
-            Some(b't') => self.word("true", Kind::Bool(true))?,
-            Some(b'f') => self.word("false", Kind::Bool(false))?,
-            Some(b'n') => self.word("null", Kind::Null)?,
+            Some(b't') => self.parse_word("true", Kind::Bool(true))?,
+            Some(b'f') => self.parse_word("false", Kind::Bool(false))?,
+            Some(b'n') => self.parse_word("null", Kind::Null)?,
             Some(_) => return Err(self.error("unexpected character")),
         };
-        self.push(parent, simple)
+        self.push_node(parent, simple)
     }
 
-    fn push(&mut self, parent: Option<NodeId>, kind: Kind) -> Result<NodeId, ExtractError> {
+    fn push_node(&mut self, parent: Option<NodeId>, kind: Kind) -> Result<NodeId, ExtractError> {
         let id =
             u32::try_from(self.nodes.len()).ok().filter(|_| self.nodes.len() < self.limits.values);
         let id = NodeId(id.ok_or_else(|| self.error("too many values"))?);
@@ -138,7 +138,7 @@ impl Parser<'_> {
     }
 
     /// Parses an array or object. Recursion is bounded by `limits.depth`.
-    fn container(
+    fn parse_container(
         &mut self,
         parent: Option<NodeId>,
         kind: Kind,
@@ -148,20 +148,20 @@ impl Parser<'_> {
         if self.depth >= self.limits.depth {
             return Err(self.error("nested too deeply"));
         }
-        let id = self.push(parent, kind)?;
+        let id = self.push_node(parent, kind)?;
         self.depth += 1;
-        self.members(id, end)?;
+        self.parse_members(id, end)?;
         self.depth -= 1;
         Ok(id)
     }
 
-    fn members(&mut self, id: NodeId, end: u8) -> Result<(), ExtractError> {
+    fn parse_members(&mut self, id: NodeId, end: u8) -> Result<(), ExtractError> {
         if self.scanner.skip_space() == Some(end) {
             self.scanner.advance();
             return Ok(());
         }
         loop {
-            self.member_of(id)?;
+            self.parse_member(id)?;
             if self.scanner.skip_space() == Some(end) {
                 self.scanner.advance();
                 return Ok(());
@@ -170,22 +170,22 @@ impl Parser<'_> {
         }
     }
 
-    fn key(&mut self) -> Result<Vec<u8>, ExtractError> {
+    fn parse_key(&mut self) -> Result<Vec<u8>, ExtractError> {
         if self.scanner.skip_space() != Some(b'"') {
             return Err(self.error("expected a key"));
         }
-        let key = self.text()?;
+        let key = self.parse_string()?;
         self.scanner.skip_space();
         self.expect(b':')?;
         Ok(key)
     }
 
-    fn text(&mut self) -> Result<Vec<u8>, ExtractError> {
-        let quoted = self.scanner.quoted(b'"').and_then(|quoted| unquote(quoted, b'"'));
+    fn parse_string(&mut self) -> Result<Vec<u8>, ExtractError> {
+        let quoted = self.scanner.take_quoted(b'"').and_then(|quoted| unquote(quoted, b'"'));
         quoted.ok_or_else(|| self.error("invalid string"))
     }
 
-    fn word(&mut self, word: &str, kind: Kind) -> Result<Kind, ExtractError> {
+    fn parse_word(&mut self, word: &str, kind: Kind) -> Result<Kind, ExtractError> {
         if self.scanner.take(word.as_bytes()) { Ok(kind) } else { Err(self.error("invalid word")) }
     }
 

@@ -29,7 +29,7 @@ pub enum ExtractError {
     TooLarge,
 }
 
-/// A type of values other than numbers and arrays.
+/// A type of value that can't be a result. Results are numbers, or arrays of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonType {
     /// `null`, or a missing value in an expression.
@@ -82,7 +82,7 @@ pub(crate) enum EvalError {
     Base64,
     #[error("a number is too large")]
     TooLarge,
-    #[error("a step of the path follows a value that is missing")]
+    #[error("a step of the path needs a value that is missing")]
     Missing,
     #[error("more than {0} steps")]
     TooManySteps(u64),
@@ -106,7 +106,7 @@ impl From<EvalError> for ExtractError {
     }
 }
 
-/// Truncates a part of a path for errors.
+/// Truncates a path or an expression for errors.
 pub(crate) fn abbreviated(text: &[u8]) -> String {
     const MAX_BYTES: usize = 120;
     let cut = text.get(..MAX_BYTES);

@@ -1,7 +1,7 @@
 //! Evaluates paths and expressions.
 
 use crate::jsonpath::{
-    context::Budget,
+    budget::Budget,
     document::Document,
     error::{EvalError, abbreviated},
     functions::{integer, is_true, length, number},
@@ -12,7 +12,7 @@ use crate::jsonpath::{
 };
 
 /// Applies a path to the current value. Returns the selected values.
-pub(crate) fn apply(
+pub(crate) fn select_values(
     path: &Path,
     current: &Value,
     document: &Document,
@@ -26,21 +26,23 @@ pub(crate) fn apply(
             Step::Current if index == 0 => selection.values.push(current.clone()),
             Step::Root | Step::Current => {}
             Step::Descend => selection.descend()?,
-            Step::Children => selection.children()?,
-            Step::Slice { parts, text } => selection.slice(parts, text)?,
-            Step::Filter(condition) => selection.filter(condition)?,
-            Step::Script(expression) => selection.script(expression)?,
-            Step::Keys { keys, text } => selection.keys(keys, text)?,
+            Step::Children => selection.select_children()?,
+            Step::Slice { parts, text } => selection.select_slice(parts, text)?,
+            Step::Filter(condition) => selection.filter_children(condition)?,
+            Step::Script(expression) => selection.run_script(expression)?,
+            Step::Keys { keys, text } => selection.select_keys(keys, text)?,
             Step::Invalid(error) => return Err(error.clone()),
         }
     }
     Ok(selection.values)
 }
 
+/// The values that the steps of a path have selected so far.
 struct Selection<'e> {
     values: Vec<Value>,
-    /// The last true result of a filter or script. As in the reference, a name step after it
-    /// selects this result from the first value, if that value is neither an array nor an object.
+    /// The last true result of a filter or script. This reproduces a defect of the reference: if
+    /// the next step is a name, and the first value is neither an array nor an object, the step
+    /// selects this result.
     left_over: Option<Value>,
     document: &'e Document,
     budget: &'e Budget,
@@ -53,24 +55,24 @@ impl Selection<'_> {
             if value.is_missing() {
                 return Err(EvalError::Missing);
             }
-            containers(value, self.document, self.budget, &mut below)?;
+            collect_containers(value, self.document, self.budget, &mut below)?;
         }
         self.values.append(&mut below);
         Ok(())
     }
 
-    fn children(&mut self) -> Result<(), EvalError> {
-        let mut children = Vec::new();
+    fn select_children(&mut self) -> Result<(), EvalError> {
+        let mut selected = Vec::new();
         for value in &self.values {
-            let found = value.children(self.document);
-            self.budget.spend_values(found.len())?;
-            children.extend(found.iter());
+            let children = value.children(self.document);
+            self.budget.spend_values(children.len())?;
+            selected.extend(children.iter());
         }
-        self.values = children;
+        self.values = selected;
         Ok(())
     }
 
-    fn slice(&mut self, parts: &[Key], text: &str) -> Result<(), EvalError> {
+    fn select_slice(&mut self, parts: &[Key], text: &str) -> Result<(), EvalError> {
         let mut elements = Vec::new();
         for value in &self.values {
             let is_array = value.kind(self.document) == Type::Array;
@@ -84,7 +86,7 @@ impl Selection<'_> {
 
     fn slice_of(&self, array: &Value, parts: &[Key], text: &str) -> Result<Vec<Value>, EvalError> {
         let part = |at: usize| match parts.get(at) {
-            Some(key) => index(array, key, self.document, self.budget),
+            Some(key) => resolve_index(array, key, self.document, self.budget),
             None => Ok(None),
         };
         let error = || EvalError::Slice(text.to_owned());
@@ -95,7 +97,7 @@ impl Selection<'_> {
         }
     }
 
-    fn filter(&mut self, condition: &Expression) -> Result<(), EvalError> {
+    fn filter_children(&mut self, condition: &Expression) -> Result<(), EvalError> {
         let mut accepted = Vec::new();
         for value in std::mem::take(&mut self.values) {
             if value.is_missing() {
@@ -104,7 +106,7 @@ impl Selection<'_> {
             for child in value.children(self.document).iter() {
                 self.budget.spend(1)?;
                 let result = evaluate(condition, &child, self.document, self.budget)?;
-                // A condition that is neither true nor false doesn't select.
+                // If the truth of the result can't be determined, the child is not selected.
                 let is_accepted = is_true(&result, self.document).unwrap_or_default();
                 self.left_over = is_accepted.then_some(result);
                 if is_accepted {
@@ -117,8 +119,8 @@ impl Selection<'_> {
         Ok(())
     }
 
-    fn script(&mut self, expression: &Expression) -> Result<(), EvalError> {
-        let mut found = Vec::new();
+    fn run_script(&mut self, expression: &Expression) -> Result<(), EvalError> {
+        let mut selected = Vec::new();
         for value in std::mem::take(&mut self.values) {
             if value.is_missing() {
                 return Err(EvalError::Missing);
@@ -132,12 +134,12 @@ impl Selection<'_> {
                 if is_true {
                     let children = value.children(self.document);
                     self.budget.spend_values(children.len())?;
-                    found.extend(children.iter());
+                    selected.extend(children.iter());
                 }
                 continue;
             }
             if self.left_over.is_some() {
-                // The reference resets the value, but not the flag for its presence.
+                // The reference resets the value, but not the flag that it is present.
                 self.left_over = Some(Value::Missing);
             }
             let Some(key) = self.key_of(&result, &value)? else { continue };
@@ -146,13 +148,13 @@ impl Selection<'_> {
             if let (Some(left_over), Some(child)) = (&mut self.left_over, &child) {
                 *left_over = child.clone();
             }
-            found.extend(child);
+            selected.extend(child);
         }
-        self.values = found;
+        self.values = selected;
         Ok(())
     }
 
-    /// Converts the result of a script to a key. `None` if it has another type.
+    /// Converts the result of a script to a key. `None` if it is neither a string nor a number.
     fn key_of(&self, result: &Value, container: &Value) -> Result<Option<Vec<u8>>, EvalError> {
         if let Some(text) = result.as_text(self.document) {
             self.budget.spend_key(text)?;
@@ -162,7 +164,7 @@ impl Selection<'_> {
             return Ok(None);
         }
         let key = match integer("a script", result, self.document) {
-            // As in the reference, which subtracts the negative index instead of adding it.
+            // The reference subtracts the negative index from the size instead of adding it.
             Ok(index) if index < 0 => {
                 let size = i64::try_from(container.children(self.document).len());
                 size.unwrap_or(i64::MAX).wrapping_sub(index).to_string()
@@ -173,19 +175,19 @@ impl Selection<'_> {
         Ok(Some(key.into_bytes()))
     }
 
-    fn keys(&mut self, keys: &[Key], text: &str) -> Result<(), EvalError> {
-        let mut found = Vec::new();
+    fn select_keys(&mut self, keys: &[Key], text: &str) -> Result<(), EvalError> {
+        let mut selected = Vec::new();
         for key in keys {
-            // Pays for the copy and for unquoting.
+            // The steps for copying and unquoting the key.
             self.budget.spend(key.text.len() / 8)?;
-            // In the reference, a negative index is resolved once, by the first array.
+            // In the reference, the first array resolves a negative index for all values.
             let mut key = key.clone();
             for value in &self.values {
                 self.budget.spend_key(&key.text)?;
                 let child = match value.kind(self.document) {
                     Type::Array => self.element(value, &mut key, text)?,
                     Type::Object => {
-                        key = unquoted(key);
+                        key = unquote_key(key);
                         value.child(&key.text, self.document)
                     }
                     _ => self.left_over.take(),
@@ -194,10 +196,10 @@ impl Selection<'_> {
                     self.left_over = None;
                 }
                 self.budget.spend_values(child.iter().count())?;
-                found.extend(child);
+                selected.extend(child);
             }
         }
-        self.values = found;
+        self.values = selected;
         Ok(())
     }
 
@@ -212,11 +214,11 @@ impl Selection<'_> {
         }
         let size = array.children(self.document).len();
         let number = if key.expression.is_some() {
-            let number = index(array, key, self.document, self.budget)?;
+            let number = resolve_index(array, key, self.document, self.budget)?;
             number.ok_or_else(|| EvalError::Index(text.to_owned()))?
         } else {
-            *key = unquoted(key.clone());
-            let Some(number) = parse(&key.text) else { return Ok(None) };
+            *key = unquote_key(key.clone());
+            let Some(number) = parse_integer(&key.text) else { return Ok(None) };
             number
         };
         if size == 0 {
@@ -229,7 +231,7 @@ impl Selection<'_> {
 }
 
 /// Removes the quotes of a key. Invalid quoted keys become empty.
-fn unquoted(key: Key) -> Key {
+fn unquote_key(key: Key) -> Key {
     match key.text.as_slice() {
         [quote @ (b'"' | b'\''), .., last] if quote == last => {
             Key::new(unquote(&key.text, *quote).unwrap_or_default(), 0)
@@ -238,9 +240,9 @@ fn unquoted(key: Key) -> Key {
     }
 }
 
-/// Adds the containers below a value: first its children, then those below each child. The depth of
-/// the document limits the recursion.
-fn containers(
+/// Adds the arrays and objects below a value: first its children, then those below each child. The
+/// depth of the document limits the recursion.
+fn collect_containers(
     value: &Value,
     document: &Document,
     budget: &Budget,
@@ -252,13 +254,13 @@ fn containers(
     found.extend(children.iter().filter(|child| child.is_container(document)));
     for at in start..found.len() {
         let Some(child) = found.get(at).cloned() else { break };
-        containers(&child, document, budget, found)?;
+        collect_containers(&child, document, budget, found)?;
     }
     Ok(())
 }
 
-/// The index of a key in an array. `None` if the key is empty.
-fn index(
+/// The index that a key stands for in an array. `None` if the key is empty.
+fn resolve_index(
     array: &Value,
     key: &Key,
     document: &Document,
@@ -277,14 +279,14 @@ fn index(
         }
         // The reference converts to a float and back, which rounds numbers above 2^53.
         None => {
-            let index = parse(&key.text).ok_or_else(invalid)?;
+            let index = parse_integer(&key.text).ok_or_else(invalid)?;
             Ok(Some(to_integer(index as f64)))
         }
     }
 }
 
-/// Evaluates an expression. A missing result becomes null. If `current` is missing, the result is
-/// missing.
+/// Evaluates an expression. The result is missing if `current` is missing. Otherwise, a missing
+/// result becomes null.
 pub(crate) fn evaluate(
     expression: &Expression,
     current: &Value,
@@ -302,7 +304,7 @@ pub(crate) fn evaluate(
             Instruction::Fail(error) => return Err(error.clone()),
             Instruction::Push(constant) => constant.value(budget)?,
             Instruction::Select(path) => {
-                let mut values = apply(path, current, document, budget)?;
+                let mut values = select_values(path, current, document, budget)?;
                 match (values.len(), values.pop()) {
                     (2.., Some(last)) => {
                         values.push(last);
@@ -349,11 +351,11 @@ impl Constant {
 }
 
 /// Parses an integer with an optional sign.
-fn parse(text: &[u8]) -> Option<i64> {
+fn parse_integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Converts a negative index, which counts from the end.
+/// Converts an index, which counts from the end if it is negative, to an index from the start.
 fn from_start(index: i64, length: usize) -> i64 {
     if index < 0 { index.saturating_add(i64::try_from(length).unwrap_or(i64::MAX)) } else { index }
 }

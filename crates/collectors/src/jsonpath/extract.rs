@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use crate::jsonpath::{
     Compat, ExtractError, JsonType, Limits,
-    context::Budget,
+    budget::Budget,
     document::Document,
     error::EvalError,
-    evaluate::{apply, evaluate},
+    evaluate::{evaluate, select_values},
     syntax::{Expression, Path},
     value::{NoNumber, Type, Value},
 };
@@ -45,30 +45,29 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// An extractor with the default limits. An aggregator is needed for several numbers.
+    /// An extractor with the default limits. Without an aggregator, several numbers are an error.
     pub fn new(query: Query, aggregator: Option<Aggregator>) -> Self {
         Self { query, aggregator, limits: Limits::default(), compat: Compat::Off }
     }
 
-    /// Changes the limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Selects whether harmful details of the reference are reproduced.
+    /// Selects whether defects of the reference that can do harm are reproduced.
     #[must_use]
     pub fn with_compat(self, compat: Compat) -> Self {
         Self { compat, ..self }
     }
 
-    /// Extracts the number of a document, which can be NaN or infinite.
+    /// Extracts a number from a document. It can be NaN or infinite.
     pub fn extract(&self, document: &[u8]) -> Result<f64, ExtractError> {
         let document = Document::parse(document, &self.limits)?;
         let budget = Budget::new(self.limits, self.compat);
         let root = Value::Node(Document::ROOT);
         let values = match &self.query.0 {
-            Kind::Key(path) => apply(path, &root, &document, &budget)?,
+            Kind::Key(path) => select_values(path, &root, &document, &budget)?,
             Kind::Expression(expression) => {
                 vec![evaluate(expression, &root, &document, &budget)?]
             }
@@ -78,7 +77,7 @@ impl Extractor {
             [only] if only.kind(&document) == Type::Array => {
                 self.aggregate(only.children(&document).iter(), &document)
             }
-            [only] => self.single(only, &document),
+            [only] => self.single_number(only, &document),
             several => self.aggregate(several.iter().cloned(), &document),
         }
     }
@@ -93,7 +92,7 @@ impl Extractor {
         Ok(aggregator.apply(&numbers.map_err(|_| ExtractError::NotNumeric)?))
     }
 
-    fn single(&self, value: &Value, document: &Document) -> Result<f64, ExtractError> {
+    fn single_number(&self, value: &Value, document: &Document) -> Result<f64, ExtractError> {
         match (value.number(document), self.compat) {
             (Ok(number), _) => return Ok(number),
             (Err(NoNumber::TooLarge), Compat::Reference) => return Ok(0.0),
@@ -115,11 +114,11 @@ impl Extractor {
 /// Combines several numbers into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregator {
-    /// The mean. NaN without numbers.
+    /// The mean. NaN if there are no numbers.
     Average,
-    /// The smallest number. Infinity without numbers.
+    /// The smallest number. Infinity if there are no numbers.
     Minimum,
-    /// The largest number. Negative infinity without numbers.
+    /// The largest number. Negative infinity if there are no numbers.
     Maximum,
     Sum,
 }
@@ -143,7 +142,8 @@ impl FromStr for Aggregator {
 }
 
 impl Aggregator {
-    /// Aggregates in the order of the numbers. NaN is never the smallest or largest.
+    /// Combines the numbers in their order, which affects rounding. NaN is never the smallest or
+    /// largest number.
     pub fn apply(self, numbers: &[f64]) -> f64 {
         let numbers_sum = || numbers.iter().fold(0.0, |sum, number| sum + number);
         match self {

@@ -11,7 +11,7 @@ use base64::{
 
 use crate::jsonpath::{
     Compat,
-    context::Budget,
+    budget::Budget,
     document::Document,
     error::EvalError,
     math,
@@ -55,7 +55,7 @@ const OTHERS: [&str; 26] = [
     "is_object",
 ];
 
-/// As in Go: accepts trailing bits, and ignores line breaks.
+/// As in Go, the decoders accept trailing bits. [`convert_base64`] removes line breaks before.
 const DECODER: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -72,7 +72,9 @@ const DECODER_NO_PAD: GeneralPurpose = GeneralPurpose::new(
 impl Function {
     pub(crate) fn new(name: &str) -> Option<Self> {
         let other = OTHERS.into_iter().find(|other| *other == name).map(Self::Other);
-        other.or_else(|| math::function(name).map(|(name, function)| Self::Math(name, function)))
+        other.or_else(|| {
+            math::find_function(name).map(|(name, function)| Self::Math(name, function))
+        })
     }
 
     pub(crate) fn call(
@@ -117,13 +119,13 @@ impl Function {
             }
             "parent" => value.parent(document).unwrap_or(Value::Null),
             "root" if !value.is_missing() => value.root(),
-            "key" => key(value, document, budget)?,
-            "sum" | "avg" => return total(name, value, document, budget),
+            "key" => key_of(value, document, budget)?,
+            "sum" | "avg" => return sum_or_mean(name, value, document, budget),
             "pow10" | "factorial" if value.is_missing() => Value::Number(None),
             "pow10" => Value::Number(Some(math::power_of_ten(integer(name, value, document)?))),
             "factorial" => factorial(unsigned(name, value, document)?, budget.compat)?,
             "b64decode" | "b64encode" | "b64encoden" => {
-                return base64(name, value, document, budget);
+                return convert_base64(name, value, document, budget);
             }
             "rand" | "randint" => return Err(EvalError::Random(name)),
             _ => Value::Null,
@@ -131,7 +133,8 @@ impl Function {
     }
 }
 
-/// The number of elements or bytes; 1 for other values.
+/// The number of elements of an array, or of bytes of a string. It is 0 for a missing value, and 1
+/// for other values.
 pub(crate) fn length(value: &Value, document: &Document) -> Value {
     let length = match value.kind(document) {
         _ if value.is_missing() => 0,
@@ -142,19 +145,19 @@ pub(crate) fn length(value: &Value, document: &Document) -> Value {
     Value::Number(Some(length as f64))
 }
 
-fn key(value: &Value, document: &Document, budget: &Budget) -> Result<Value, EvalError> {
+fn key_of(value: &Value, document: &Document, budget: &Budget) -> Result<Value, EvalError> {
     let (Some(parent), Some(node)) = (value.parent(document), value.node()) else {
         return Ok(Value::Null);
     };
     let siblings = parent.children(document);
-    // Pays for the search through the siblings.
+    // The steps of the search through the siblings.
     budget.spend(siblings.len() / 8)?;
     let Some(key) = siblings.key_of(node) else { return Ok(Value::Null) };
     budget.spend_text(key.len())?;
     Ok(Value::text(key))
 }
 
-fn total(
+fn sum_or_mean(
     name: &'static str,
     value: &Value,
     document: &Document,
@@ -179,7 +182,7 @@ fn total(
 }
 
 fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
-    // For large numbers, the reference crashes with a stack overflow.
+    // The reference crashes with a stack overflow for large numbers, and overflows above 20.
     let largest = if compat == Compat::Off { 20 } else { 1_000_000 };
     if number > largest {
         return Err(EvalError::Overflow("factorial"));
@@ -187,7 +190,7 @@ fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
     Ok(Value::Number(Some(math::wrapping_factorial(number) as f64)))
 }
 
-fn base64(
+fn convert_base64(
     name: &'static str,
     value: &Value,
     document: &Document,
@@ -209,7 +212,7 @@ fn base64(
     Ok(Value::text(&result))
 }
 
-/// Reads an operand of the function or operator `name` as a number.
+/// Returns an operand of the function or operator `name` as a number.
 pub(crate) fn number(
     name: &'static str,
     value: &Value,
@@ -244,7 +247,7 @@ pub(crate) fn unsigned(
     u64::try_from(integer).map_err(|_| EvalError::Operand(name, "an integer of at least 0"))
 }
 
-/// Whether a value is true: not 0, empty or null.
+/// Whether a value counts as true. 0, null, false, and empty strings, arrays and objects don't.
 pub(crate) fn is_true(value: &Value, document: &Document) -> Result<bool, EvalError> {
     Ok(match value.kind(document) {
         Type::Null => false,

@@ -44,13 +44,12 @@ const FUNCTIONS: [(&str, Calculation); 37] = [
     ("y1", libm::y1),
 ];
 
-/// Finds a function of one number, and returns it with its static name.
-pub(crate) fn function(name: &str) -> Option<(&'static str, Calculation)> {
+/// Finds a function of one number. Returns its name as `'static`, and the function.
+pub(crate) fn find_function(name: &str) -> Option<(&'static str, Calculation)> {
     FUNCTIONS.into_iter().find(|(other, _)| *other == name)
 }
 
-/// Finds a constant.
-pub(crate) fn constant(name: &str) -> Option<f64> {
+pub(crate) fn find_constant(name: &str) -> Option<f64> {
     const PHI: f64 = 1.618_033_988_749_895;
     Some(match name {
         "e" => consts::E,
@@ -68,9 +67,9 @@ pub(crate) fn constant(name: &str) -> Option<f64> {
     })
 }
 
-/// Reproduces Go's assembly for amd64 with fused operations, which differs from libm in the last
-/// bit: `exp(1)` is exactly `e`. The method of SLEEF: a Taylor series of a sixteenth of the
-/// remainder, squared four times.
+/// The exponential function, as in Go's assembly for amd64 with fused operations. In the last bit,
+/// its results may differ from those of libm: here, `exp(1)` is exactly `e`. The method is that of
+/// the library SLEEF: a Taylor series for a sixteenth of the remainder, squared four times.
 #[expect(clippy::excessive_precision, reason = "the constants as Go has them")]
 fn exp(number: f64) -> f64 {
     const LN2_UPPER: f64 = 0.693_147_180_559_662_956_511_601_805_686_950_683_593_75;
@@ -152,7 +151,7 @@ fn inverse_erf(number: f64) -> f64 {
     root.copysign(number)
 }
 
-/// A power of ten: 0 or infinity beyond the range of floats.
+/// A power of ten. It is 0 or infinity if it is out of the range of floats.
 pub(crate) fn power_of_ten(exponent: i64) -> f64 {
     if exponent < -323 {
         return 0.0;
@@ -163,7 +162,7 @@ pub(crate) fn power_of_ten(exponent: i64) -> f64 {
     format!("1e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// Converts as Go does on amd64: numbers out of range become the smallest integer.
+/// Truncates a number. As in Go on amd64, a number out of range becomes the smallest integer.
 pub(crate) fn to_integer(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     #[expect(clippy::cast_possible_truncation, reason = "in range")]

@@ -1,5 +1,5 @@
-//! Extracts numbers from JSON documents, with the JSONPath dialect and expressions of ajson ("the
-//! reference" here), which kube-metrics-adapter uses. Pure functions.
+//! Extracts numbers from JSON documents, with JSONPath and expressions. The dialect is that of
+//! ajson ("the reference" here), the library that kube-metrics-adapter uses. Pure functions.
 //!
 //! [`Extractor`] has a path (`json-key`) or an expression (`json-eval`), and an aggregator for
 //! several numbers:
@@ -16,16 +16,17 @@
 //!
 //! # Bounds
 //!
-//! Documents and expressions come from tenants. [`Limits`] bounds size and depth of a document and
-//! the steps of an evaluation. An input on which the reference panics is an error here.
+//! Documents and expressions come from tenants. [`Limits`] bounds the size and the depth of a
+//! document, and the steps, memory and time of an evaluation. An input on which the reference
+//! panics is an error here.
 //!
 //! # Compatibility
 //!
-//! Results are those of the reference, including its peculiarities. [`Compat`] only selects whether
-//! a number out of the range of 64-bit floats is read as 0, and whether factorials of numbers above
-//! 20 overflow.
+//! Results are those of the reference, including its peculiarities. [`Compat`] selects two details:
+//! whether a number out of the range of 64-bit floats is an error or 0, and whether the factorial
+//! of a number above 20 is an error or overflows.
 
-mod context;
+mod budget;
 mod document;
 mod error;
 mod evaluate;
@@ -41,7 +42,7 @@ mod tests;
 mod tokens;
 mod value;
 
-pub use context::Limits;
+pub use budget::Limits;
 pub use error::{ExtractError, JsonType};
 pub use extract::{Aggregator, Extractor, Query, UnknownAggregator};
 pub use hpa_go_compat::Compat;

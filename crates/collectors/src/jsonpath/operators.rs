@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::jsonpath::{
-    context::Budget,
+    budget::Budget,
     document::Document,
     error::EvalError,
     functions::{integer, is_true, number, unsigned},
@@ -93,7 +93,7 @@ impl Operator {
         document: &Document,
     ) -> Result<Value, EvalError> {
         let left = integer(self.0, left, document)?;
-        // In Go, the number of bits isn't limited.
+        // Go accepts shifts by more than 63 bits. The result is then 0 or -1.
         let shift = || Ok(u32::try_from(unsigned(self.0, right, document)?).unwrap_or(u32::MAX));
         let right = || integer(self.0, right, document);
         let result = match self.0 {

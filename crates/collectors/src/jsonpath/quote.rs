@@ -1,7 +1,7 @@
 //! Parses quoted strings.
 
-/// Unquotes a string. `None` if the quotes differ or an escape is invalid. Invalid UTF-8 and
-/// unpaired surrogates become U+FFFD.
+/// Unquotes a string. `None` if it isn't between two of these quotes, or if it contains a quote, a
+/// control character or an invalid escape. Invalid UTF-8 and unpaired surrogates become U+FFFD.
 pub(crate) fn unquote(quoted: &[u8], quote: u8) -> Option<Vec<u8>> {
     let inner = quoted.strip_prefix(&[quote])?.strip_suffix(&[quote])?;
     let mut text = Vec::with_capacity(inner.len());
@@ -22,7 +22,8 @@ pub(crate) fn unquote(quoted: &[u8], quote: u8) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Appends the character of an escape sequence. Returns the rest after it.
+/// Appends the character of an escape sequence, whose backslash is already taken. Returns the rest
+/// after it.
 fn escape<'t>(rest: &'t [u8], quote: u8, text: &mut Vec<u8>) -> Option<&'t [u8]> {
     let (&byte, after) = rest.split_first()?;
     let plain = match byte {
@@ -63,7 +64,7 @@ fn hex(rest: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_str_radix(text, 16).ok()?, after))
 }
 
-/// Appends bytes with U+FFFD for each byte that is not UTF-8.
+/// Appends bytes. Each byte that is not UTF-8 becomes U+FFFD.
 fn push_valid(bytes: &[u8], text: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         text.extend_from_slice(chunk.valid().as_bytes());

@@ -53,24 +53,24 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes an operator.
-    pub(crate) fn operator(&mut self) -> Option<&'static str> {
+    pub(crate) fn take_operator(&mut self) -> Option<&'static str> {
         OPERATORS.into_iter().find(|operator| self.take(operator.as_bytes()))
     }
 
-    /// Takes a number in JSON's syntax. A number is invalid if it is cut short (`1.` or `1e`), or
-    /// if a control character follows.
-    pub(crate) fn number(&mut self) -> Option<&'t str> {
+    /// Takes a number in JSON's syntax. `None` if it is incomplete (`1.` or `1e`), or if a control
+    /// character follows.
+    pub(crate) fn take_number(&mut self) -> Option<&'t str> {
         let start = self.position;
         self.take(b"-");
         if !self.take(b"0") {
-            self.digits()?;
+            self.take_digits()?;
         }
         if self.take(b".") {
-            self.digits()?;
+            self.take_digits()?;
         }
         if self.take(b"e") || self.take(b"E") {
             let _ = self.take(b"+") || self.take(b"-");
-            self.digits()?;
+            self.take_digits()?;
         }
         if self.peek().is_some_and(is_control) {
             return None;
@@ -78,7 +78,7 @@ impl<'t> Scanner<'t> {
         std::str::from_utf8(self.since(start)).ok()
     }
 
-    fn digits(&mut self) -> Option<()> {
+    fn take_digits(&mut self) -> Option<()> {
         let start = self.position;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             self.position += 1;
@@ -88,7 +88,7 @@ impl<'t> Scanner<'t> {
 
     /// Takes a quoted string, with its quotes. The escapes are those of JSON; in single quotes,
     /// `\'` replaces `\"`.
-    pub(crate) fn quoted(&mut self, quote: u8) -> Option<&'t [u8]> {
+    pub(crate) fn take_quoted(&mut self, quote: u8) -> Option<&'t [u8]> {
         let start = self.position;
         self.position += 1;
         loop {
@@ -96,14 +96,14 @@ impl<'t> Scanner<'t> {
             self.position += 1;
             match byte {
                 _ if byte == quote => return Some(self.since(start)),
-                b'\\' => self.escape(quote)?,
+                b'\\' => self.take_escape(quote)?,
                 0..b' ' => return None,
                 _ => {}
             }
         }
     }
 
-    fn escape(&mut self, quote: u8) -> Option<()> {
+    fn take_escape(&mut self, quote: u8) -> Option<()> {
         let byte = self.peek()?;
         self.position += 1;
         match byte {
@@ -123,9 +123,9 @@ impl<'t> Scanner<'t> {
         before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
     }
 
-    /// Takes a variable: a path that starts with `$` or `@`. Brackets and parentheses must match;
-    /// everything inside them belongs to the path.
-    pub(crate) fn variable(&mut self) -> Option<&'t [u8]> {
+    /// Takes a variable, which is a path that starts with `$` or `@`. Its brackets and parentheses
+    /// must match. Any character between them belongs to the path.
+    pub(crate) fn take_variable(&mut self) -> Option<&'t [u8]> {
         let start = self.position;
         let mut open = Vec::new();
         while let Some(byte) = self.peek() {
@@ -159,7 +159,7 @@ impl<'t> Scanner<'t> {
 
     /// Takes the name of a function or constant, up to the first byte that can't be in a name.
     /// Returns whether a parenthesis follows.
-    pub(crate) fn name(&mut self) -> (&'t [u8], bool) {
+    pub(crate) fn take_name(&mut self) -> (&'t [u8], bool) {
         let start = self.position;
         while self.peek().is_some_and(is_name) {
             self.position += 1;

@@ -10,7 +10,7 @@ use crate::jsonpath::{
     operators::Operator,
     quote::unquote,
     scan::{Scanner, starts_operator},
-    tokens::{lower, split, tokens},
+    tokens::{split_steps, to_lower_case, tokenize},
 };
 
 /// Maximum length of a path or expression.
@@ -32,17 +32,17 @@ pub(crate) enum Step {
     Root,
     /// `@`: the current value, if it is first. Otherwise it has no effect.
     Current,
-    /// `..`: the value and all containers below it.
+    /// `..`: the value, and all arrays and objects below it.
     Descend,
     /// `*`: all children.
     Children,
-    /// `[a:b:c]`: the parts between the colons.
+    /// `[start:end:step]`. The parts are separated by the colons.
     Slice { parts: Vec<Key>, text: String },
-    /// `[?(...)]`.
+    /// `[?(...)]`: the children for which the expression is true.
     Filter(Expression),
-    /// `[(...)]`.
+    /// `[(...)]`: the child whose key or index is the result. `true` selects all children.
     Script(Expression),
-    /// Names, separated by commas.
+    /// A name, or several names in brackets, separated by commas.
     Keys { keys: Vec<Key>, text: String },
     /// An invalid step, which is an error when the evaluation reaches it.
     Invalid(EvalError),
@@ -70,7 +70,7 @@ impl Path {
             let problem = "more than 16 KiB";
             return Err(ExtractError::Path { position: MAX_BYTES, problem });
         }
-        let steps = split(text)?;
+        let steps = split_steps(text)?;
         let step = |step: &[u8]| {
             if nesting > MAX_NESTING {
                 return Step::Invalid(EvalError::TooDeep);
@@ -84,7 +84,7 @@ impl Path {
 impl Step {
     fn parse(text: &[u8], nesting: usize) -> Result<Self, EvalError> {
         // All kinds of steps must have valid tokens.
-        let tokens = tokens(text)?;
+        let tokens = tokenize(text)?;
         let has = |token: &[u8]| tokens.iter().any(|other| other == token);
         let keys = |separator: &[u8]| {
             let parts = tokens.split(|token| token == separator);
@@ -104,10 +104,10 @@ impl Step {
                 Self::Slice { parts, text: abbreviated(text) }
             }
             _ if let Some(inner) = inside(b"?(") => {
-                Self::Filter(Expression::parse(inner, nesting + 1).required()?)
+                Self::Filter(Expression::parse(inner, nesting + 1).require_valid()?)
             }
             _ if let Some(inner) = inside(b"(") => {
-                Self::Script(Expression::parse(inner, nesting + 1).required()?)
+                Self::Script(Expression::parse(inner, nesting + 1).require_valid()?)
             }
             _ if has(b",") => Self::Keys { keys: keys(b","), text: abbreviated(text) },
             _ => {
@@ -144,7 +144,7 @@ pub(crate) enum Constant {
     Text(Vec<u8>),
 }
 
-/// An operator or function with incomplete operands.
+/// An operator or function whose operands are not complete yet, or an open parenthesis.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Parenthesis,
@@ -166,8 +166,8 @@ impl Expression {
         self.program.as_deref().map_err(Clone::clone)
     }
 
-    /// Fails if the expression is invalid, before it is evaluated.
-    pub(crate) fn required(self) -> Result<Self, EvalError> {
+    /// Fails if the expression is invalid. Otherwise, only an evaluation would fail.
+    pub(crate) fn require_valid(self) -> Result<Self, EvalError> {
         self.program().map(|_| ())?;
         Ok(self)
     }
@@ -188,26 +188,27 @@ impl Parser<'_> {
             let start = scanner.position();
             if starts_operator(byte) && after_value {
                 after_value = false;
-                let operator = scanner.operator().and_then(Operator::new);
-                let operator = operator.ok_or_else(|| self.syntax(start))?;
-                self.operator(operator);
+                let operator = scanner.take_operator().and_then(Operator::new);
+                let operator = operator.ok_or_else(|| self.syntax_error(start))?;
+                self.push_operator(operator);
                 continue;
             }
             after_value = byte != b'(';
             match byte {
                 b'-' | b'+' | b'.' | b'0'..=b'9' => {
-                    let number = scanner.number().ok_or_else(|| self.syntax(start))?;
-                    self.program.push(literal(number.as_bytes()));
+                    let number = scanner.take_number().ok_or_else(|| self.syntax_error(start))?;
+                    self.program.push(number_literal(number.as_bytes()));
                 }
-                _ if starts_operator(byte) => return Err(self.syntax(start)),
+                _ if starts_operator(byte) => return Err(self.syntax_error(start)),
                 b'"' | b'\'' => {
-                    let text = scanner.quoted(byte).and_then(|quoted| unquote(quoted, byte));
-                    let text = text.ok_or_else(|| self.syntax(start))?;
+                    let text = scanner.take_quoted(byte).and_then(|quoted| unquote(quoted, byte));
+                    let text = text.ok_or_else(|| self.syntax_error(start))?;
                     self.program.push(Instruction::Push(Constant::Text(text)));
                 }
                 b'$' | b'@' => {
-                    let variable = scanner.variable().ok_or_else(|| self.syntax(start))?;
-                    self.select(variable);
+                    let variable =
+                        scanner.take_variable().ok_or_else(|| self.syntax_error(start))?;
+                    self.push_path(variable);
                 }
                 b'(' => {
                     scanner.advance();
@@ -215,13 +216,13 @@ impl Parser<'_> {
                 }
                 b')' => {
                     scanner.advance();
-                    self.close()?;
+                    self.close_parenthesis()?;
                 }
-                _ => after_value = self.name(&mut scanner)?,
+                _ => after_value = self.parse_name(&mut scanner)?,
             }
         }
         while let Some(pending) = self.pending.pop() {
-            let instruction = pending.instruction().ok_or_else(|| self.parentheses())?;
+            let instruction = pending.instruction().ok_or_else(|| self.parentheses_error())?;
             self.program.push(instruction);
         }
         if self.program.is_empty() {
@@ -232,9 +233,9 @@ impl Parser<'_> {
     }
 
     /// Parses a function or constant. Returns whether it is a constant.
-    fn name(&mut self, scanner: &mut Scanner<'_>) -> Result<bool, EvalError> {
-        let (name, is_function) = scanner.name();
-        let name = String::from_utf8_lossy(&lower(name)).into_owned();
+    fn parse_name(&mut self, scanner: &mut Scanner<'_>) -> Result<bool, EvalError> {
+        let (name, is_function) = scanner.take_name();
+        let name = String::from_utf8_lossy(&to_lower_case(name)).into_owned();
         let displayed = || abbreviated(name.as_bytes());
         if is_function {
             let function =
@@ -246,7 +247,7 @@ impl Parser<'_> {
             "true" => Constant::Bool(true),
             "false" => Constant::Bool(false),
             "null" => Constant::Null,
-            _ => match math::constant(&name) {
+            _ => match math::find_constant(&name) {
                 Some(number) => Constant::Number(Some(number)),
                 None => return Err(EvalError::UnknownConstant(displayed())),
             },
@@ -255,8 +256,9 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// Emits pending functions and operators of higher precedence.
-    fn operator(&mut self, operator: Operator) {
+    /// Adds an operator. The pending functions and operators that bind before it become
+    /// instructions.
+    fn push_operator(&mut self, operator: Operator) {
         while let Some(pending) = self.pending.last() {
             let is_first = match pending {
                 Pending::Function(_) => true,
@@ -271,10 +273,10 @@ impl Parser<'_> {
         self.pending.push(Pending::Operator(operator));
     }
 
-    /// Emits the pending operations since the opening parenthesis.
-    fn close(&mut self) -> Result<(), EvalError> {
+    /// Converts the pending operations since the opening parenthesis to instructions.
+    fn close_parenthesis(&mut self) -> Result<(), EvalError> {
         loop {
-            let pending = self.pending.pop().ok_or_else(|| self.parentheses())?;
+            let pending = self.pending.pop().ok_or_else(|| self.parentheses_error())?;
             match pending.instruction() {
                 Some(instruction) => self.program.push(instruction),
                 None => return Ok(()),
@@ -282,7 +284,7 @@ impl Parser<'_> {
         }
     }
 
-    fn select(&mut self, path: &[u8]) {
+    fn push_path(&mut self, path: &[u8]) {
         let instruction = match Path::parse(path, self.nesting) {
             Ok(path) => Instruction::Select(path),
             Err(_) => Instruction::Fail(EvalError::Syntax(0, abbreviated(path))),
@@ -290,11 +292,11 @@ impl Parser<'_> {
         self.program.push(instruction);
     }
 
-    fn syntax(&self, position: usize) -> EvalError {
+    fn syntax_error(&self, position: usize) -> EvalError {
         EvalError::Syntax(position, self.abbreviated())
     }
 
-    fn parentheses(&self) -> EvalError {
+    fn parentheses_error(&self) -> EvalError {
         EvalError::Parentheses(self.abbreviated())
     }
 
@@ -313,7 +315,7 @@ impl Pending {
     }
 }
 
-fn literal(text: &[u8]) -> Instruction {
+fn number_literal(text: &[u8]) -> Instruction {
     match Document::parse_literal(text) {
         Some(Kind::Number(number)) => Instruction::Push(Constant::Number(number)),
         _ => Instruction::Fail(EvalError::Syntax(0, abbreviated(text))),

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::jsonpath::{context::Budget, document::Document, error::EvalError};
+use crate::jsonpath::{budget::Budget, document::Document, error::EvalError};
 
 const DOCUMENT: &str = r#"{
     "rps": 12.5, "list": [3, 4, 5], "empty": [], "text": "7", "flag": true, "nothing": null,
@@ -32,7 +32,11 @@ fn eval(text: &str) -> Result<f64, ExtractError> {
 #[case("$.queues[0,1].len", "sum", 12.5)]
 #[case("$.deep..len", "sum", 3.0)]
 #[case("$.empty", "max", f64::NEG_INFINITY)]
-fn path_selects(#[case] path: &str, #[case] aggregator: &str, #[case] expected: f64) {
+fn path_selects_expected_numbers(
+    #[case] path: &str,
+    #[case] aggregator: &str,
+    #[case] expected: f64,
+) {
     assert_eq!(key(path, aggregator), Ok(expected));
 }
 
@@ -53,7 +57,7 @@ fn path_selects(#[case] path: &str, #[case] aggregator: &str, #[case] expected: 
 #[case("exp(0-800)", 0.0)]
 #[case("exp(710)", f64::INFINITY)]
 #[case("length(parent($.list[0]))", 3.0)]
-fn expression_calculates(#[case] text: &str, #[case] expected: f64) {
+fn expression_has_the_result_of_the_reference(#[case] text: &str, #[case] expected: f64) {
     let result = eval(text);
     if expected.is_nan() {
         assert_eq!(result, Err(ExtractError::Type(JsonType::Null)));
@@ -88,7 +92,6 @@ fn number_out_of_range_is_zero_if_compatible() {
     assert_eq!(compatible.extract(b"0"), Ok(14_197_454_024_290_336_768.0));
 }
 
-/// The reference panics, which ends its process.
 #[rstest]
 #[case::remainder_of_zero("$.rps % 0")]
 #[case::remainder_of_zero_literal("1 % 0")]
@@ -202,8 +205,7 @@ fn evaluate(path: &str, document: &[u8]) -> Result<f64, ExtractError> {
     Extractor::new(Query::key(path)?, Some(Aggregator::Sum)).extract(document)
 }
 
-/// Compiling an expression for each element, with an automaton of 32 MiB, would take minutes of
-/// CPU.
+/// Without limits, compiling large expressions for each element would take minutes of CPU.
 #[test]
 fn regular_expression_is_limited_and_compiled_once() {
     let large = evaluate(r"$[?(@ =~ '\\pL{200}')]", &texts()).unwrap_err().to_string();
@@ -245,7 +247,7 @@ fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
         let document = Document::parse(document, &limits).unwrap();
         let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
         let root = value::Value::Node(Document::ROOT);
-        let _ = evaluate::apply(&path, &root, &document, &budget);
+        let _ = evaluate::select_values(&path, &root, &document, &budget);
         let (steps, created) = budget.spent();
         // The last operation may exceed a limit by the size of one string.
         assert!(steps <= limits.steps + 160 * (64 << 10), "{steps}");
@@ -282,6 +284,7 @@ fn spent(path: &str, document: &Value) -> (u64, usize) {
     let budget = Budget::new(Limits::default(), Compat::Off);
     let document = Document::parse(document.to_string().as_bytes(), &Limits::default()).unwrap();
     let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
-    evaluate::apply(&path, &value::Value::Node(Document::ROOT), &document, &budget).unwrap();
+    evaluate::select_values(&path, &value::Value::Node(Document::ROOT), &document, &budget)
+        .unwrap();
     budget.spent()
 }

@@ -7,7 +7,7 @@ use crate::jsonpath::{
 };
 
 /// Splits a path into its steps.
-pub(crate) fn split(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
+pub(crate) fn split_steps(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
     let mut scanner = Scanner::new(text);
     let mut steps = Vec::new();
     while let Some(byte) = scanner.peek() {
@@ -33,7 +33,7 @@ pub(crate) fn split(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
                     }
                 }
             },
-            b'[' => steps.push(bracketed(&mut scanner)?),
+            b'[' => steps.push(take_brackets(&mut scanner)?),
             _ => {
                 return Err(ExtractError::Path {
                     position: start,
@@ -45,8 +45,9 @@ pub(crate) fn split(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
     Ok(steps)
 }
 
-/// Takes the contents of brackets and the closing bracket. Brackets in quotes are ignored.
-fn bracketed<'t>(scanner: &mut Scanner<'t>) -> Result<&'t [u8], ExtractError> {
+/// Takes the contents of brackets, and the closing bracket. Returns the contents. Brackets in
+/// quotes are ignored.
+fn take_brackets<'t>(scanner: &mut Scanner<'t>) -> Result<&'t [u8], ExtractError> {
     let start = scanner.position();
     let mut depth = 1_usize;
     let mut quote = None;
@@ -71,7 +72,7 @@ fn bracketed<'t>(scanner: &mut Scanner<'t>) -> Result<&'t [u8], ExtractError> {
 }
 
 /// Splits a step into tokens. Spaces between them are dropped, and names become lower-case.
-pub(crate) fn tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
+pub(crate) fn tokenize(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
     let mut scanner = Scanner::new(text);
     let mut tokens = Vec::new();
     let mut after_value = false;
@@ -81,27 +82,29 @@ pub(crate) fn tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
         let is_sign = matches!(byte, b'-' | b'+');
         if starts_operator(byte) && (after_value || !is_sign) {
             after_value = false;
-            tokens.push(scanner.operator().ok_or_else(error)?.as_bytes().to_vec());
+            tokens.push(scanner.take_operator().ok_or_else(error)?.as_bytes().to_vec());
             continue;
         }
         let token = match byte {
-            b'-' | b'+' | b'0'..=b'9' => scanner.number().ok_or_else(error)?.as_bytes().to_vec(),
+            b'-' | b'+' | b'0'..=b'9' => {
+                scanner.take_number().ok_or_else(error)?.as_bytes().to_vec()
+            }
             b'.' => {
                 scanner.advance();
                 b".".to_vec()
             }
-            b'"' | b'\'' => scanner.quoted(byte).ok_or_else(error)?.to_vec(),
-            b'$' | b'@' => scanner.variable().ok_or_else(error)?.to_vec(),
+            b'"' | b'\'' => scanner.take_quoted(byte).ok_or_else(error)?.to_vec(),
+            b'$' | b'@' => scanner.take_variable().ok_or_else(error)?.to_vec(),
             b'(' | b')' => {
                 scanner.advance();
                 vec![byte]
             }
             _ => {
-                let (name, _) = scanner.name();
+                let (name, _) = scanner.take_name();
                 if name.is_empty() {
                     scanner.advance();
                 }
-                lower(scanner.since(start))
+                to_lower_case(scanner.since(start))
             }
         };
         after_value = match byte {
@@ -114,7 +117,7 @@ pub(crate) fn tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
     Ok(tokens)
 }
 
-/// Converts to lower case. Invalid UTF-8 is kept.
-pub(crate) fn lower(text: &[u8]) -> Vec<u8> {
+/// Converts to lower case. Invalid UTF-8 becomes U+FFFD.
+pub(crate) fn to_lower_case(text: &[u8]) -> Vec<u8> {
     String::from_utf8_lossy(text).to_lowercase().into_bytes()
 }

@@ -18,8 +18,8 @@ pub(crate) enum Value {
     Node(NodeId),
     /// Several values that a path selects.
     Several(Rc<[Value]>),
-    /// An element of [`Self::Several`], or a value below it: `node` is the value, and `element` is
-    /// the element.
+    /// The node `node` of the document, reached through `element`, which is an element of the array
+    /// of a [`Self::Several`]. The root of such a value is that array.
     Copy {
         array: Rc<[Value]>,
         element: NodeId,
@@ -64,7 +64,7 @@ impl Value {
         Self::Text(bytes.into())
     }
 
-    /// The node of a value of the document.
+    /// The node of the document, unless the value was calculated.
     pub(crate) fn node(&self) -> Option<NodeId> {
         match self {
             Self::Node(node) | Self::Copy { node, .. } => Some(*node),
@@ -139,15 +139,15 @@ impl Value {
         let children = self.children(document);
         if let Nodes::Members(members) = children.nodes {
             let at = members.binary_search_by(|(other, _)| other.as_slice().cmp(key)).ok()?;
-            return members.get(at).map(|(_, node)| self.below(*node));
+            return members.get(at).map(|(_, node)| self.with_node(*node));
         }
         // Only canonical numbers are keys: `1`, but not `01`.
         let index: usize = std::str::from_utf8(key).ok()?.parse().ok()?;
         if index.to_string().as_bytes() == key { children.get(index) } else { None }
     }
 
-    /// A node below this value.
-    fn below(&self, node: NodeId) -> Self {
+    /// A node above or below this value, reached in the same way.
+    fn with_node(&self, node: NodeId) -> Self {
         match self {
             Self::Copy { array, element, .. } => {
                 Self::Copy { array: array.clone(), element: *element, node }
@@ -161,7 +161,7 @@ impl Value {
             Self::Copy { array, element, node } if element == node => {
                 Some(Self::Several(array.clone()))
             }
-            _ => document.node(self.node()?).parent.map(|parent| self.below(parent)),
+            _ => document.node(self.node()?).parent.map(|parent| self.with_node(parent)),
         }
     }
 
@@ -187,8 +187,10 @@ impl Children<'_> {
     pub(crate) fn get(&self, index: usize) -> Option<Value> {
         match self.nodes {
             Nodes::None => None,
-            Nodes::Items(items) => items.get(index).map(|node| self.value.below(*node)),
-            Nodes::Members(members) => members.get(index).map(|(_, node)| self.value.below(*node)),
+            Nodes::Items(items) => items.get(index).map(|node| self.value.with_node(*node)),
+            Nodes::Members(members) => {
+                members.get(index).map(|(_, node)| self.value.with_node(*node))
+            }
             Nodes::Values(values) => values.get(index).map(|value| match value.node() {
                 Some(node) => Value::Copy { array: values.clone(), element: node, node },
                 None => value.clone(),

@@ -4,11 +4,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::schedules::{ScheduleError, ScheduledMetric, Window, metric::Ramp};
 
-/// The time that is searched for a change. It is longer than a week, after which repeating entries
-/// repeat.
-const HORIZON: SignedDuration = SignedDuration::from_hours(9 * 24);
+/// The period after now that is searched for a change. It is longer than a week, because repeating
+/// entries repeat weekly.
+const SEARCH_HORIZON: SignedDuration = SignedDuration::from_hours(9 * 24);
 
-/// The time that is searched first, because it has fewer windows.
+/// The period that is searched first. It needs fewer windows, so the search is cheaper.
 const NEAR_HORIZON: SignedDuration = SignedDuration::from_hours(1);
 
 const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
@@ -16,69 +16,71 @@ const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 /// A change of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The first instant with the value.
+    /// The first instant at which the metric has this value.
     pub at: Timestamp,
     pub value: i64,
 }
 
 impl ScheduledMetric {
-    /// The next change after a time. `None` if the value doesn't change within nine days, which
-    /// covers all repeating entries, and no later `OneTime` entry exists.
+    /// The next change after a time. `None` if the value doesn't change within nine days, and no
+    /// `OneTime` entry changes it later. Nine days include all changes by repeating entries.
     pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
         self.value_at(now)?;
         let end_of = |horizon| now.saturating_add(horizon).unwrap_or(Timestamp::MAX);
-        let near = self.search(now, end_of(NEAR_HORIZON)).next();
-        let horizon = end_of(HORIZON);
-        if let Some(change) = near.or_else(|| self.search(now, horizon).next()) {
+        let near = self.iter_changes(now, end_of(NEAR_HORIZON)).next();
+        let horizon = end_of(SEARCH_HORIZON);
+        if let Some(change) = near.or_else(|| self.iter_changes(now, horizon).next()) {
             return Ok(Some(change));
         }
-        // After the horizon, only `OneTime` windows are new.
+        // The horizon includes all changes by repeating entries, but not those by later `OneTime`
+        // entries.
         let windows = self.effective_windows(now, now);
-        let edges = windows.iter().flat_map(|window| [self.ramp.around(window).0, window.end]);
+        let edges = windows.iter().flat_map(|window| [self.ramp.extent(window).0, window.end]);
         let later = edges.filter(|at| *at >= horizon).min();
         Ok(later.and_then(|at| {
             let from = at.saturating_sub(NANOSECOND).unwrap_or(Timestamp::MIN);
-            self.search(from, from.saturating_add(HORIZON).unwrap_or(Timestamp::MAX)).next()
+            self.iter_changes(from, from.saturating_add(SEARCH_HORIZON).unwrap_or(Timestamp::MAX))
+                .next()
         }))
     }
 
-    /// The changes after `from` and up to `to`, without checking the entries.
+    /// The changes after `from` and up to `to`. Invalid entries are left out, and are no error.
     pub fn changes(&self, from: Timestamp, to: Timestamp) -> Vec<Change> {
-        self.search(from, to).collect()
+        self.iter_changes(from, to).collect()
     }
 
-    fn search(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Change> {
+    fn iter_changes(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Change> {
         let windows = self.effective_windows(from, to);
         let mut now = from;
         std::iter::from_fn(move || {
-            let change = self.next_in(&windows, now).filter(|change| change.at <= to)?;
+            let change = self.next_change_in(&windows, now).filter(|change| change.at <= to)?;
             now = change.at;
             Some(change)
         })
     }
 
     /// Returns the first change after `now`: either a window exceeds the current value, or the last
-    /// window with this value falls below it. Windows that can do neither are skipped, because a
-    /// schedule may have thousands of them.
-    fn next_in(&self, windows: &[Window], now: Timestamp) -> Option<Change> {
+    /// window that has this value falls below it. Other windows are skipped, because a schedule may
+    /// have thousands of windows.
+    fn next_change_in(&self, windows: &[Window], now: Timestamp) -> Option<Change> {
         let (value, ramp) = (self.value_in(windows, now), self.ramp);
         let mut next: Option<Timestamp> = None;
         let starts_before = |window: &Window, end: Option<Timestamp>| {
-            end.is_none_or(|end| ramp.around(window).0 < end)
+            end.is_none_or(|end| ramp.extent(window).0 < end)
         };
         for window in windows.iter().filter(|window| window.value > value) {
             if starts_before(window, next)
-                && let Some(at) = ramp.reaches(window, value + 1).filter(|at| *at > now)
+                && let Some(at) = ramp.first_at_least(window, value + 1).filter(|at| *at > now)
             {
                 next = Some(next.map_or(at, |next| next.min(at)));
             }
         }
         if value > 0 {
             let has_value = |window: &&Window| {
-                window.value >= value && ramp.around(window).1 > now && starts_before(window, next)
+                window.value >= value && ramp.extent(window).1 > now && starts_before(window, next)
             };
             let periods = windows.iter().filter(has_value).filter_map(|window| {
-                Some((ramp.reaches(window, value)?, ramp.falls_below(window, value)))
+                Some((ramp.first_at_least(window, value)?, ramp.first_below(window, value)))
             });
             let mut periods: Vec<_> = periods.collect();
             periods.sort();
@@ -94,20 +96,20 @@ impl ScheduledMetric {
 
 impl Ramp {
     /// The first instant at which a window contributes at least `value`.
-    fn reaches(self, window: &Window, value: i64) -> Option<Timestamp> {
+    fn first_at_least(self, window: &Window, value: i64) -> Option<Timestamp> {
         let is_reached = |at| self.value(window, at) >= value;
-        let at = first_instant(self.around(window).0, window.start, is_reached);
+        let at = first_instant(self.extent(window).0, window.start, is_reached);
         is_reached(at).then_some(at)
     }
 
     /// The first instant after its end at which a window contributes less than `value`.
-    fn falls_below(self, window: &Window, value: i64) -> Timestamp {
-        first_instant(window.end, self.around(window).1, |at| self.value(window, at) < value)
+    fn first_below(self, window: &Window, value: i64) -> Timestamp {
+        first_instant(window.end, self.extent(window).1, |at| self.value(window, at) < value)
     }
 }
 
-/// The first instant between `from` and `to` that `accepts` returns true for, or else `to`. If
-/// it returns true for an instant, it must do so for all later ones.
+/// The first instant between `from` and `to` at which `accepts` returns true, or else `to`. This is
+/// a binary search: once `accepts` returns true, it must do so for all later instants.
 fn first_instant(from: Timestamp, to: Timestamp, accepts: impl Fn(Timestamp) -> bool) -> Timestamp {
     let (mut low, mut high) = (from, to);
     while low < high {

@@ -1,5 +1,6 @@
-//! The definitions of `ScalingSchedule` and `ClusterScalingSchedule` of `zalando.org/v1`. The
-//! schema is that of kube-metrics-adapter: its objects stay valid.
+//! The `CustomResourceDefinitions` of `ScalingSchedule` and `ClusterScalingSchedule` of
+//! `zalando.org/v1`. Objects that were created for kube-metrics-adapter stay valid, because the
+//! schema is the same.
 
 use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus};
 use serde_json::{Value, json};
@@ -7,12 +8,12 @@ use serde_json::{Value, json};
 use hpa_crd::{
     DefinitionError,
     path::schema_at,
-    schema::{object, plain},
+    schema::{kind_schema, structural_without_defaults},
 };
 
 const GROUP: &str = "zalando.org";
 
-/// The two definitions (apiextensions.k8s.io/v1).
+/// The definitions of `ScalingSchedule` and `ClusterScalingSchedule`, in this order.
 pub fn schedule_definitions() -> Result<[Value; 2], DefinitionError> {
     let namespaced = json!({
         "kind": "ScalingSchedule", "listKind": "ScalingScheduleList",
@@ -66,28 +67,27 @@ fn definition(names: Value, scope: &str, description: &str) -> Result<Value, Def
 }
 
 fn schema(description: &str) -> Result<Value, DefinitionError> {
-    let mut spec = plain::<ScalingScheduleSpec>();
-    // An integer without a format in the reference.
+    let mut spec = structural_without_defaults::<ScalingScheduleSpec>();
+    // In the reference, this integer has no format.
     schema_at(&mut spec, "schedules[].durationMinutes")?.remove("format");
-    let mut status = plain::<ScalingScheduleStatus>();
+    let mut status = structural_without_defaults::<ScalingScheduleStatus>();
     schema_at(&mut status, "active")?.insert("default".to_owned(), false.into());
-    Ok(object(description, &spec, &status))
+    Ok(kind_schema(description, &spec, &status))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The schema without descriptions.
-    fn bare(schema: &Value) -> Value {
+    fn without_descriptions(schema: &Value) -> Value {
         match schema {
             Value::Object(members) => {
                 let is_text =
                     |name: &str, value: &Value| name == "description" && value.is_string();
                 let members = members.iter().filter(|(name, value)| !is_text(name, value));
-                members.map(|(name, value)| (name.clone(), bare(value))).collect()
+                members.map(|(name, value)| (name.clone(), without_descriptions(value))).collect()
             }
-            Value::Array(items) => items.iter().map(bare).collect(),
+            Value::Array(items) => items.iter().map(without_descriptions).collect(),
             other => other.clone(),
         }
     }
@@ -131,7 +131,8 @@ mod tests {
         let active = json!({ "type": "boolean", "default": false });
         let status = json!({ "type": "object", "properties": { "active": active } });
         for definition in schedule_definitions().expect("definitions") {
-            let schema = bare(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let schema = without_descriptions(schema);
             let sorted = |schema: &Value| {
                 let mut schema = schema.clone();
                 sort_required(&mut schema);

@@ -10,7 +10,7 @@ use crate::schedules::{
     Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, zone,
 };
 
-/// A period in which an entry has its full value. Ramps are before and after it.
+/// A period in which an entry has its full value. It doesn't include the ramps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Index of the entry in `spec.schedules`.
@@ -23,11 +23,12 @@ pub struct Window {
     pub value: i64,
 }
 
-/// The windows of a repeating entry are computed for this many days before and after a time. They
-/// repeat weekly and end in the order of their starts, so at most the windows next to that time
-/// have an effect.
+/// The windows of a repeating entry are computed for this many days before and after a time. As
+/// windows repeat weekly, these days include the last window before that time and the first one
+/// after it. Windows end in the order of their starts, so windows further away have no effect.
 const DAYS_AROUND: i32 = 8;
 
+/// A compiled entry of `spec.schedules`.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     index: usize,
@@ -53,7 +54,7 @@ impl Entry {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let timing = match (schedule.r#type, &schedule.period) {
-            (ScheduleType::OneTime, _) => Timing::Once(dates(index, schedule)),
+            (ScheduleType::OneTime, _) => Timing::Once(parse_dates(index, schedule)),
             (ScheduleType::Repeating, None) => {
                 Timing::MissingPeriod(Problem::MissingPeriod { index })
             }
@@ -66,7 +67,7 @@ impl Entry {
                 Timing::Repeating {
                     zone: zone.unwrap_or_else(|| default_zone.clone()),
                     days: weekdays(&period.days),
-                    times: times(index, period),
+                    times: parse_times(index, period),
                 }
             }
         };
@@ -76,7 +77,7 @@ impl Entry {
         {
             problems.push(problem.clone());
         }
-        // At most about 1900 years: the number of seconds must not overflow.
+        // Limited to about 1900 years, so that the number of seconds can't overflow.
         let minutes = schedule.duration_minutes.clamp(0, 1_000_000_000);
         Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), timing }
     }
@@ -89,8 +90,8 @@ impl Entry {
         }
     }
 
-    /// Returns the error of the entry. A repeating entry with invalid times fails only on its days.
-    pub(crate) fn check(&self, now: Timestamp) -> Result<(), Problem> {
+    /// Fails if the entry is invalid. A repeating entry with invalid times fails only on its days.
+    pub(crate) fn validate_at(&self, now: Timestamp) -> Result<(), Problem> {
         match &self.timing {
             Timing::MissingPeriod(problem) | Timing::Once(Err(problem)) => Err(problem.clone()),
             Timing::Once(Ok(_)) => Ok(()),
@@ -101,7 +102,8 @@ impl Entry {
         }
     }
 
-    /// The windows that can affect the value between two times, in the order of their starts.
+    /// The windows near the period between two times, in the order of their starts. They include
+    /// all windows that can affect the value in this period.
     pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {
         match &self.timing {
             Timing::MissingPeriod(_)
@@ -125,9 +127,10 @@ impl Entry {
         }
     }
 
-    /// The windows that determine the value between two times. The windows of a repeating entry
-    /// start and end in the order of their dates. Of those that start before `from`, only the last
-    /// one can have an effect, and of those that start after `to` only the first one.
+    /// The windows that determine the value between two times: fewer than [`Self::windows`]
+    /// returns, for the same value. The windows of a repeating entry start and end in the order of
+    /// their dates. Therefore, of the windows that start before `from`, only the last one can have
+    /// an effect. Of those that start after `to`, only the first one can.
     pub(crate) fn effective_windows(
         &self,
         from: Timestamp,
@@ -185,12 +188,12 @@ impl Entry {
     }
 
     fn window(&self, start: Timestamp, end: Timestamp) -> Window {
-        let shortest = start.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
-        Window { entry: self.index, start, end: end.max(shortest), value: self.value }
+        let min_end = start.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
+        Window { entry: self.index, start, end: end.max(min_end), value: self.value }
     }
 }
 
-fn dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestamp), Problem> {
+fn parse_dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestamp), Problem> {
     let parse = |field, text: &str| {
         let invalid = || Problem::InvalidDate { index, field, text: text.to_owned() };
         zone::parse_date(text).ok_or_else(invalid)
@@ -201,7 +204,7 @@ fn dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestamp), Pr
     Ok((start, end.map_or(Ok(start), |text| parse("endDate", text))?))
 }
 
-fn times(index: usize, period: &SchedulePeriod) -> Result<(Time, Option<Time>), Problem> {
+fn parse_times(index: usize, period: &SchedulePeriod) -> Result<(Time, Option<Time>), Problem> {
     let start = zone::parse_time(&period.start_time)
         .ok_or_else(|| Problem::InvalidStartTime { index, text: period.start_time.clone() })?;
     if period.end_time.is_empty() {

@@ -9,7 +9,7 @@ use crate::schedules::{
     Compat, Problem, ScalingScheduleSpec, ScheduleError, Window, entry::Entry, zone,
 };
 
-/// Defaults for schedules, from the flags.
+/// The operator's settings for all schedules.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Duration of the ramps of a spec that doesn't set it.
@@ -61,7 +61,7 @@ impl ScheduledMetric {
             Some(minutes) if minutes < 0 => {
                 return Err(ScheduleError::NegativeScalingWindow(minutes));
             }
-            // At most about 1900 years: the number of seconds can't overflow.
+            // Limited to about 1900 years, so that the number of seconds can't overflow.
             Some(minutes) => SignedDuration::from_mins(minutes.min(1_000_000_000)),
             None => settings.default_scaling_window,
         };
@@ -91,28 +91,29 @@ impl ScheduledMetric {
         self.entries.iter().find_map(Entry::time_zone)
     }
 
-    /// The value at a time. An invalid entry is an error. As in the reference, an invalid repeating
-    /// entry is an error only on its days.
+    /// The value at a time. Fails if an entry is invalid. As in the reference, a repeating entry
+    /// with invalid times is an error only on its days.
     pub fn value_at(&self, now: Timestamp) -> Result<i64, ScheduleError> {
-        self.check(now)?;
+        self.validate_at(now)?;
         Ok(self.valid_value_at(now))
     }
 
-    /// The value at a time, without invalid entries.
+    /// The value at a time. Invalid entries are left out.
     pub fn valid_value_at(&self, now: Timestamp) -> i64 {
         self.value_in(&self.effective_windows(now, now), now)
     }
 
     /// Whether an entry is in its window or in one of its ramps: `status.active`.
     pub fn is_active_at(&self, now: Timestamp) -> Result<bool, ScheduleError> {
-        self.check(now)?;
+        self.validate_at(now)?;
         Ok(self.effective_windows(now, now).iter().any(|window| {
-            let (rise, fall) = self.ramp.around(window);
+            let (rise, fall) = self.ramp.extent(window);
             rise <= now && now < fall
         }))
     }
 
-    /// The windows that may affect the value between two times, including their ramps, by entry.
+    /// The windows near the period between two times, in the order of the entries. They include all
+    /// windows whose value or ramps can affect the value in this period.
     pub fn windows(&self, from: Timestamp, to: Timestamp) -> Vec<Window> {
         let entries = self.entries.iter();
         entries.flat_map(|entry| entry.windows(from, to, self.compat)).collect()
@@ -124,11 +125,11 @@ impl ScheduledMetric {
         entries.flat_map(|entry| entry.effective_windows(from, to, self.compat)).collect()
     }
 
-    fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
-        Ok(self.entries.iter().try_for_each(|entry| entry.check(now))?)
+    fn validate_at(&self, now: Timestamp) -> Result<(), ScheduleError> {
+        Ok(self.entries.iter().try_for_each(|entry| entry.validate_at(now))?)
     }
 
-    /// The value at `now`. `windows` must contain all windows around it.
+    /// The value at `now`. `windows` must contain all windows that can affect it.
     pub(crate) fn value_in(&self, windows: &[Window], now: Timestamp) -> i64 {
         let values = windows.iter().map(|window| self.ramp.value(window, now));
         values.max().unwrap_or_default().max(0)
@@ -137,7 +138,7 @@ impl ScheduledMetric {
 
 impl Ramp {
     /// Start of the ramp before a window, and end of the ramp after it.
-    pub(crate) fn around(self, window: &Window) -> (Timestamp, Timestamp) {
+    pub(crate) fn extent(self, window: &Window) -> (Timestamp, Timestamp) {
         let rise = window.start.saturating_sub(self.duration).unwrap_or(Timestamp::MIN);
         let fall = window.end.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
         (rise, fall)
@@ -145,21 +146,21 @@ impl Ramp {
 
     /// The value that a window contributes.
     pub(crate) fn value(self, window: &Window, now: Timestamp) -> i64 {
-        let (rise, fall) = self.around(window);
+        let (rise, fall) = self.extent(window);
         if window.start <= now && now < window.end {
             window.value
         } else if rise <= now && now < window.start {
-            self.part(now.duration_since(rise), window.value)
+            self.step_value(now.duration_since(rise), window.value)
         } else if window.end <= now && now < fall {
-            self.part(fall.duration_since(now), window.value)
+            self.step_value(fall.duration_since(now), window.value)
         } else {
             0
         }
     }
 
-    /// The part of a value in a step of a ramp. The order of operations is that of the reference:
-    /// it determines the rounding.
-    fn part(self, elapsed: SignedDuration, value: i64) -> i64 {
+    /// The part of a value that a ramp has reached. The order of operations is that of the
+    /// reference, because it determines the rounding.
+    fn step_value(self, elapsed: SignedDuration, value: i64) -> i64 {
         let steps = f64::from(self.steps);
         let fraction = elapsed.as_nanos() as f64 / self.duration.as_nanos() as f64;
         let part = (fraction * steps).floor() * (value as f64 / steps);

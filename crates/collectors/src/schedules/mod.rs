@@ -1,10 +1,10 @@
 //! Metrics that follow a schedule: `ScalingSchedule` and `ClusterScalingSchedule` of
-//! `zalando.org/v1`, as kube-metrics-adapter ("the reference" here) defines them. Pure functions,
-//! without clock or async runtime.
+//! `zalando.org/v1`, as kube-metrics-adapter ("the reference" here) defines them. Except for
+//! [`source`], these are pure functions without clock or async runtime.
 //!
 //! [`ScheduledMetric::new`] compiles a spec. The value at a time is the largest value of its
-//! entries: the full value inside a window, a part of it in steps while it ramps up before the
-//! window and down after it, and 0 otherwise.
+//! entries. An entry has its full value in its windows. Before and after a window, the value rises
+//! and falls in steps, over the duration of a ramp. At other times, it is 0.
 //!
 //! ```
 //! use hpa_collectors::schedules::{ScalingScheduleSpec, ScheduledMetric, Settings};
@@ -26,7 +26,7 @@
 //! The reference evaluates a repeating entry only for the current day: it loses the part of a
 //! window or ramp beyond midnight, and a window whose end is before its start is empty. By default,
 //! such a window ends on the next day, and windows continue across midnight. [`Compat::Reference`]
-//! reproduces the reference. There is no other difference.
+//! selects the behavior of the reference, and changes nothing else.
 
 mod changes;
 pub mod definition;

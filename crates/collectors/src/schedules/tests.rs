@@ -29,7 +29,7 @@ fn nightly() -> Value {
 #[rstest]
 #[case("2026-11-27T20:29:59Z", 0, 0)]
 #[case("2026-11-27T20:45:00Z", 50, 50)]
-// The reference gives the window no length, but both ramps.
+// In the reference, the window is empty, but has both ramps.
 #[case("2026-11-27T21:00:00Z", 100, 100)]
 #[case("2026-11-27T21:15:00Z", 100, 50)]
 #[case("2026-11-27T23:00:00Z", 100, 0)]
@@ -63,7 +63,7 @@ fn ramp_starts_on_the_day_before() {
 #[case::equal_times_have_no_length("08:00", "08:00", "2026-11-27T08:00:00Z", 0)]
 #[case::midnight_is_an_end("22:00", "00:00", "2026-11-27T23:59:59Z", 100)]
 #[case::midnight_is_a_start("00:00", "06:00", "2026-11-27T00:00:00Z", 100)]
-fn edges_of_days_are_exact(
+fn window_may_start_or_end_at_midnight_or_be_empty(
     #[case] start: &str,
     #[case] end: &str,
     #[case] time: &str,
@@ -255,7 +255,7 @@ fn schedule_with_5000_entries_is_evaluated_in_bounded_time() {
     let mut entries: Vec<Value> = (1..5000).map(entry).collect();
     let count = 5000;
     let start = std::time::Instant::now();
-    // A larger value hides all changes.
+    // An entry with a larger value hides the changes of all others.
     entries.push(json!({
         "type": "OneTime", "date": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z",
         "value": 9000,
@@ -273,6 +273,7 @@ fn schedule_with_5000_entries_is_evaluated_in_bounded_time() {
     }
     let change = metric.next_change(now).unwrap().unwrap();
     assert_ne!(metric.value_at(change.at - 1.nanosecond()), metric.value_at(change.at));
-    // A second of CPU in a debug build, and hours if all changes of all windows are evaluated.
+    // It takes about a second in a debug build. It would take hours if all changes of all windows
+    // were evaluated.
     assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
 }

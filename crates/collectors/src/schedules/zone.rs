@@ -14,12 +14,12 @@ pub(crate) fn find(zones: &TimeZoneDatabase, name: &str) -> Option<TimeZone> {
     zones.get(name).ok().filter(|zone| zone.iana_name() == Some(name))
 }
 
-/// The instant of a civil time, computed like Go's `time.Date`. The result differs from jiff's for
-/// times in a gap: Go uses the offset that applies one offset earlier, so the result may be before
-/// or after the gap.
+/// The instant of a civil time, computed as Go's `time.Date` does: it takes the civil time as UTC,
+/// subtracts the offset at that instant, and uses the offset at the result. For a time in a gap,
+/// the result may be before or after the gap, and differ from jiff's.
 pub(crate) fn instant(date: Date, time: Time, zone: &TimeZone) -> Timestamp {
     let offset_at = |instant: Timestamp| zone.to_offset(instant);
-    // Offsets are below 26 hours. Errors mean years out of jiff's range.
+    // An error can only mean a year out of jiff's range.
     let Ok(utc) = TimeZone::UTC.to_timestamp(date.to_datetime(time)) else { return Timestamp::MAX };
     let earlier = utc.saturating_sub(offset_at(utc).duration_since(jiff::tz::Offset::UTC));
     let Ok(earlier) = earlier else { return Timestamp::MAX };

@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::{Credential, Limits, Secret};
 
-fn endpoint(url: &str) -> Plan {
+fn endpoint(url: &str) -> CollectorPlan {
     external("json-path", &[("endpoint", url), ("json-key", "$.v")])
 }
 
@@ -143,7 +143,7 @@ async fn request_without_a_free_connection_is_an_error() {
     let settings = Settings { limits, ..settings() };
     let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
     let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
-    let both = async {
+    let second_request = async {
         let busy = error(fetch_with(&clients, &plan).await);
         assert!(busy.contains("no free connection within 0.05 s"), "{busy}");
     };
@@ -151,7 +151,7 @@ async fn request_without_a_free_connection_is_an_error() {
     tokio::select! {
         biased;
         result = fetch_with(&clients, &stalled) => panic!("{result:?}"),
-        () = both => {}
+        () = second_request => {}
     }
     assert_eq!(milli(fetch_with(&clients, &plan).await), 1000);
 }
@@ -208,7 +208,7 @@ fn interval_below_a_second_is_an_error_unless_compatible() {
         }});
         let values = [("json-key", "$.v"), ("port", "80"), ("interval", interval)];
         let config = config(metric, "pods.m.json-path", &values, compat);
-        let plan = Plan::new(&config, &Environment { compat, ..Environment::default() });
+        let plan = CollectorPlan::new(&config, &Environment { compat, ..Environment::default() });
         plan.map(|plan| plan.interval).map_err(|error| error.to_string())
     };
     for interval in ["-30s", "1ns", "999ms"] {

@@ -1,4 +1,5 @@
-//! A number missing in a response is an error or a missing value, never 0, which would scale down.
+//! A number that is missing in a response is an error or a missing value. It must not be read as 0,
+//! because autoscalers would scale down.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +9,8 @@ use jiff::ToSpan;
 use super::*;
 use crate::{Credential, Secret, ServiceSettings, registry::COLLECTORS};
 
-/// A plan for each collector, and a response with the number 42.
-fn cases(port: &str, url: &str) -> Vec<(Plan, String)> {
+/// A plan for each collector that sends requests, and a response with the number 42.
+fn cases(port: &str, url: &str) -> Vec<(CollectorPlan, String)> {
     let object = |api_version: &str, kind: &str| {
         let metric = json!({"type": "Object", "object": {
             "describedObject": {"apiVersion": api_version, "kind": kind, "name": "main"},
@@ -136,7 +137,7 @@ async fn missing_number_in_a_response_is_never_zero() {
             assert!(values.samples.is_empty(), "{}: {values:?} of {bad}", plan.name);
         }
     }
-    // A schedule has no response.
+    // The collector `schedule` sends no requests.
     let all: BTreeSet<_> = COLLECTORS.iter().map(|collector| collector.name).collect();
     assert_eq!(all.difference(&collectors).collect::<Vec<_>>(), [&"schedule"]);
 }

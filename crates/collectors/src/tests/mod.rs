@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-use crate::{Compat, Environment, Plan, annotations::Annotations, metric_configs};
+use crate::{CollectorPlan, Compat, Environment, annotations::Annotations, metric_configs};
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use jiff::Timestamp;
@@ -37,7 +37,7 @@ use crate::{
     RouteGroup, Settings, Values,
 };
 
-/// The objects of a test.
+/// The cluster of a test: its objects don't depend on namespace or target.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) pods: Vec<Pod>,
@@ -85,7 +85,7 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// The plan of an external metric `m` of this type, with these settings as annotations.
-pub(crate) fn external(kind: &str, values: &[(&str, &str)]) -> Plan {
+pub(crate) fn external(kind: &str, values: &[(&str, &str)]) -> CollectorPlan {
     let metric = json!({"type": "External", "external": {
         "metric": {"name": "m", "selector": {"matchLabels": {"type": kind}}},
         "target": {"type": "AverageValue", "averageValue": "1"},
@@ -94,21 +94,26 @@ pub(crate) fn external(kind: &str, values: &[(&str, &str)]) -> Plan {
 }
 
 /// The plan of a metric `m` of pods.
-pub(crate) fn pod_plan(values: &[(&str, &str)]) -> Plan {
+pub(crate) fn pod_plan(values: &[(&str, &str)]) -> CollectorPlan {
     let metric = json!({"type": "Pods", "pods": {
         "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
     }});
     plan(metric, "pods.m.json-path", values, Compat::Off)
 }
 
-pub(crate) fn plan(metric: Value, key: &str, values: &[(&str, &str)], compat: Compat) -> Plan {
+pub(crate) fn plan(
+    metric: Value,
+    key: &str,
+    values: &[(&str, &str)],
+    compat: Compat,
+) -> CollectorPlan {
     let environment = Environment {
         prometheus_aliases: ["other".to_owned()].into(),
         sqs_regions: ["eu-west-1".to_owned()].into(),
         compat,
         ..Environment::default()
     };
-    Plan::new(&config(metric, key, values, compat), &environment).unwrap()
+    CollectorPlan::new(&config(metric, key, values, compat), &environment).unwrap()
 }
 
 pub(crate) fn config(
@@ -139,12 +144,15 @@ pub(crate) fn target() -> CrossVersionObjectReference {
 pub(crate) async fn fetch(
     settings: Settings,
     objects: Objects,
-    plan: &Plan,
+    plan: &CollectorPlan,
 ) -> Result<Values, FetchError> {
     fetch_with(&Clients::new(settings, Arc::new(objects)).unwrap(), plan).await
 }
 
-pub(crate) async fn fetch_with(clients: &Clients, plan: &Plan) -> Result<Values, FetchError> {
+pub(crate) async fn fetch_with(
+    clients: &Clients,
+    plan: &CollectorPlan,
+) -> Result<Values, FetchError> {
     let target = target();
     plan.read(&Context::new(clients, "shop", &target, now())).await
 }
@@ -301,7 +309,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     }
 }
 
-/// Records the messages of warnings and of information, until the guard is dropped.
+/// Records the messages of this crate's log events, from level INFO on, until the guard is dropped.
 pub(crate) fn recorded_logs() -> (Arc<Mutex<Vec<String>>>, tracing::subscriber::DefaultGuard) {
     let logs = Arc::<Mutex<Vec<String>>>::default();
     (logs.clone(), tracing::subscriber::set_default(LogRecorder(logs)))

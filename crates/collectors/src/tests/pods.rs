@@ -181,13 +181,13 @@ async fn connections_of_all_collections_are_bounded() {
 }
 
 #[test]
-fn pods_without_a_port_are_an_error_unless_compatible() {
+fn missing_port_is_an_error_unless_compatible() {
     let new = |compat| {
         let metric = json!({"type": "Pods", "pods": {
             "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
         }});
         let config = config(metric, "pods.m.json-path", &[("json-key", "$.v")], compat);
-        Plan::new(&config, &Environment { compat, ..Environment::default() })
+        CollectorPlan::new(&config, &Environment { compat, ..Environment::default() })
     };
     assert_eq!(new(Compat::Off).unwrap_err().to_string(), "config value port not found");
     new(Compat::Reference).unwrap();

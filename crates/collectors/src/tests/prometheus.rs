@@ -18,7 +18,13 @@ fn client(name: &str, server: &Server) -> Client {
     Client::new(ServerSettings::new(name, &server.url("/prefix")).unwrap(), Arc::new(())).unwrap()
 }
 
-fn object(kind: &str, api_version: &str, target: &str, key: &str, values: &[(&str, &str)]) -> Plan {
+fn object(
+    kind: &str,
+    api_version: &str,
+    target: &str,
+    key: &str,
+    values: &[(&str, &str)],
+) -> CollectorPlan {
     let metric = json!({"type": "Object", "object": {
         "describedObject": {"apiVersion": api_version, "kind": kind, "name": "main"},
         "metric": {
@@ -225,15 +231,15 @@ async fn namespace_label_restricts_a_tenants_query() {
 
 #[test]
 fn server_is_refused_in_a_namespace_without_permission() {
-    let check = |server: &str, namespace: &str| {
+    let error_if_permitted_only_in = |server: &str, namespace: &str| {
         let namespaces = [namespace.to_owned()].into();
         let permissions = [(server.to_owned(), namespaces)].into();
         let values = [("query", "up"), ("prometheus-server", "http://a/")];
         plan_in(Environment { permissions, ..Environment::default() }, &values).err()
     };
-    assert_eq!(check("url", "shop"), None);
-    assert_eq!(check("prometheus", "bank"), None);
-    let refused = check("url", "bank").expect("no permission").to_string();
+    assert_eq!(error_if_permitted_only_in("url", "shop"), None);
+    assert_eq!(error_if_permitted_only_in("prometheus", "bank"), None);
+    let refused = error_if_permitted_only_in("url", "bank").expect("no permission").to_string();
     assert_eq!(refused, "the operator doesn't permit url in the namespace shop");
 }
 
@@ -243,5 +249,5 @@ fn plan_in(environment: Environment, values: &[(&str, &str)]) -> Result<(), crat
         "target": {"type": "AverageValue", "averageValue": "1"},
     }});
     let config = config(metric, "external.m.prometheus", values, Compat::Off);
-    Plan::new(&config, &environment).map(|_| ())
+    CollectorPlan::new(&config, &environment).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! No part of a response appears in an error, which tenants see in conditions and events.
+//! Tenants see errors in conditions and events, so errors must not reveal the data in responses.
 
 use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;
@@ -79,7 +79,7 @@ fn operator(address: &str) -> Settings {
 #[case::nakadi_list("nakadi", &[("metric-type", "consumer-lag-seconds"),
     ("owning-application", "o"), ("event-types", "a"), ("consumer-group", "g")])]
 #[tokio::test]
-async fn no_error_has_content_of_a_response(#[case] kind: &str, #[case] values: &[(&str, &str)]) {
+async fn error_has_no_text_of_the_response(#[case] kind: &str, #[case] values: &[(&str, &str)]) {
     for reply in replies() {
         let response = match &reply {
             Reply::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),

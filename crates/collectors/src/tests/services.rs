@@ -1,4 +1,4 @@
-//! Tests of the collectors for `InfluxDB`, ZMON and Nakadi, by the documented protocols.
+//! Tests of the collectors for `InfluxDB`, ZMON and Nakadi, with responses as documented.
 
 use jiff::SignedDuration;
 use rstest::rstest;
@@ -23,7 +23,7 @@ fn influx(server: &Server) -> Settings {
     service("influxdb", address)
 }
 
-fn flux(values: &[(&str, &str)]) -> Plan {
+fn flux(values: &[(&str, &str)]) -> CollectorPlan {
     external("influxdb", &[&[("query", "from(bucket: \"b\")")], values].concat())
 }
 
@@ -147,7 +147,7 @@ async fn zmon_value_older_than_the_duration_is_missing() {
 #[case::older("90m", 121, false)]
 #[case::rounded_down("80m", 62, false)]
 #[tokio::test]
-async fn zmon_value_may_be_as_old_as_the_query(
+async fn zmon_value_may_be_as_old_as_the_rounded_duration(
     #[case] duration: &str,
     #[case] minutes: i64,
     #[case] is_used: bool,
@@ -224,7 +224,10 @@ fn nakadi_reply(request: &str) -> Reply {
 #[case::lag("consumer-lag-seconds", 7000)]
 #[case::events("unconsumed-events", 16_000)]
 #[tokio::test]
-async fn nakadi_subscriptions_are_added_up(#[case] metric_type: &str, #[case] expected: i64) {
+async fn nakadi_partitions_of_all_subscriptions_are_aggregated(
+    #[case] metric_type: &str,
+    #[case] expected: i64,
+) {
     let server = Server::start(nakadi_reply).await;
     let plan = external(
         "nakadi",
@@ -242,7 +245,7 @@ async fn nakadi_subscriptions_are_added_up(#[case] metric_type: &str, #[case] ex
     assert_eq!(server.requests().len(), 5);
 }
 
-fn subscription(id: &str) -> Plan {
+fn subscription(id: &str) -> CollectorPlan {
     external("nakadi", &[("metric-type", "unconsumed-events"), ("subscription-id", id)])
 }
 
@@ -253,12 +256,12 @@ async fn nakadi_subscription_is_read_by_its_id() {
     assert_eq!(milli(read("s1").await), 6000);
     let empty = error(read("s2").await);
     assert!(empty.ends_with("expected at least 1 event-type, 0 returned"), "{empty}");
-    let elsewhere = error(read("../admin").await);
-    assert_eq!(elsewhere, "invalid subscription-id config value: ../admin");
+    let invalid = error(read("../admin").await);
+    assert_eq!(invalid, "invalid subscription-id config value: ../admin");
     assert_eq!(server.requests().len(), 2);
 }
 
-/// The reference reads a missing number as 0, which scales down.
+/// The reference reads a missing number as 0, and an autoscaler then scales down.
 #[rstest]
 #[case::one_lacks_it(r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#, Some(7000))]
 #[case::null(r#"{"items":[{"partitions":[{"consumer_lag_seconds":null}]}]}"#, Some(0))]
@@ -297,7 +300,7 @@ async fn nakadi_request_is_retried_unless_the_error_is_permanent(
     assert_eq!(server.requests().len(), requests);
 }
 
-fn unconsumed_events() -> Plan {
+fn unconsumed_events() -> CollectorPlan {
     external(
         "nakadi",
         &[
@@ -338,7 +341,10 @@ async fn next_page_of_nakadi_must_be_on_the_same_server() {
 #[case::zmon(external("zmon", &[("check-id", "1")]), "ZMON is not configured")]
 #[case::nakadi(subscription("s1"), "Nakadi is not configured")]
 #[tokio::test]
-async fn server_that_is_not_configured_is_an_error(#[case] plan: Plan, #[case] expected: &str) {
+async fn server_that_is_not_configured_is_an_error(
+    #[case] plan: CollectorPlan,
+    #[case] expected: &str,
+) {
     assert_eq!(error(fetch(settings(), Objects::default(), &plan).await), expected);
 }
 
@@ -352,5 +358,5 @@ async fn collection_of_several_requests_has_a_time_limit() {
     let limits = crate::Limits { request_timeout, ..crate::Limits::default() };
     let settings = Settings { limits, ..nakadi(&server) };
     let error = error(fetch(settings, Objects::default(), &subscription("s1")).await);
-    assert_eq!(error, "the collection took longer than 2 s");
+    assert_eq!(error, "not read within 2 s");
 }

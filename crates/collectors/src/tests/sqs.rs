@@ -16,8 +16,8 @@ use super::*;
 #[allow(unreachable_pub, reason = "a file of the library of the test suites")]
 mod programs;
 
-/// Responds as SQS and as the services with credentials.
-fn aws(request: &str) -> Reply {
+/// Responds like SQS, and like the AWS services that return credentials.
+fn aws_reply(request: &str) -> Reply {
     let target = |action| request.contains(&format!("x-amz-target: AmazonSQS.{action}\r\n"));
     let path = request.split(' ').nth(1).unwrap();
     let end = (now() + 1.hour()).to_string();
@@ -59,7 +59,7 @@ fn clients(server: &str, variables: &[(&str, &str)]) -> Clients {
 const KEYS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "AKIDENV"), ("AWS_SECRET_ACCESS_KEY", "secret")];
 
-fn queue(values: &[(&str, &str)]) -> Plan {
+fn queue(values: &[(&str, &str)]) -> CollectorPlan {
     let settings = [("queue-name", "orders"), ("region", "eu-west-1")];
     external("sqs-queue-length", &[&settings, values].concat())
 }
@@ -75,7 +75,7 @@ async fn configured_kinds_of_messages_are_counted(
     #[case] values: &[(&str, &str)],
     #[case] expected: i64,
 ) {
-    let server = Server::start(aws).await;
+    let server = Server::start(aws_reply).await;
     let clients = clients(&server.url("/"), &KEYS);
     let plan = queue(values);
     assert_eq!(milli(fetch_with(&clients, &plan).await), expected * 1000);
@@ -107,7 +107,7 @@ async fn credentials_of_a_role_are_used_until_they_expire(
     #[case] variables: &[(&str, &str)],
     #[case] requests: usize,
 ) {
-    let server = Server::start(aws).await;
+    let server = Server::start(aws_reply).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "file-token\n").unwrap();
     let path = file.path().to_str().unwrap();
@@ -139,7 +139,7 @@ async fn credentials_of_a_role_are_used_until_they_expire(
 
 #[tokio::test]
 async fn without_credentials_the_queue_is_not_configured() {
-    let server = Server::start(aws).await;
+    let server = Server::start(aws_reply).await;
     let clients = clients(&server.url("/"), &[("AWS_EC2_METADATA_DISABLED", "true")]);
     let error = error(fetch_with(&clients, &queue(&[])).await);
     assert_eq!(error, "a credential for AWS is not configured");
@@ -159,6 +159,7 @@ async fn refused_requests_are_errors_without_details(#[case] reply: Reply, #[cas
     assert!(error.ends_with(expected), "{error}");
 }
 
+/// A process of moto, and its URL.
 struct Moto(Child, String);
 
 impl Drop for Moto {
@@ -209,15 +210,16 @@ async fn queue_of_moto_is_read() {
         ),
         format!("Action=ReceiveMessage&QueueUrl={}123456789012/orders", moto.1),
     ] {
-        send(&moto.1, &body).await;
+        send_action(&moto.1, &body).await;
     }
     assert_eq!(milli(fetch_with(&clients, &queue(&[])).await), 1000);
     let all = queue(&[("in-flight", "true"), ("delayed", "true")]);
     assert_eq!(milli(fetch_with(&clients, &all).await), 3000);
 }
 
-/// Sends a request of the older protocol, without a valid signature, which moto doesn't check.
-async fn send(url: &str, body: &str) {
+/// Sends a request in the older protocol of SQS. Its signature is invalid, but moto doesn't check
+/// it.
+async fn send_action(url: &str, body: &str) {
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();

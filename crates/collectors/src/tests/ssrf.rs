@@ -1,4 +1,4 @@
-//! Destinations that tenants must not reach. The tests use real connections: servers on the
+//! Tenants must not reach some destinations. The tests use real connections: servers on the
 //! loopback addresses must not receive any.
 
 use std::{
@@ -9,9 +9,9 @@ use std::{
 use rstest::rstest;
 
 use super::*;
-use crate::{collectors::http::HttpDocument, guarded_http::Resolve, slots::Slot};
+use crate::{collectors::http::HttpDocument, fair_semaphore::Permit, guarded_http::Resolve};
 
-/// Names with the results of their lookups, in order. The last one is repeated.
+/// A resolver with the results of the lookups of each name, in order. The last result is repeated.
 #[derive(Clone, Default)]
 struct Names {
     answers: Arc<Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>>,
@@ -29,7 +29,7 @@ impl Names {
 
 #[async_trait]
 impl Resolve for Names {
-    async fn resolve(&self, host: &str, _: Option<Slot>) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, host: &str, _: Option<Permit>) -> io::Result<Vec<IpAddr>> {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock();
         let answers = answers.get_mut(host).ok_or(io::ErrorKind::NotFound)?;
@@ -76,11 +76,11 @@ fn clients(settings: Settings, names: Names) -> Clients {
     clients.map_http(|http| http.with_resolver(Arc::new(names)))
 }
 
-/// The plan of a URL, without the checks of its configuration.
-fn unchecked(url: &str) -> Plan {
+/// The plan that reads a URL, without the checks of [`CollectorPlan::new`].
+fn unchecked_plan(url: &str) -> CollectorPlan {
     let query = crate::jsonpath::Query::key("$.v").unwrap();
     let extractor = Arc::new(crate::jsonpath::Extractor::new(query, None));
-    Plan::of(HttpDocument { endpoint: url.to_owned(), extractor })
+    CollectorPlan::for_collector(HttpDocument { endpoint: url.to_owned(), extractor })
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn permitted_addresses_are_reached() {
     let clients = clients(settings(), names);
     for url in ["http://127.0.0.1:PORT/", "http://[::1]:PORT/", "http://pod.example:PORT/"] {
         let url = victim.text(url);
-        assert_eq!(milli(fetch_with(&clients, &unchecked(&url)).await), 1000, "{url}");
+        assert_eq!(milli(fetch_with(&clients, &unchecked_plan(&url)).await), 1000, "{url}");
     }
     assert!(victim.connections() >= 2);
 }
@@ -157,11 +157,11 @@ async fn url_of_a_tenant_reaches_no_local_address(#[case] url: &str) {
         .with("link.test", &[&["fe80::1"]])
         .with("mixed.test", &[&["127.0.0.2", "127.0.0.1"]])
         .with("none.test", &[&[]]);
-    // One loopback address is permitted: the other address of `mixed.test` must be checked.
+    // 127.0.0.2 is permitted, so `mixed.test` is only refused if both of its addresses are checked.
     let policy = Policy { addresses: vec!["127.0.0.2".parse().unwrap()], ..Policy::default() };
     let clients = clients(Settings { policy, ..Settings::default() }, names);
     let url = victim.text(url);
-    let fetched = fetch_with(&clients, &unchecked(&url)).await.unwrap_err();
+    let fetched = fetch_with(&clients, &unchecked_plan(&url)).await.unwrap_err();
     let is_malformed = matches!(fetched, FetchError::Setting { .. });
     assert!(is_refused(&fetched) || is_malformed, "{url}: {fetched:?}");
     assert_eq!(victim.connections(), 0, "{url}");
@@ -186,7 +186,7 @@ async fn redirection_reaches_no_local_address(#[case] location: &str) {
     let policy = Policy { addresses: vec!["127.0.0.2".parse().unwrap()], ..Policy::default() };
     let names = Names::default().with("four.test", &[&["127.0.0.1"]]);
     let clients = clients(Settings { policy, ..Settings::default() }, names);
-    fetch_with(&clients, &unchecked(&server.url("/"))).await.unwrap_err();
+    fetch_with(&clients, &unchecked_plan(&server.url("/"))).await.unwrap_err();
     assert_eq!((server.requests().len(), victim.connections()), (1, 0));
 }
 
@@ -206,20 +206,20 @@ async fn hosts_that_are_not_listed_are_refused(#[case] url: &str) {
     let mut settings = settings();
     settings.policy.hosts = vec!["listed.test".to_owned()];
     let clients = clients(settings, names);
-    let refused = fetch_with(&clients, &unchecked(&victim.text(url))).await.unwrap_err();
+    let refused = fetch_with(&clients, &unchecked_plan(&victim.text(url))).await.unwrap_err();
     assert!(is_refused(&refused), "{refused:?}");
     assert_eq!(victim.connections(), 0);
     // The same holds after a redirection.
     let location = victim.text(url);
     let server = Server::start(move |_| redirect(&location)).await;
     let listed = format!("http://listed.test:{}/", server.address.port());
-    fetch_with(&clients, &unchecked(&listed)).await.unwrap_err();
+    fetch_with(&clients, &unchecked_plan(&listed)).await.unwrap_err();
     assert_eq!((server.requests().len(), victim.connections()), (1, 0));
 }
 
 /// A name whose second lookup returns a refused address (DNS rebinding).
 #[tokio::test]
-async fn name_is_resolved_once_and_the_connection_goes_to_the_checked_address() {
+async fn connection_uses_the_checked_address_without_another_lookup() {
     let victim = Victim::start().await;
     let address = format!("127.0.0.2:{}", victim.port());
     let good = Server::start_on(&address, None, |_| ok(r#"{"v": 2}"#)).await;
@@ -227,7 +227,7 @@ async fn name_is_resolved_once_and_the_connection_goes_to_the_checked_address() 
     let policy = Policy { addresses: vec!["127.0.0.2".parse().unwrap()], ..Policy::default() };
     let settings = Settings { policy, ..Settings::default() };
     let clients = clients(settings, names.clone());
-    let plan = unchecked(&victim.text("http://rebinding.test:PORT/"));
+    let plan = unchecked_plan(&victim.text("http://rebinding.test:PORT/"));
     assert_eq!(milli(fetch_with(&clients, &plan).await), 2000);
     assert_eq!(names.lookups.load(Ordering::SeqCst), 1);
     // The next request resolves again, and checks the new address.
@@ -294,7 +294,7 @@ async fn url_of_a_tenant_does_not_use_the_proxy() {
     let clients = clients(settings, names).map_http(|http| {
         http.with_environment(move |name| (name == "HTTP_PROXY").then(|| url.clone()))
     });
-    let plan = unchecked(&format!("http://a.test:{}/", server.address.port()));
+    let plan = unchecked_plan(&format!("http://a.test:{}/", server.address.port()));
     assert_eq!(milli(fetch_with(&clients, &plan).await), 2000);
     assert!(proxy.requests().is_empty());
 }
@@ -305,7 +305,7 @@ struct SlowNames(Arc<AtomicUsize>);
 
 #[async_trait]
 impl Resolve for SlowNames {
-    async fn resolve(&self, host: &str, permit: Option<Slot>) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, host: &str, permit: Option<Permit>) -> io::Result<Vec<IpAddr>> {
         if host == "slow.example" {
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::pending::<()>().await;
@@ -321,8 +321,10 @@ async fn slow_names_of_a_namespace_do_not_block_others() {
     let names = SlowNames::default();
     let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
     let clients = clients.map_http(|http| http.with_resolver(Arc::new(names.clone())));
-    let (slow, fast) =
-        (unchecked("http://slow.example/"), unchecked(&victim.text("http://fast.example:PORT/")));
+    let (slow, fast) = (
+        unchecked_plan("http://slow.example/"),
+        unchecked_plan(&victim.text("http://fast.example:PORT/")),
+    );
     let all = futures::future::join_all((0..20).map(|_| fetch_with(&clients, &slow)));
     let (target, time) = (target(), now());
     let other = async {

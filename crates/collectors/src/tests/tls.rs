@@ -1,4 +1,4 @@
-//! TLS, and proxies for servers of the operator.
+//! Tests of TLS, and of proxies for servers of the operator.
 
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rstest::rstest;
@@ -27,11 +27,11 @@ fn server_config(ca: &Ca, name: &str) -> ServerConfig {
         .unwrap()
 }
 
-async fn start(ca: &Ca, name: &str) -> Server {
+async fn start_server(ca: &Ca, name: &str) -> Server {
     Server::start_on("127.0.0.1:0", Some(server_config(ca, name)), |_| ok(r#"{"v": 4}"#)).await
 }
 
-fn pods(server: &Server) -> (Objects, Plan) {
+fn pod_over_https(server: &Server) -> (Objects, CollectorPlan) {
     let pod = Pod {
         name: "a".to_owned(),
         ip: "127.0.0.1".to_owned(),
@@ -43,7 +43,8 @@ fn pods(server: &Server) -> (Objects, Plan) {
     (Objects { pods: vec![pod], ..Objects::default() }, plan)
 }
 
-fn trusting(ca: &Ca, file: &tempfile::NamedTempFile) -> Settings {
+/// Settings that trust a CA, which this function writes to `file`.
+fn settings_with_ca(ca: &Ca, file: &tempfile::NamedTempFile) -> Settings {
     std::fs::write(file.path(), ca.pem()).unwrap();
     Settings { ca_file: Some(file.path().to_owned()), ..settings() }
 }
@@ -52,19 +53,19 @@ fn trusting(ca: &Ca, file: &tempfile::NamedTempFile) -> Settings {
 async fn pod_is_verified_by_the_ca_file() {
     let (ca, other_ca) = (generate_ca(), generate_ca());
     let file = tempfile::NamedTempFile::new().unwrap();
-    let server = start(&ca, "127.0.0.1").await;
-    let (objects, plan) = pods(&server);
-    assert_eq!(milli(fetch(trusting(&ca, &file), objects, &plan).await), 4000);
-    let (objects, plan) = pods(&server);
-    let untrusted = error(fetch(trusting(&other_ca, &file), objects, &plan).await);
+    let server = start_server(&ca, "127.0.0.1").await;
+    let (objects, plan) = pod_over_https(&server);
+    assert_eq!(milli(fetch(settings_with_ca(&ca, &file), objects, &plan).await), 4000);
+    let (objects, plan) = pod_over_https(&server);
+    let untrusted = error(fetch(settings_with_ca(&other_ca, &file), objects, &plan).await);
     assert!(untrusted.contains("the TLS handshake failed"), "{untrusted}");
-    let (objects, plan) = pods(&server);
+    let (objects, plan) = pod_over_https(&server);
     let untrusted = error(fetch(settings(), objects, &plan).await);
     assert!(untrusted.contains("the TLS handshake failed"), "{untrusted}");
     // The certificate must have the address of the pod.
-    let misnamed = start(&ca, "localhost").await;
-    let (objects, plan) = pods(&misnamed);
-    let misnamed = error(fetch(trusting(&ca, &file), objects, &plan).await);
+    let misnamed = start_server(&ca, "localhost").await;
+    let (objects, plan) = pod_over_https(&misnamed);
+    let misnamed = error(fetch(settings_with_ca(&ca, &file), objects, &plan).await);
     assert!(misnamed.contains("not valid for name"), "{misnamed}");
     assert_eq!(server.requests().len(), 1);
 }
@@ -73,9 +74,9 @@ async fn pod_is_verified_by_the_ca_file() {
 async fn changed_ca_file_is_read_again() {
     let (ca, other_ca) = (generate_ca(), generate_ca());
     let file = tempfile::NamedTempFile::new().unwrap();
-    let server = start(&ca, "127.0.0.1").await;
-    let (objects, plan) = pods(&server);
-    let clients = Clients::new(trusting(&other_ca, &file), Arc::new(objects)).unwrap();
+    let server = start_server(&ca, "127.0.0.1").await;
+    let (objects, plan) = pod_over_https(&server);
+    let clients = Clients::new(settings_with_ca(&other_ca, &file), Arc::new(objects)).unwrap();
     fetch_with(&clients, &plan).await.unwrap_err();
     // Has another length, because the modification time may be the same.
     std::fs::write(file.path(), format!("{}\n\n{}", ca.pem(), other_ca.pem())).unwrap();
@@ -94,7 +95,7 @@ async fn redirection_does_not_leave_tls() {
     let server = Server::start_on("127.0.0.1:0", Some(config), move |_| redirect(&location)).await;
     let url = format!("https://{}/", server.address);
     let plan = external("json-path", &[("endpoint", &url), ("json-key", "$")]);
-    let error = error(fetch(trusting(&ca, &file), Objects::default(), &plan).await);
+    let error = error(fetch(settings_with_ca(&ca, &file), Objects::default(), &plan).await);
     assert!(error.ends_with("the redirection leads from https to http"), "{error}");
     assert!(unencrypted.requests().is_empty());
 }
@@ -109,7 +110,7 @@ async fn start_tunnel_proxy(server: SocketAddr, requests: Arc<Mutex<Vec<String>>
             let mut first = [0; 1];
             client.peek(&mut first).await.unwrap();
             let request = if first[0] == 5 {
-                socks(&mut client).await
+                accept_socks(&mut client).await
             } else {
                 let request = read_request(&mut client).await.unwrap();
                 client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
@@ -123,8 +124,8 @@ async fn start_tunnel_proxy(server: SocketAddr, requests: Arc<Mutex<Vec<String>>
     address
 }
 
-/// The name and port in a SOCKS 5 request.
-async fn socks(client: &mut TcpStream) -> String {
+/// Accepts a SOCKS 5 connection, and returns the requested name and port.
+async fn accept_socks(client: &mut TcpStream) -> String {
     let mut head = [0; 2];
     client.read_exact(&mut head).await.unwrap();
     let mut methods = vec![0; usize::from(head[1])];
@@ -162,7 +163,8 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
         token: Some(Credential::Text(crate::Secret::new("t"))),
         org: "o".to_owned(),
     };
-    let settings = Settings { services: [("influxdb", influx)].into(), ..trusting(&ca, &file) };
+    let settings =
+        Settings { services: [("influxdb", influx)].into(), ..settings_with_ca(&ca, &file) };
     let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
     let clients = clients.map_http(|http| {
         http.with_environment(move |name| {

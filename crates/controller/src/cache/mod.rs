@@ -27,13 +27,13 @@ pub use watch_age::{WatchAge, WatchAges};
 
 use crate::key::Scope;
 
-/// The caches that every reconcile reads.
+/// The caches that reconciles read, apart from the scale caches.
 #[derive(Clone, Debug)]
 pub struct Caches {
     pub autoscalers: Arc<Autoscalers>,
     pub pods: Arc<Pods>,
     pub selectors: Arc<SelectorIndex>,
-    /// The ages of all caches, including those of the scales.
+    /// The ages of all caches, including the scale caches.
     pub watch_ages: Arc<WatchAges>,
 }
 
@@ -49,8 +49,8 @@ impl Caches {
     }
 }
 
-/// Whether a version of an object or list is newer than another one of the same resource. Resource
-/// versions are increasing numbers (KEP-5504). Anything else is neither newer nor older.
+/// Whether one resource version is newer than another one of the same resource. Resource versions
+/// are increasing numbers (KEP-5504). If one of them isn't a number, neither is newer.
 pub(crate) fn is_newer(version: &str, than: &str) -> bool {
     let (version, than) = (version.parse::<u64>(), than.parse::<u64>());
     matches!((version, than), (Ok(version), Ok(than)) if version > than)

@@ -33,9 +33,9 @@ struct List {
 #[derive(Clone, Copy, Debug)]
 struct Confirmation {
     at: Instant,
-    /// The age of the cache at that time: zero, unless a suspension of the machine outdated it.
+    /// The age of the cache at that time: zero, unless a suspension was detected then.
     age: Duration,
-    /// The API server was rewound since, and a list is due.
+    /// The API server was rewound since then, and a list is due.
     is_rewound: bool,
 }
 
@@ -103,16 +103,16 @@ impl WatchAge {
     /// Adds the duration of a suspension of the machine, and wakes [`WatchAge::outdated`].
     fn add_suspension(&self, duration: Duration) {
         if let Some(confirmed) = &mut *self.confirmed.lock() {
-            // A list that started before this confirms nothing.
+            // A list that started before now confirms nothing.
             let age = confirmed.age_now().saturating_add(duration);
             *confirmed = Confirmation { at: Instant::now(), age, ..*confirmed };
         }
         self.outdated.notify_one();
     }
 
-    /// Outdates the cache, because the API server was rewound before it received a request that was
-    /// sent at `sent`. A list that started later, or is not complete yet, has the new state.
-    /// Returns whether a relist is required.
+    /// Marks the cache as outdated: the API server was rewound before it received a request that
+    /// was sent at `sent`. If a list started later or is not complete yet, it has the new state,
+    /// and the cache is not outdated. Returns whether a relist is required.
     fn set_rewound(&self, sent: Instant) -> bool {
         let list = *self.list.lock();
         if list.is_some_and(|list| !list.is_complete || list.started >= sent) {
@@ -132,10 +132,10 @@ impl WatchAge {
     }
 }
 
-/// The ages of all watches. Their informers relist together.
+/// The ages of all watches. A suspension or a rewind outdates all of them.
 #[derive(Debug, Default)]
 pub struct WatchAges {
-    /// Each watch with the name of its resource. There is one for each scope.
+    /// Each watch with the name of its resource. A resource has a watch for each scope.
     watches: Mutex<Vec<(String, Arc<WatchAge>)>>,
 }
 
@@ -191,8 +191,8 @@ impl WatchAges {
     }
 }
 
-/// Lets the informers relist after the machine was suspended. Their connections are dead by then,
-/// but no timeout detects it, because the monotonic clock stops during a suspension.
+/// Makes the informers relist after the machine was suspended. Their connections may be dead, but
+/// no timeout detects this soon, because the monotonic clock stops during a suspension.
 pub(crate) struct SuspensionDetector {
     clock: Arc<dyn Clock>,
     /// A shorter suspension has no effect.
@@ -211,7 +211,7 @@ impl SuspensionDetector {
         Self { clock, threshold, last_check, watch_ages }
     }
 
-    /// Outdates the caches if the machine was suspended since the last check.
+    /// Marks the caches as outdated if the machine was suspended since the last check.
     pub(crate) fn check(&self) {
         let now = self.clock.instants();
         let last = std::mem::replace(&mut *self.last_check.lock(), now);

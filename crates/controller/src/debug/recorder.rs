@@ -19,7 +19,7 @@ use crate::{
     reconcile::{ConcludedReconcile, Observer},
 };
 
-/// The limit for the decisions of one autoscaler. Its document must stay short.
+/// The limit for one autoscaler's decisions, because the debug API serves them in one document.
 const MAX_BYTES_PER_AUTOSCALER: usize = 256 << 10;
 
 /// Records every decision in the cached autoscaler. Each autoscaler gets an equal share of the
@@ -40,7 +40,7 @@ impl DecisionRecorder {
         self.limit
     }
 
-    /// The share of each autoscaler in bytes, if there are this many.
+    /// The bytes for each autoscaler, if there are this many.
     pub(super) fn share(&self, autoscalers: usize) -> usize {
         (self.limit / autoscalers.max(1)).min(MAX_BYTES_PER_AUTOSCALER)
     }
@@ -66,7 +66,7 @@ impl Observer for DecisionRecorder {
         };
         let recorded = RecordedDecision {
             at,
-            outcome: outcome(&decision, explanation),
+            outcome_hash: outcome_hash(&decision, explanation),
             decision: decision_json,
             explanation: explanation_json,
         };
@@ -99,9 +99,9 @@ fn decision(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> Decision 
     }
 }
 
-/// A hash of what decisions of a run have in common. It excludes the measured values, because they
-/// differ with each reconcile, and the texts of failed metrics, which may contain times.
-fn outcome(decision: &Decision, explanation: &Explanation) -> u64 {
+/// A hash that is equal for all decisions of a run. It excludes the measured values, because they
+/// differ with each reconcile, and the errors of failed metrics, because they may contain times.
+fn outcome_hash(decision: &Decision, explanation: &Explanation) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Decision { current_replicas, desired_replicas, scaled_to, reason, error, .. } = decision;
     (current_replicas, desired_replicas, scaled_to, reason, error.is_some()).hash(&mut hasher);

@@ -94,7 +94,7 @@ pub struct DecisionMemory {
 pub struct AutoscalerList {
     pub now: Timestamp,
     pub items: Vec<AutoscalerItem>,
-    /// Requests the next page. Absent on the last one.
+    /// The token that requests the next page. Absent on the last page.
     #[serde(rename = "continue")]
     pub next: Option<String>,
 }
@@ -109,15 +109,15 @@ pub struct AutoscalerItem {
     pub uid: String,
     /// Whether the last reconcile failed, or could not read all metrics.
     pub is_failing: bool,
-    /// Absent before the first one on this instance.
+    /// Absent before the first reconcile on this instance.
     pub last_reconcile_seconds_ago: Option<f64>,
-    /// Negative if it is late. Absent on a standby.
+    /// Negative if the reconcile is late. Absent on a standby.
     pub next_due_in_seconds: Option<f64>,
-    /// The last run of decisions, without an explanation.
+    /// The last run of decisions, without its explanation.
     pub last: Option<Run>,
 }
 
-/// An autoscaler with its past.
+/// An autoscaler with its history and last decisions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerDetail {
@@ -146,8 +146,8 @@ impl AutoscalerDetail {
     pub const API_VERSION: &str = "debug.hpa-rs.dev/v1";
     pub const KIND: &str = "AutoscalerDetail";
 
-    /// The values of Object and External metrics that the controller read last, by the index of the
-    /// metric. Those of pods are not recorded.
+    /// The last value of each metric, by its index in the spec. Only values of Object and External
+    /// metrics can replace a reading, because the samples of pods are not recorded.
     pub fn last_values(&self) -> Vec<Option<MilliValue>> {
         let explanation = self.runs.last().and_then(|run| run.explanation.as_ref());
         let metrics = explanation.and_then(|explanation| explanation.get("metrics"));
@@ -169,8 +169,8 @@ pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
     }
 }
 
-/// Replaces failed readings of Object and External metrics with the values that the controller
-/// read. Returns the names of these metrics.
+/// Replaces missing and failed readings of Object and External metrics with `values`, see
+/// [`AutoscalerDetail::last_values`]. Returns the names of these metrics.
 pub fn fill_readings(inputs: &mut Inputs, values: &[Option<MilliValue>]) -> Vec<String> {
     let mut filled = Vec::new();
     for (index, spec) in inputs.hpa.spec.metrics.iter().enumerate() {
@@ -197,11 +197,11 @@ pub struct Run {
     pub from: Timestamp,
     /// The time of the last decision.
     pub until: Timestamp,
-    /// The number of decisions.
     pub count: u32,
     /// The last decision.
     pub decision: Decision,
-    /// Its explanation, an [`Explanation`](hpa_calc::Explanation) as JSON. Absent in lists.
+    /// The explanation of the last decision, an [`Explanation`](hpa_calc::Explanation) as JSON.
+    /// Absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Value>,
 }
@@ -209,9 +209,9 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// Absent if the scale could not be read.
+    /// The replicas of the scale. Absent if it could not be read.
     pub current_replicas: Option<i32>,
-    /// After all limits. Absent if it could not be decided.
+    /// The replicas after all limits. Absent if they could not be decided.
     pub desired_replicas: Option<i32>,
     /// The replicas that were written to the scale, if any.
     pub scaled_to: Option<i32>,
@@ -254,13 +254,13 @@ impl From<DecisionSettings> for Settings {
     }
 }
 
-/// The settings for decisions outside a controller: the controller's, if its debug API serves them
-/// and flags don't set others.
+/// The settings for decisions outside a controller. `controller` has the settings that the
+/// controller's debug API serves, if it does.
 ///
-/// Flags that differ from the defaults replace the controller's settings, with two exceptions:
-/// schedules are exact if either has them exact, because that is a property of the cluster's
-/// metrics; and [`Settings::strict_scale_to_zero`] is the caller's, because the debug API doesn't
-/// have it.
+/// If all flags have their defaults, the controller's settings are used, otherwise the flags, with
+/// two exceptions: schedules are exact if they are exact in either, because that is a property of
+/// the cluster's metrics; and [`Settings::strict_scale_to_zero`] is always the flags', because the
+/// debug API doesn't have it.
 pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Settings {
     let Some(controller) = controller else { return flags };
     let (is_strict, is_exact) = (flags.strict_scale_to_zero, flags.exact_schedules);
@@ -271,8 +271,8 @@ pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Sett
     settings.with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact)
 }
 
-/// The settings with which an autoscaler's controller decides. If that is the reference, settings
-/// of single autoscalers and [`Settings::strict_scale_to_zero`] have no effect.
+/// The settings with which an autoscaler's controller decides. If the controller is the reference,
+/// settings of single autoscalers and [`Settings::strict_scale_to_zero`] have no effect.
 pub fn settings_of_controller(
     settings: Settings,
     hpa: &HorizontalPodAutoscaler,
@@ -281,7 +281,7 @@ pub fn settings_of_controller(
 ) -> Settings {
     let settings = settings.with_strict_scale_to_zero(!is_reference);
     if is_reference {
-        return settings.for_built_in(hpa, policy);
+        return settings.for_kube_controller_manager(hpa, policy);
     }
     settings.for_autoscaler(hpa, policy).settings
 }

@@ -18,7 +18,7 @@ use super::*;
 use crate::{
     cache::{Autoscaler, Origin},
     key::{AutoscalerApi, HpaKey},
-    metrics::{Sources, Telemetry},
+    metrics::{Telemetry, TelemetrySources},
     reconcile::{ConcludedReconcile, Observer},
 };
 
@@ -26,7 +26,7 @@ const START: Timestamp = Timestamp::constant(1_780_000_000, 0);
 
 /// A controller with cached autoscalers whose decisions are recorded.
 struct Controller {
-    sources: Sources,
+    sources: TelemetrySources,
     telemetry: Arc<Telemetry>,
     recorder: Arc<DecisionRecorder>,
     view: DebugView,
@@ -34,7 +34,7 @@ struct Controller {
 
 impl Controller {
     fn new(keys: &[HpaKey], limit: usize) -> Self {
-        let (telemetry, sources) = (Arc::new(Telemetry::default()), Sources::default());
+        let (telemetry, sources) = (Arc::new(Telemetry::default()), TelemetrySources::default());
         for key in keys {
             sources.autoscalers.apply(key, hpa(&key.to_string()), Origin::Watch);
         }
@@ -144,7 +144,7 @@ fn conclusion(current: i32, desired: i32, percent: i32) -> Conclusion {
     }
 }
 
-fn failed(message: &str) -> Conclusion {
+fn failed_conclusion(message: &str) -> Conclusion {
     let error = ReconcileError::ReadScale {
         reference: "Deployment/shop/web".into(),
         message: message.into(),
@@ -161,7 +161,7 @@ fn detail_has_runs_samples_and_history() {
     controller.record(&key, 0, &conclusion(2, 2, 50));
     controller.record(&key, 15, &conclusion(2, 2, 52));
     controller.record(&key, 30, &conclusion(2, 4, 99));
-    controller.record(&key, 45, &failed("gone"));
+    controller.record(&key, 45, &failed_conclusion("gone"));
     let detail = controller.view.autoscaler(&key, None).unwrap();
     let runs: Vec<_> = detail
         .runs
@@ -217,8 +217,8 @@ fn errors_that_only_differ_in_metric_texts_are_one_run() {
         conclusion.error = Some(ReconcileError::SomeMetrics(text.to_owned()));
         controller.record(&key, second, &conclusion);
     }
-    controller.record(&key, 30, &failed("gone"));
-    controller.record(&key, 45, &failed("forbidden"));
+    controller.record(&key, 30, &failed_conclusion("gone"));
+    controller.record(&key, 45, &failed_conclusion("forbidden"));
     let detail = controller.view.autoscaler(&key, None).unwrap();
     assert_eq!(detail.runs.iter().map(|run| run.count).collect::<Vec<_>>(), [2, 1, 1]);
 }

@@ -1,4 +1,4 @@
-//! Reads the documents of the debug API from a running controller.
+//! Makes the documents of the debug API from the state of a running controller.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     metrics::Telemetry,
 };
 
-/// The documents of the debug API.
+/// Makes the documents of the debug API.
 pub struct DebugView {
     telemetry: Arc<Telemetry>,
     recorder: Arc<DecisionRecorder>,
@@ -41,11 +41,11 @@ pub struct ViewSettings {
 /// Selects a page of the autoscalers.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
-    /// Only those of this namespace.
+    /// Only the autoscalers of this namespace.
     pub namespace: Option<String>,
     /// The maximum number of autoscalers in a page.
     pub limit: usize,
-    /// [`AutoscalerList::next`] of the last page.
+    /// [`AutoscalerList::next`] of the previous page.
     pub after: Option<String>,
 }
 
@@ -66,12 +66,13 @@ impl DebugView {
         let autoscalers = sources.autoscalers.all();
         let (lease, is_leader) = self.telemetry.leadership();
         let working_since = self.telemetry.working_since();
-        let finished = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().counts_from();
+        let counts_from = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().counts_from();
         let oldest = working_since.map(|since| {
-            let times = autoscalers.iter().map(|(_, autoscaler)| finished(autoscaler).max(since));
+            let times =
+                autoscalers.iter().map(|(_, autoscaler)| counts_from(autoscaler).max(since));
             times.min().map_or(Duration::ZERO, |oldest| oldest.elapsed()).as_secs_f64()
         });
-        let used = |autoscaler: &Autoscaler| {
+        let used_bytes = |autoscaler: &Autoscaler| {
             autoscaler.decisions.lock().as_ref().map_or(0, |decisions| decisions.bytes())
         };
         ControllerStatus {
@@ -105,7 +106,7 @@ impl DebugView {
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
             decision_memory: DecisionMemory {
                 limit_bytes: self.recorder.limit(),
-                used_bytes: autoscalers.iter().map(|(_, autoscaler)| used(autoscaler)).sum(),
+                used_bytes: autoscalers.iter().map(|(_, autoscaler)| used_bytes(autoscaler)).sum(),
                 per_autoscaler_bytes: self.recorder.share(autoscalers.len()),
             },
         }
@@ -140,7 +141,7 @@ impl DebugView {
             samples = recent.collect();
             metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
         }
-        // Cloned, because a reconcile waits for the lock, and the view takes milliseconds.
+        // Cloned, because reconciles need the lock, and the view takes milliseconds.
         let forecasts = autoscaler.forecasts.lock().clone();
         let forecasts = forecasts.map(|forecasts| forecasts.view(self.clock.now()));
         let forecasts = forecasts.unwrap_or_default();
@@ -190,7 +191,7 @@ fn is_failing(autoscaler: &Autoscaler) -> bool {
     autoscaler.last_reconcile.lock().error.is_some()
 }
 
-/// The position of an autoscaler in a list. No name has a slash.
+/// The position of an autoscaler in a list. It is unique, because names have no slash.
 fn page_token(key: &HpaKey) -> String {
     let api = match key.api {
         AutoscalerApi::Core => "core",
@@ -199,8 +200,8 @@ fn page_token(key: &HpaKey) -> String {
     format!("{}/{}/{api}", key.namespace, key.name)
 }
 
-fn decode(run: &DecisionRun, has_explanation: bool) -> Option<Run> {
-    let explanation = has_explanation.then(|| serde_json::from_str(&run.explanation));
+fn decode(run: &DecisionRun, with_explanation: bool) -> Option<Run> {
+    let explanation = with_explanation.then(|| serde_json::from_str(&run.explanation));
     Some(Run {
         from: run.from,
         until: run.until,

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::settings::SyncPeriod;
 
-/// The loads of one autoscaler. If the target changes, all histories are dropped; if a metric of
-/// the spec changes, the history of that metric is.
+/// The state of one autoscaler's forecasts. If the target changes, the histories of all metrics are
+/// dropped; if a metric of the spec changes, only its own history.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
@@ -26,14 +26,14 @@ pub(crate) struct AutoscalerForecasts {
     /// For the first [`MAX_METRICS`] specs. `None` before the first load, and while all
     /// [`super::MAX_HISTORIES`] are in use.
     metrics: Vec<Option<MetricState>>,
-    /// The last time that the first check of a metric started.
-    first_check: Option<Instant>,
+    /// The start of the most recent check that was the first one of its metric.
+    last_first_check: Option<Instant>,
     startups: Startups,
     /// The parameters of the last reconcile.
     pub(super) parameters: Option<Parameters>,
 }
 
-/// The inputs of a reconcile.
+/// The inputs of a reconcile from which loads are derived.
 pub(crate) struct LoadObservation<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
     pub(crate) settings: &'a Settings,
@@ -48,8 +48,8 @@ pub(crate) struct Check {
     pub(crate) metric: usize,
     spec: MetricSpec,
     pub(crate) settings: GateSettings,
-    /// The past that this process has observed, for a metric that no source has.
-    pub(crate) own_past: Trace,
+    /// The loads that this process has observed, for a metric that no source has.
+    pub(crate) observed_past: Trace,
 }
 
 impl AutoscalerForecasts {
@@ -73,7 +73,7 @@ impl AutoscalerForecasts {
                 *metric = permit.map(|permit| MetricState::new(permit, next_check));
                 match metric {
                     Some(_) => shared.request_check(),
-                    None => readings.insert_forecast(index, without_memory()),
+                    None => readings.insert_forecast(index, over_limit_forecast()),
                 }
             }
             let Some(metric) = metric else { continue };
@@ -85,7 +85,7 @@ impl AutoscalerForecasts {
             }
         }
         for index in self.metrics.len()..self.specs.len() {
-            readings.insert_forecast(index, without_memory());
+            readings.insert_forecast(index, over_limit_forecast());
         }
         self.parameters = Some(parameters);
     }
@@ -97,8 +97,9 @@ impl AutoscalerForecasts {
             return;
         }
         if self.target != spec.scale_target_ref {
-            let (target, first_check) = (spec.scale_target_ref.clone(), self.first_check);
-            *self = Self { target, first_check, ..Self::default() };
+            let target = spec.scale_target_ref.clone();
+            let last_first_check = self.last_first_check;
+            *self = Self { target, last_first_check, ..Self::default() };
         }
         let mut known: Vec<_> = std::mem::take(&mut self.specs)
             .into_iter()
@@ -111,10 +112,10 @@ impl AutoscalerForecasts {
         self.specs.clone_from(&spec.metrics);
     }
 
-    /// The time of the first check of a metric that has its first load now.
+    /// The time for the first check of a metric that has its first load now.
     fn next_first_check(&self) -> Instant {
         let now = Instant::now();
-        self.first_check.map_or(now, |last| now.max(last + FIRST_CHECK_PERIOD))
+        self.last_first_check.map_or(now, |last| now.max(last + FIRST_CHECK_PERIOD))
     }
 
     fn parameters(&self, shared: &Forecasts, settings: &Settings) -> Parameters {
@@ -130,7 +131,7 @@ impl AutoscalerForecasts {
         }
     }
 
-    /// The time until pods are ready, plus the age of the metric and a sync period.
+    /// The start-up time of pods, plus the age of the metric and a sync period.
     fn measured_horizon(&self, shared: &Forecasts) -> SignedDuration {
         let period = SignedDuration::try_from(shared.sync_period).unwrap_or_default();
         self.startups.median().saturating_add(METRIC_DELAY).saturating_add(period)
@@ -145,9 +146,10 @@ impl AutoscalerForecasts {
         }
     }
 
-    /// The next metric whose check is due. It is not due again until the check has ended. `None`
-    /// until a reconcile has observed the metrics of `hpa`: the result is an index into them.
-    pub(crate) fn due_check(
+    /// Starts the check of the next metric that is due. The metric is not due again until
+    /// [`Self::finish_check`]. `None` also if no reconcile has observed the metrics of this `hpa`
+    /// yet, because the check names a metric by its index.
+    pub(crate) fn start_due_check(
         &mut self,
         shared: &Forecasts,
         hpa: &HorizontalPodAutoscaler,
@@ -162,14 +164,14 @@ impl AutoscalerForecasts {
             |metric: &MetricState| !metric.is_being_checked && metric.next_check <= Instant::now();
         for (index, metric) in self.metrics.iter_mut().enumerate() {
             let Some(metric) = metric.as_mut().filter(|metric| is_due(metric)) else { continue };
-            // The first reading has the target.
-            let load = metric.read.map(|(_, load)| load).filter(|load| load.per_replica > 0.0);
+            // The load per replica at the target is unknown until a load was read.
+            let load = metric.last_load.map(|(_, load)| load).filter(|load| load.per_replica > 0.0);
             let Some(load) = load else { continue };
             let Some(spec) = self.specs.get(index).cloned() else { continue };
             let workload = Workload {
                 startup,
                 delay: METRIC_DELAY,
-                ..Workload::of(hpa, settings, load.per_replica)
+                ..Workload::for_hpa(hpa, settings, load.per_replica)
             };
             let settings = GateSettings {
                 horizon,
@@ -178,9 +180,10 @@ impl AutoscalerForecasts {
             };
             metric.is_being_checked = true;
             if !metric.has_been_checked() {
-                self.first_check = Some(Instant::now());
+                self.last_first_check = Some(Instant::now());
             }
-            return Some(Check { metric: index, spec, settings, own_past: metric.own_past() });
+            let observed_past = metric.observed_past();
+            return Some(Check { metric: index, spec, settings, observed_past });
         }
         None
     }
@@ -191,9 +194,9 @@ impl AutoscalerForecasts {
         metrics.filter(|metric| !metric.is_being_checked).map(|metric| metric.next_check).min()
     }
 
-    /// Stores the result of a check: the decision with the past that was read, or the error. The
-    /// first check is repeated after the fraction `spread` of the period.
-    pub(crate) fn checked(
+    /// Stores the result of a check: the decision with the past that it was made on, or the error.
+    /// After the first check, the next one follows after the fraction `spread` of the period.
+    pub(crate) fn finish_check(
         &mut self,
         check: &Check,
         result: Result<(GateDecision, Past), PastError>,
@@ -202,16 +205,16 @@ impl AutoscalerForecasts {
     ) {
         let metrics = self.specs.iter().zip(&mut self.metrics);
         let mut metrics = metrics.filter_map(|(spec, metric)| Some((spec, metric.as_mut()?)));
-        // The spec may have changed since.
-        let checked = metrics.find(|(spec, metric)| {
+        // The spec may have changed since the check started.
+        let checked_metric = metrics.find(|(spec, metric)| {
             metric.is_being_checked && are_equal_except_target(spec, &check.spec)
         });
-        let Some((_, metric)) = checked else { return };
+        let Some((_, metric)) = checked_metric else { return };
         metric.is_being_checked = false;
         let delay = match result {
             Ok((decision, past)) => {
-                let is_first = metric.checked.is_none();
-                metric.set_checked(decision, past, now);
+                let is_first = metric.last_check.is_none();
+                metric.set_check_result(decision, past, now);
                 if is_first { CHECK_PERIOD.mul_f64(spread.clamp(0.1, 1.0)) } else { CHECK_PERIOD }
             }
             Err(_) => Duration::from_mins(metric.set_failed()),
@@ -225,15 +228,15 @@ impl AutoscalerForecasts {
         self.specs.iter().zip(states)
     }
 
-    /// The reasons of the metrics that were checked.
+    /// For each metric that was checked, the reason why forecasts are used or not.
     pub(crate) fn reasons(&self, now: Timestamp) -> impl Iterator<Item = ForecastReason> + '_ {
         let metrics = self.metrics.iter().flatten();
-        metrics.filter_map(move |metric| metric.state(now).map(|(reason, _)| reason))
+        metrics.filter_map(move |metric| metric.reason_and_text(now).map(|(reason, _)| reason))
     }
 }
 
-/// The state of a metric that exceeds the limits.
-fn without_memory() -> MetricForecast {
+/// The state of a metric without a forecast, because the limits are reached.
+fn over_limit_forecast() -> MetricForecast {
     let text = format!(
         "forecasts are limited to the first {MAX_METRICS} metrics of an autoscaler, and to {} \
          metrics of the controller",

@@ -1,4 +1,4 @@
-//! One metric: its history, and whether its forecasts are used.
+//! The forecasts of one metric: its history, and the check whether forecasts help.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
-const LONGEST_RETRY_MINUTES: u64 = 60;
+const MAX_RETRY_MINUTES: u64 = 60;
 
 /// The parameters of an autoscaler's forecasts.
 #[derive(Clone, Debug)]
@@ -26,14 +26,14 @@ pub(crate) struct Parameters {
 pub(super) struct MetricState {
     pub(super) history: History,
     /// The last load that was read, and the time of the read.
-    pub(super) read: Option<(Timestamp, Load)>,
-    /// The last check that succeeded.
-    pub(super) checked: Option<CheckResult>,
-    /// The failure of the checks since then.
+    pub(super) last_load: Option<(Timestamp, Load)>,
+    /// The result of the last check that succeeded.
+    pub(super) last_check: Option<CheckResult>,
+    /// The failure of the checks since then, if there were any.
     failure: Option<Failure>,
     pub(super) next_check: Instant,
     pub(super) is_being_checked: bool,
-    /// Frees a place among the histories of all autoscalers when the last clone is dropped.
+    /// Returned when the last clone is dropped. Limits the histories of all autoscalers.
     _permit: Arc<HistoryPermit>,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct CheckResult {
     pub(super) comparison: Option<Comparison>,
 }
 
-/// The past that a check was made on.
+/// The past loads that a check was made on.
 #[derive(Debug)]
 pub(crate) enum Past {
     /// Read from the source.
     Read(Trace),
-    /// Observed by this process, because no source has the metric for this reason.
+    /// Observed by this process. The text says why no source has the metric.
     Observed(String),
 }
 
@@ -66,8 +66,8 @@ impl MetricState {
     pub(super) fn new(permit: HistoryPermit, next_check: Instant) -> Self {
         Self {
             history: History::new(HISTORY_DAYS),
-            read: None,
-            checked: None,
+            last_load: None,
+            last_check: None,
             failure: None,
             next_check,
             is_being_checked: false,
@@ -76,17 +76,17 @@ impl MetricState {
     }
 
     pub(super) fn has_been_checked(&self) -> bool {
-        self.checked.is_some() || self.failure.is_some()
+        self.last_check.is_some() || self.failure.is_some()
     }
 
     /// Adds a load that was read at this time.
     pub(super) fn add(&mut self, load: Load, now: Timestamp) {
         if let Ok(measured) = now.checked_sub(METRIC_DELAY) {
-            // The wall clock may have been ahead.
+            // Drops samples that were added while the wall clock was ahead.
             self.history.drop_after(measured);
             self.history.add(measured, load.total);
         }
-        self.read = Some((now, load));
+        self.last_load = Some((now, load));
     }
 
     /// The reason why forecasts are used or not, with a forecast if they are and the metric was
@@ -97,43 +97,44 @@ impl MetricState {
         parameters: &Parameters,
         now: Timestamp,
     ) -> Option<MetricForecast> {
-        let (reason, text) = self.state(now)?;
+        let (reason, text) = self.reason_and_text(now)?;
         let forecast = load.filter(|_| reason.is_active()).and_then(|load| {
-            let input = self.input(load.total, parameters, now.checked_sub(METRIC_DELAY).ok()?);
+            let measured = now.checked_sub(METRIC_DELAY).ok()?;
+            let input = self.forecast_input(load.total, parameters, measured);
             Some(self.history.forecast(&input)?.at_quantile(parameters.quantile))
         });
         Some(MetricForecast { reason, text, forecast })
     }
 
     /// The inputs of a forecast. `measured` is the time of the load.
-    pub(super) fn input<'a>(
+    pub(super) fn forecast_input<'a>(
         &self,
         load: f64,
         parameters: &'a Parameters,
         measured: Timestamp,
     ) -> ForecastInput<'a> {
-        let model = self.checked.as_ref().map(|checked| checked.model).unwrap_or_default();
+        let model = self.last_check.as_ref().map(|check| check.model).unwrap_or_default();
         let Parameters { horizon, zone, .. } = parameters;
         ForecastInput { now: measured, load, horizon: *horizon, zone, model }
     }
 
-    /// The reason why forecasts are used or not, and its text. `None` until the first check has
+    /// The reason why forecasts are used or not, also in words. `None` until the first check has
     /// ended.
-    pub(super) fn state(&self, now: Timestamp) -> Option<(ForecastReason, Arc<str>)> {
-        let is_current = |checked: &&CheckResult| now.duration_since(checked.at) <= MAX_CHECK_AGE;
-        match (&self.checked.as_ref().filter(is_current), &self.failure) {
+    pub(super) fn reason_and_text(&self, now: Timestamp) -> Option<(ForecastReason, Arc<str>)> {
+        let is_current = |check: &&CheckResult| now.duration_since(check.at) <= MAX_CHECK_AGE;
+        match (&self.last_check.as_ref().filter(is_current), &self.failure) {
             (Some(CheckResult { reason, text, .. }), _) => Some((*reason, text.clone())),
             (None, Some(failure)) => Some((ForecastReason::SourceFailed, failure.text.clone())),
-            // The check that is due has not ended in time.
+            // The next check is overdue.
             (None, None) => {
                 let text = "the last check is too old".into();
-                self.checked.as_ref().map(|_| (ForecastReason::SourceFailed, text))
+                self.last_check.as_ref().map(|_| (ForecastReason::SourceFailed, text))
             }
         }
     }
 
     /// Stores the result of a check, and the past that it was made on.
-    pub(super) fn set_checked(&mut self, decision: GateDecision, past: Past, now: Timestamp) {
+    pub(super) fn set_check_result(&mut self, decision: GateDecision, past: Past, now: Timestamp) {
         let note = match &past {
             Past::Read(_) => String::new(),
             Past::Observed(reason) => format!("; {reason}"),
@@ -142,7 +143,7 @@ impl MetricState {
             && !past.is_empty()
         {
             let end = past.time(past.len().saturating_sub(1));
-            let mut history = past.history_of(HISTORY_DAYS);
+            let mut history = past.history_of_last_days(HISTORY_DAYS);
             self.history.drop_after(now);
             for (at, load) in self.history.means().filter(|(at, _)| *at > end) {
                 history.add(at, load);
@@ -153,7 +154,7 @@ impl MetricState {
         let GateDecision { reason, choice, comparison } = decision;
         let reason = ForecastReason::from(reason);
         let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
-        self.checked = Some(CheckResult {
+        self.last_check = Some(CheckResult {
             at: now,
             reason,
             text: (text + &note).into(),
@@ -169,11 +170,11 @@ impl MetricState {
         // The error names the server and the query, which users of the cluster must not see.
         let text = "the metric's past can't be read; see the controller log".into();
         self.failure = Some(Failure { text, count: count.saturating_add(1) });
-        (FIRST_RETRY_MINUTES << count.min(8)).min(LONGEST_RETRY_MINUTES)
+        (FIRST_RETRY_MINUTES << count.min(8)).min(MAX_RETRY_MINUTES)
     }
 
-    /// The past that this process has observed.
-    pub(super) fn own_past(&self) -> Trace {
+    /// The loads that this process has observed.
+    pub(super) fn observed_past(&self) -> Trace {
         Trace::new(self.history.means())
     }
 }

@@ -3,16 +3,16 @@
 //! ```text
 //!  reconcile: load of each metric ──► history ──► forecast ──► readings of the decision
 //!                                        ▲            ▲
-//!  daily, in the background: past ──► check of two weeks: are they used, with which model
+//!  daily, in the background: past ──► check on two weeks: use forecasts, and with which model?
 //!                         (PastLoads)
 //! ```
 //!
-//! A reconcile adds a sample and computes a forecast, in microseconds and without I/O. Reading the
-//! past and checking it are the work of `forecast_checks`, on the leader only.
+//! A reconcile adds a sample and computes a forecast, in microseconds and without I/O. On the
+//! leader, `forecast_checks` reads the past and checks whether forecasts help.
 //!
 //! - `startup`: the time until the pods of a scale-up are ready
-//! - `metric`: the history of a metric, and whether its forecasts are used
-//! - `autoscaler`: the metrics of an autoscaler
+//! - `metric`: the forecasts of one metric: its history, and the check whether forecasts help
+//! - `autoscaler`: the forecasts of one autoscaler
 //! - `view`: the forecasts in the debug API
 //!
 //! Memory: 8 KiB for each metric that has had a load, at most [`MAX_HISTORIES`] metrics, half of
@@ -57,26 +57,27 @@ pub const MAX_METRICS: usize = 8;
 /// The assumed age of a metric value when it is read.
 const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
 /// The minimum time between the first checks of an autoscaler's metrics, unless they have their
-/// first loads at the same time: a spec that changes all the time must not cause a check each time.
+/// first loads at the same time: a spec that keeps changing must not cause a check at each change.
 pub(crate) const FIRST_CHECK_PERIOD: Duration = Duration::from_mins(10);
 /// The time between two checks of a metric.
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
 /// If checks fail, the result of the last successful one is used for this long.
 pub(crate) const MAX_CHECK_AGE: SignedDuration = SignedDuration::from_hours(48);
 
-/// The time range to read.
+/// The time range of past loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastRange {
     pub from: Timestamp,
     pub until: Timestamp,
     /// The seconds between two samples.
-    pub step: u32,
+    pub step_seconds: u32,
 }
 
 /// An error when reading the past of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PastError {
-    /// The source doesn't have this metric. Its past is the loads that this process observed.
+    /// The source doesn't have this metric, and the check is made on the loads that this process
+    /// observed.
     #[error("{0}")]
     Unknown(String),
     /// The source failed.
@@ -99,7 +100,7 @@ pub trait PastLoads: Send + Sync {
 /// The source of past loads, and the time zone of days.
 #[derive(Clone)]
 pub struct ForecastSource {
-    /// If `None`, the past is the loads that this process observed.
+    /// If `None`, checks are made on the loads that this process observed.
     pub past: Option<Arc<dyn PastLoads>>,
     /// The zone of days and weeks, unless the autoscaler has a schedule of bounds with another one.
     pub zone: TimeZone,
@@ -124,8 +125,8 @@ pub struct Forecasts {
     sync_period: Duration,
     /// The autoscalers that have forecasts.
     keys: Mutex<BTreeSet<HpaKey>>,
-    /// Notified when a metric has its first load.
-    requested: Notify,
+    /// Notified when a metric has its first load, so that it is checked soon.
+    check_request: Notify,
     histories: Histories,
     pub(crate) counts: CheckCounts,
 }
@@ -138,7 +139,7 @@ struct Histories {
     namespaces: KeyedSemaphores,
 }
 
-/// A permit for one history. It is returned when this is dropped.
+/// A permit for one history, returned on drop.
 #[derive(Debug)]
 struct HistoryPermit {
     _all: OwnedSemaphorePermit,
@@ -154,7 +155,7 @@ impl Default for Histories {
 
 impl Histories {
     fn try_acquire(&self, namespace: &str) -> Option<HistoryPermit> {
-        let namespace = self.namespaces.of(namespace).try_acquire_owned().ok()?;
+        let namespace = self.namespaces.semaphore(namespace).try_acquire_owned().ok()?;
         let all = self.all.clone().try_acquire_owned().ok()?;
         Some(HistoryPermit { _all: all, _namespace: namespace })
     }
@@ -187,7 +188,7 @@ impl Forecasts {
             source,
             sync_period,
             keys: Mutex::default(),
-            requested: Notify::new(),
+            check_request: Notify::new(),
             histories: Histories::default(),
             counts: CheckCounts::default(),
         }
@@ -199,7 +200,7 @@ impl Forecasts {
 
     /// Wakes the checks, because a metric has its first load.
     pub(crate) fn request_check(&self) {
-        self.requested.notify_one();
+        self.check_request.notify_one();
     }
 
     pub(crate) fn remove(&self, key: &HpaKey) {
@@ -212,7 +213,7 @@ impl Forecasts {
 
     /// Waits for [`Self::request_check`].
     pub(crate) async fn check_requested(&self) {
-        self.requested.notified().await;
+        self.check_request.notified().await;
     }
 
     fn zone(&self, settings: &Settings) -> TimeZone {

@@ -6,18 +6,18 @@ use hpa_calc::Pod;
 use jiff::{SignedDuration, Timestamp};
 
 /// The start-up time if nothing was measured.
-const DEFAULT: SignedDuration = SignedDuration::from_mins(2);
-/// A scale-up whose pods are not ready after this time is not measured: they may never be ready.
-const LONGEST: SignedDuration = SignedDuration::from_mins(30);
-/// The number of newest scale-ups, or pods, whose median counts.
-const MEASURED: usize = 9;
+const DEFAULT_STARTUP: SignedDuration = SignedDuration::from_mins(2);
+/// A scale-up is not measured if its pods aren't ready after this time: they may never be ready.
+const MAX_STARTUP: SignedDuration = SignedDuration::from_mins(30);
+/// The median is taken of at most this many scale-ups, or pods: the newest ones.
+const MAX_MEASUREMENTS: usize = 9;
 
 /// The start-up times of the last scale-ups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Startups {
-    last: VecDeque<SignedDuration>,
-    running: Option<ScaleUp>,
-    /// The median of the newest pods. Used before the first scale-up is measured.
+    measured: VecDeque<SignedDuration>,
+    in_progress: Option<ScaleUp>,
+    /// The median of the newest pods, for the time before the first scale-up is measured.
     pod_median: Option<SignedDuration>,
 }
 
@@ -31,7 +31,7 @@ struct ScaleUp {
 /// The ready pods of a target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadyPods {
-    /// The times when they became ready, ascending.
+    /// The times when the pods became ready, ascending.
     since: Vec<Timestamp>,
     /// The time from start to readiness of the newest pods.
     startups: Vec<SignedDuration>,
@@ -43,11 +43,11 @@ impl ReadyPods {
         let ready = ready.filter_map(|pod| Some((pod.ready?.last_transition_time, pod.start_time)));
         let mut ready: Vec<_> = ready.collect();
         ready.sort_unstable();
-        let newest = ready.iter().rev().take(MEASURED);
+        let newest = ready.iter().rev().take(MAX_MEASUREMENTS);
         let startups = newest.filter_map(|(since, start)| Some(since.duration_since((*start)?)));
-        // A pod that was unready for a while has a late transition, which isn't its start-up.
+        // The last transition of a pod that became ready again isn't the end of its start-up.
         let startups =
-            startups.filter(|startup| (SignedDuration::ZERO..=LONGEST).contains(startup));
+            startups.filter(|startup| (SignedDuration::ZERO..=MAX_STARTUP).contains(startup));
         let startups = startups.collect();
         Self { since: ready.iter().map(|(since, _)| *since).collect(), startups }
     }
@@ -58,34 +58,34 @@ impl Startups {
     /// one scale-up.
     pub(super) fn scaled_up(&mut self, to: i32, at: Timestamp) {
         let to = usize::try_from(to).unwrap_or(0);
-        let at = self.running.map_or(at, |running| running.at);
-        self.running = Some(ScaleUp { at, to });
+        let at = self.in_progress.map_or(at, |scale_up| scale_up.at);
+        self.in_progress = Some(ScaleUp { at, to });
     }
 
     /// Records a scale-down, which ends the measurement.
     pub(super) fn scaled_down(&mut self) {
-        self.running = None;
+        self.in_progress = None;
     }
 
     pub(super) fn observe(&mut self, pods: &ReadyPods, now: Timestamp) {
         self.pod_median = median(pods.startups.iter().copied()).or(self.pod_median);
-        let Some(ScaleUp { at, to }) = self.running else { return };
+        let Some(ScaleUp { at, to }) = self.in_progress else { return };
         let all_ready = to.checked_sub(1).and_then(|last| pods.since.get(last));
         if let Some(ready) = all_ready {
             let startup = ready.duration_since(at);
             if startup.is_positive() {
-                self.last.push_back(startup);
-                self.last.drain(..self.last.len().saturating_sub(MEASURED));
+                self.measured.push_back(startup);
+                self.measured.drain(..self.measured.len().saturating_sub(MAX_MEASUREMENTS));
             }
-            self.running = None;
-        } else if now.duration_since(at) > LONGEST {
-            self.running = None;
+            self.in_progress = None;
+        } else if now.duration_since(at) > MAX_STARTUP {
+            self.in_progress = None;
         }
     }
 
     /// The median of the last scale-ups; else of the newest pods; else a default.
     pub(super) fn median(&self) -> SignedDuration {
-        median(self.last.iter().copied()).or(self.pod_median).unwrap_or(DEFAULT)
+        median(self.measured.iter().copied()).or(self.pod_median).unwrap_or(DEFAULT_STARTUP)
     }
 }
 
@@ -107,22 +107,22 @@ mod tests {
         ReadyPods { since: since.iter().map(|second| at(*second)).collect(), startups: Vec::new() }
     }
 
-    fn seconds(startups: &Startups) -> i64 {
+    fn median_seconds(startups: &Startups) -> i64 {
         startups.median().as_secs()
     }
 
     #[test]
     fn scale_up_lasts_until_all_its_pods_are_ready() {
         let mut startups = Startups::default();
-        assert_eq!(seconds(&startups), 120);
+        assert_eq!(median_seconds(&startups), 120);
         startups.scaled_up(3, at(0));
         startups.observe(&ready(&[-500, 60]), at(75));
-        assert_eq!(seconds(&startups), 120, "one pod is missing");
+        assert_eq!(median_seconds(&startups), 120, "one pod is missing");
         startups.scaled_up(4, at(70));
         startups.observe(&ready(&[-500, 60, 80, 90]), at(95));
-        assert_eq!(seconds(&startups), 90);
+        assert_eq!(median_seconds(&startups), 90);
         startups.observe(&ready(&[-500, 60, 80, 200]), at(205));
-        assert_eq!(seconds(&startups), 90, "measured once");
+        assert_eq!(median_seconds(&startups), 90, "measured once");
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         startups.scaled_up(4, at(100));
         startups.observe(&ready(&[-500, 60, 80]), at(100 + 31 * 60));
         startups.observe(&ready(&[-500, 60, 80, 3000]), at(3005));
-        assert_eq!(seconds(&startups), 120);
+        assert_eq!(median_seconds(&startups), 120);
     }
 
     #[test]
@@ -145,11 +145,11 @@ mod tests {
             startups.scaled_up(2, at(start));
             startups.observe(&ready(&[-500, start + startup]), at(start + startup));
         }
-        assert_eq!((seconds(&startups), startups.last.len()), (30, MEASURED));
+        assert_eq!((median_seconds(&startups), startups.measured.len()), (30, MAX_MEASUREMENTS));
     }
 
     #[test]
-    fn median_is_that_of_the_pods_before_the_first_scale_up() {
+    fn newest_pods_give_the_median_before_the_first_scale_up() {
         let pod = |name: &str, start: &str, ready: &str| -> Pod {
             serde_json::from_value(serde_json::json!({
                 "metadata": { "name": name },
@@ -160,11 +160,11 @@ mod tests {
         };
         let pods = [
             pod("a", "2026-01-01T00:00:00Z", "2026-01-01T00:00:45Z"),
-            // Unready for a while, days later.
+            // It was unready for a while days later.
             pod("b", "2026-01-01T00:00:00Z", "2026-01-03T00:00:45Z"),
         ];
         let mut startups = Startups::default();
         startups.observe(&ReadyPods::new(pods.iter()), at(0));
-        assert_eq!(seconds(&startups), 45);
+        assert_eq!(median_seconds(&startups), 45);
     }
 }

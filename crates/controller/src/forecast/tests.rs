@@ -5,7 +5,7 @@ use hpa_calc::{
     Readings, Scale, SelectedPods, Settings,
     settings::{Forecasting, SettingPolicy},
 };
-use hpa_forecast::{Trace, gate};
+use hpa_forecast::{Trace, decide};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -30,22 +30,23 @@ fn hpa(metrics: &[Value]) -> HorizontalPodAutoscaler {
     .unwrap()
 }
 
-fn requests(target: &str) -> Value {
+fn requests_metric(target: &str) -> Value {
     let target = json!({ "type": "AverageValue", "averageValue": target });
-    json!({ "type": "External", "external": { "metric": { "name": "requests" }, "target": target } })
+    let external = json!({ "metric": { "name": "requests" }, "target": target });
+    json!({ "type": "External", "external": external })
 }
 
 /// 2000 requests, and 6000 from eight to eighteen o'clock, with a rise of ten minutes.
-fn office(minute: i64) -> f64 {
+fn office_hours_load(minute: i64) -> f64 {
     let minute = minute.rem_euclid(MINUTES_PER_DAY);
     let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
     2000.0 + 400.0 * share as f64
 }
 
-fn past(days: i64) -> Trace {
+fn past_loads(days: i64) -> Trace {
     let end = now().as_second() / 60;
     let minutes = (end - days * MINUTES_PER_DAY)..end;
-    Trace::new(minutes.map(|at| (Timestamp::from_second(at * 60).unwrap(), office(at))))
+    Trace::new(minutes.map(|at| (Timestamp::from_second(at * 60).unwrap(), office_hours_load(at))))
 }
 
 fn settings(hpa: &HorizontalPodAutoscaler) -> Settings {
@@ -77,16 +78,16 @@ fn observe(
 }
 
 /// Checks the forecasts on a past, as `forecast_checks` does.
-fn check(
+fn run_check(
     forecasts: &mut AutoscalerForecasts,
     shared: &Forecasts,
     hpa: &HorizontalPodAutoscaler,
     result: Result<Trace, PastError>,
     now: Timestamp,
 ) {
-    let check = forecasts.due_check(shared, hpa, &settings(hpa)).expect("a check is due");
-    let result = result.map(|past| (gate(&past, &check.settings), Past::Read(past)));
-    forecasts.checked(&check, result, 0.5, now);
+    let check = forecasts.start_due_check(shared, hpa, &settings(hpa)).expect("a check is due");
+    let result = result.map(|past| (decide(&past, &check.settings), Past::Read(past)));
+    forecasts.finish_check(&check, result, 0.5, now);
 }
 
 fn reason(readings: &Readings) -> Option<ForecastReason> {
@@ -99,17 +100,18 @@ fn failure() -> Result<Trace, PastError> {
 
 #[tokio::test(start_paused = true)]
 async fn forecast_follows_the_check() {
-    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
     let mut forecasts = AutoscalerForecasts::default();
     let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now());
     assert_eq!(reason(&readings), None, "not checked yet");
-    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
     // Half past seven: nothing changes soon.
     let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now());
     let forecast = readings.forecast(0).unwrap();
     assert_eq!(forecast.reason, ForecastReason::Forecasting, "{forecast:?}");
     let load = forecast.forecast.unwrap();
-    // Pods are ready after 2 minutes, the metric is a minute old, the sync period is 15 s.
+    // The horizon starts at the measurement a minute ago. It consists of this minute, two minutes
+    // until pods are ready, and the sync period of 15 s.
     assert_eq!(load.at, now() + SignedDuration::from_secs(135));
     assert_eq!((load.load.round(), load.quantile, load.days), (2000.0, 0.8, 14));
     // Two minutes to eight: the load is about to rise. The buckets of five minutes smooth it.
@@ -123,31 +125,31 @@ async fn forecast_follows_the_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_check_holds_for_a_bounded_time_if_the_source_fails() {
-    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+async fn last_check_holds_for_two_days_if_the_source_fails() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
     let mut forecasts = AutoscalerForecasts::default();
     let at = |hours| now() + SignedDuration::from_hours(hours);
     observe(&mut forecasts, &shared, &hpa, Some(2000), at(0));
-    check(&mut forecasts, &shared, &hpa, Ok(past(28)), at(0));
-    assert!(forecasts.due_check(&shared, &hpa, &settings(&hpa)).is_none());
-    // The first check is repeated within the day, at a time that differs by autoscaler.
+    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), at(0));
+    assert!(forecasts.start_due_check(&shared, &hpa, &settings(&hpa)).is_none());
+    // The second check follows within the day, at a time that differs by autoscaler.
     tokio::time::advance(Duration::from_hours(12)).await;
-    check(&mut forecasts, &shared, &hpa, failure(), at(12));
+    run_check(&mut forecasts, &shared, &hpa, failure(), at(12));
     let reason_at = |forecasts: &mut AutoscalerForecasts, hours| {
         reason(&observe(forecasts, &shared, &hpa, Some(2000), at(hours)))
     };
     assert_eq!(reason_at(&mut forecasts, 48), Some(ForecastReason::Forecasting));
     assert_eq!(reason_at(&mut forecasts, 49), Some(ForecastReason::SourceFailed));
     for _ in 0..8 {
-        assert!(forecasts.due_check(&shared, &hpa, &settings(&hpa)).is_none(), "a backoff");
+        assert!(forecasts.start_due_check(&shared, &hpa, &settings(&hpa)).is_none(), "a backoff");
         tokio::time::advance(Duration::from_hours(1)).await;
-        check(&mut forecasts, &shared, &hpa, failure(), at(49));
+        run_check(&mut forecasts, &shared, &hpa, failure(), at(49));
     }
     let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), at(49));
     let text = &readings.forecast(0).unwrap().text;
     assert_eq!(&**text, "the metric's past can't be read; see the controller log");
     tokio::time::advance(Duration::from_hours(1)).await;
-    check(&mut forecasts, &shared, &hpa, Ok(past(28)), at(50));
+    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), at(50));
     assert_eq!(reason_at(&mut forecasts, 50), Some(ForecastReason::Forecasting));
 }
 
@@ -158,27 +160,27 @@ async fn history_is_dropped_with_another_metric_or_target() {
     let mut reason_of = |hpa: &HorizontalPodAutoscaler| {
         reason(&observe(&mut forecasts, &shared, hpa, Some(2000), now()))
     };
-    let known = hpa(&[requests("100")]);
+    let known = hpa(&[requests_metric("100")]);
     assert_eq!(reason_of(&known), None);
-    check(&mut forecasts, &shared, &known, Ok(past(28)), now());
+    run_check(&mut forecasts, &shared, &known, Ok(past_loads(28)), now());
     let mut reason_of = |hpa: &HorizontalPodAutoscaler| {
         reason(&observe(&mut forecasts, &shared, hpa, Some(2000), now()))
     };
-    let other_value = hpa(&[requests("50")]);
+    let other_value = hpa(&[requests_metric("50")]);
     assert_eq!(reason_of(&other_value), Some(ForecastReason::Forecasting));
-    let mut other_metric = requests("100");
+    let mut other_metric = requests_metric("100");
     other_metric["external"]["metric"]["name"] = "others".into();
-    assert_eq!(reason_of(&hpa(&[other_metric, requests("100")])), None);
-    assert_eq!(reason_of(&hpa(&[requests("100")])), Some(ForecastReason::Forecasting));
-    let mut other_target = hpa(&[requests("100")]);
+    assert_eq!(reason_of(&hpa(&[other_metric, requests_metric("100")])), None);
+    assert_eq!(reason_of(&hpa(&[requests_metric("100")])), Some(ForecastReason::Forecasting));
+    let mut other_target = hpa(&[requests_metric("100")]);
     other_target.spec.scale_target_ref.name = "api".to_owned();
     assert_eq!(reason_of(&other_target), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_is_limited() {
+async fn histories_are_limited_by_autoscaler_namespace_and_controller() {
     let shared = Forecasts::default();
-    let many: Vec<_> = (0..20).map(|_| requests("100")).collect();
+    let many: Vec<_> = (0..20).map(|_| requests_metric("100")).collect();
     let in_namespace = |namespace: &str| {
         let mut hpa = hpa(&many);
         hpa.metadata.namespace = namespace.to_owned();
@@ -208,7 +210,7 @@ async fn memory_is_limited() {
     let mut last = AutoscalerForecasts::default();
     let readings = observe(&mut last, &shared, &victim, Some(2000), now());
     assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
-    // An autoscaler that is deleted frees the memory of its metrics for others.
+    // A deleted autoscaler returns its permits.
     all.swap_remove(0);
     observe(&mut last, &shared, &victim, Some(2000), now());
     assert_eq!(states(&last), MAX_METRICS);
@@ -217,7 +219,7 @@ async fn memory_is_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_metric_gets_the_memory_of_the_old_one() {
+async fn changed_metric_reuses_the_permit_of_the_old_metric() {
     let shared = Forecasts::default();
     let _others = shared
         .histories
@@ -225,8 +227,8 @@ async fn changed_metric_gets_the_memory_of_the_old_one() {
         .clone()
         .try_acquire_many_owned(u32::try_from(MAX_HISTORIES).unwrap() - 1);
     let mut forecasts = AutoscalerForecasts::default();
-    observe(&mut forecasts, &shared, &hpa(&[requests("100")]), Some(2000), now());
-    let mut other_metric = requests("100");
+    observe(&mut forecasts, &shared, &hpa(&[requests_metric("100")]), Some(2000), now());
+    let mut other_metric = requests_metric("100");
     other_metric["external"]["metric"]["name"] = "others".into();
     let readings = observe(&mut forecasts, &shared, &hpa(&[other_metric]), Some(2000), now());
     assert_eq!(reason(&readings), None, "not checked yet");
@@ -234,11 +236,11 @@ async fn changed_metric_gets_the_memory_of_the_old_one() {
 
 #[tokio::test(start_paused = true)]
 async fn view_has_the_accuracy_of_the_past_day() {
-    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
     let mut forecasts = AutoscalerForecasts::default();
     assert_eq!(forecasts.view(now()), []);
     observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
     observe(&mut forecasts, &shared, &hpa, Some(2000), now());
     let views = forecasts.view(now());
     let [view] = views.as_slice() else { panic!("{views:?}") };
@@ -259,10 +261,10 @@ async fn view_has_the_accuracy_of_the_past_day() {
 
 #[tokio::test(start_paused = true)]
 async fn view_has_the_past_hour_and_the_horizon_in_detail() {
-    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
     let mut forecasts = AutoscalerForecasts::default();
     observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
     observe(&mut forecasts, &shared, &hpa, Some(2000), now());
     let views = forecasts.view(now());
     let recent = &views.first().unwrap().recent;
@@ -274,17 +276,16 @@ async fn view_has_the_past_hour_and_the_horizon_in_detail() {
     assert!((55..=64).contains(&recent.len()), "{}", recent.len());
     assert!(recent.is_sorted_by_key(|point| point.at));
     assert!(recent.iter().any(|point| point.load.is_none() && point.at > now()), "{last:?}");
-    // The same forecast as in the past day, which decisions use.
+    // It is also the newest point of the past day, which decisions use.
     assert_eq!(Some(last), views.first().unwrap().points.last());
 }
 
-/// A decision has no forecast if the metric failed.
 #[tokio::test(start_paused = true)]
-async fn view_has_no_future_after_the_last_reading() {
-    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+async fn view_has_no_future_if_the_metric_failed() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
     let mut forecasts = AutoscalerForecasts::default();
     observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
     for (minutes, has_future) in [(1, true), (10, false), (60, false)] {
         let now = now() + SignedDuration::from_mins(minutes);
         observe(&mut forecasts, &shared, &hpa, None, now);
@@ -316,11 +317,11 @@ fn loads_of_resources_are_in_cores_or_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn forecasts_continue_after_the_clock_was_ahead() {
-    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests_metric("100")]));
     for ahead in [SignedDuration::from_hours(1), SignedDuration::from_hours(24 * 30)] {
         let mut forecasts = AutoscalerForecasts::default();
         observe(&mut forecasts, &shared, &hpa, Some(2000), now());
-        check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+        run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
         let mut forecast_at = |now| {
             let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now);
             readings.forecast(0).is_some_and(|it| it.forecast.is_some())
@@ -330,7 +331,7 @@ async fn forecasts_continue_after_the_clock_was_ahead() {
         // A jump that is longer than the history empties it.
         assert_eq!(forecast_at(now()), ahead < SignedDuration::from_hours(24));
         tokio::time::advance(CHECK_PERIOD).await;
-        check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+        run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
         let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now());
         let forecast = readings.forecast(0).unwrap();
         assert_eq!(forecast.reason, ForecastReason::Forecasting, "{forecast:?}");

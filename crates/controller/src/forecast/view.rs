@@ -13,16 +13,16 @@ use super::{
     metric::{MetricState, Parameters},
 };
 
-const STEP: SignedDuration = SignedDuration::from_mins(10);
-const DAY_STEPS: i32 = 144;
-/// The quantiles of the band.
-const BAND: (f64, f64) = (0.1, 0.9);
-/// The past that is shown in detail.
-const RECENT: SignedDuration = SignedDuration::from_hours(1);
-/// The maximum number of points in detail. They are at least a minute apart.
-const MAX_RECENT: i64 = 120;
-/// The number of sync periods for which a reading counts as the present load.
-const MAX_READ_PERIODS: i32 = 3;
+const POINT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
+const POINTS_PER_DAY: i32 = 144;
+/// The quantiles of [`ForecastPoint::low`] and [`ForecastPoint::high`].
+const BAND_QUANTILES: (f64, f64) = (0.1, 0.9);
+/// The past that [`ForecastView::recent`] covers.
+const RECENT_PERIOD: SignedDuration = SignedDuration::from_hours(1);
+/// The number of steps in [`ForecastView::recent`], or fewer if a step would be under a minute.
+const MAX_RECENT_STEPS: i64 = 120;
+/// The number of sync periods for which the last load that was read counts as the present load.
+const MAX_LOAD_AGE_PERIODS: i32 = 3;
 
 /// The forecasts of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,11 +38,11 @@ pub struct ForecastView {
     pub text: Option<String>,
     /// The time of the last check whether forecasts help.
     pub checked_at: Option<Timestamp>,
-    /// The past days that forecasts are based on: `daily`, `workweek` or `weekly`.
+    /// The kind of past days that forecasts are based on: `daily`, `workweek` or `weekly`.
     pub season: Option<String>,
     /// Whether the level is smoothed. If not, it is the newest reading alone.
     pub is_smoothed: bool,
-    /// The time from a reading to the time that it is forecast for.
+    /// The time from a reading to the time that the forecast is for.
     pub horizon_seconds: i64,
     /// The quantile of the forecast load that decisions use.
     pub quantile: f64,
@@ -54,8 +54,8 @@ pub struct ForecastView {
     pub yesterday: Option<Yesterday>,
     /// The past day and the horizon, every ten minutes.
     pub points: Vec<ForecastPoint>,
-    /// The past hour and the horizon, every minute or at 120 times. Absent in documents of older
-    /// versions.
+    /// The past hour and the horizon, every minute or, with a long horizon, in 120 steps. Absent in
+    /// documents of older versions.
     #[serde(default)]
     pub recent: Vec<ForecastPoint>,
     /// The newest reading of the load. The loads of the points are means of five minutes.
@@ -70,7 +70,7 @@ pub struct ForecastView {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadReading {
-    /// The time when the controller read it. The metrics API measured it up to a minute before.
+    /// The time when the controller read the load.
     pub at: Timestamp,
     /// The load of all pods.
     pub load: f64,
@@ -80,9 +80,9 @@ pub struct LoadReading {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Yesterday {
-    /// The times that are compared.
+    /// The number of times at which load and forecast are compared.
     pub compared: usize,
-    /// The share of times at which the load did not exceed the forecast of the quantile.
+    /// The share of times at which the load did not exceed the forecast.
     pub covered: f64,
     /// The mean error of the median, as a share of the mean load.
     pub error: f64,
@@ -92,11 +92,10 @@ pub struct Yesterday {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForecastPoint {
-    /// The time.
     pub at: Timestamp,
     /// The actual load. Absent in the future, and if it is unknown.
     pub load: Option<f64>,
-    /// The load that is not exceeded with the configured quantile.
+    /// The forecast load at the configured quantile.
     pub forecast: f64,
     /// The number of past days that the forecast is based on.
     pub days: usize,
@@ -142,8 +141,8 @@ fn view(
     parameters: &Parameters,
     now: Timestamp,
 ) -> ForecastView {
-    let checked = state.checked.as_ref();
-    let reason = state.state(now);
+    let last_check = state.last_check.as_ref();
+    let reason = state.reason_and_text(now);
     let overload = |outcome: Outcome| outcome.overload_minutes;
     let (points, yesterday) = points(state, parameters, now);
     ForecastView {
@@ -151,26 +150,26 @@ fn view(
         metric: spec.metric_name().to_owned(),
         reason: reason.as_ref().map(|(reason, _)| reason.as_str().to_owned()),
         text: reason.map(|(_, text)| text.to_string()),
-        checked_at: checked.map(|checked| checked.at),
-        season: checked.map(|checked| {
-            let name = match checked.model.season {
+        checked_at: last_check.map(|check| check.at),
+        season: last_check.map(|check| {
+            let name = match check.model.season {
                 Season::Daily => "daily",
                 Season::Workweek => "workweek",
                 Season::Weekly => "weekly",
             };
             name.to_owned()
         }),
-        is_smoothed: checked.is_some_and(|checked| checked.model.level == Level::Smoothed),
+        is_smoothed: last_check.is_some_and(|check| check.model.level == Level::Smoothed),
         horizon_seconds: parameters.horizon.as_secs(),
         quantile: parameters.quantile,
-        load_per_replica: state.read.map(|(_, load)| load.per_replica),
-        overload_minutes: checked.and_then(|checked| checked.comparison).map(|comparison| {
+        load_per_replica: state.last_load.map(|(_, load)| load.per_replica),
+        overload_minutes: last_check.and_then(|check| check.comparison).map(|comparison| {
             (overload(comparison.forecast), overload(comparison.with_lowered_target))
         }),
         yesterday,
         points,
         recent: recent(state, parameters, now),
-        read: state.read.map(|(at, load)| LoadReading { at, load: load.total }),
+        read: state.last_load.map(|(at, load)| LoadReading { at, load: load.total }),
         unit: unit(spec).map(ToOwned::to_owned),
     }
 }
@@ -188,14 +187,16 @@ pub(super) fn unit(spec: &MetricSpec) -> Option<&'static str> {
     }
 }
 
-/// The past day and the time until the horizon.
+/// The points of the past day and until the horizon, with the accuracy of the past day.
 fn points(
     state: &MetricState,
     parameters: &Parameters,
     now: Timestamp,
 ) -> (Vec<ForecastPoint>, Option<Yesterday>) {
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return (Vec::new(), None) };
-    let made = (0..=DAY_STEPS).rev().map(|step| newest.checked_sub(STEP.saturating_mul(step)));
+    let made = (0..=POINTS_PER_DAY)
+        .rev()
+        .map(|step| newest.checked_sub(POINT_INTERVAL.saturating_mul(step)));
     let mut points = Vec::new();
     let (mut covered, mut compared, mut errors, mut loads) = (0_usize, 0_usize, 0.0, 0.0);
     for (point, median) in made.flatten().filter_map(|made| point(state, parameters, made, newest))
@@ -216,10 +217,10 @@ fn points(
     (points, yesterday)
 }
 
-/// The past hour and the time until the horizon.
+/// The points of the past hour and until the horizon.
 fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<ForecastPoint> {
-    let span = RECENT.saturating_add(parameters.horizon);
-    let step = SignedDuration::from_secs((span.as_secs() / MAX_RECENT).max(60));
+    let span = RECENT_PERIOD.saturating_add(parameters.horizon);
+    let step = SignedDuration::from_secs((span.as_secs() / MAX_RECENT_STEPS).max(60));
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return Vec::new() };
     let Ok(first) = newest.checked_sub(span) else { return Vec::new() };
     let ages = std::iter::successors(Some(SignedDuration::ZERO), |age| age.checked_add(step));
@@ -230,22 +231,24 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
     points
 }
 
-/// The forecast that was made at a time, and its median. `newest` is the measurement time of a load
-/// that is read now. `None` for a future load, unless a load was read recently.
+/// The forecast that is made at `made`, and its median. `newest` is the time at which a load that
+/// is read now was measured. `None` if the load at `made` is unknown, or if the forecast is for the
+/// future and no load was read recently.
 fn point(
     state: &MetricState,
     parameters: &Parameters,
     made: Timestamp,
     newest: Timestamp,
 ) -> Option<(ForecastPoint, f64)> {
-    let max_age = parameters.sync_period.saturating_mul(MAX_READ_PERIODS);
-    let read = state.read.filter(|(at, _)| newest.duration_since(*at) <= max_age);
-    // The newest bucket is not complete.
-    let present = read.filter(|_| made == newest).map(|(_, load)| load.total);
-    let level = present.or_else(|| state.history.load(made))?;
-    let forecast = state.history.forecast(&state.input(level, parameters, made))?;
+    let max_age = parameters.sync_period.saturating_mul(MAX_LOAD_AGE_PERIODS);
+    let recent_load = state.last_load.filter(|(at, _)| newest.duration_since(*at) <= max_age);
+    // The history's newest bucket is incomplete, so the last load that was read counts for now.
+    let present = recent_load.filter(|_| made == newest).map(|(_, load)| load.total);
+    let load_when_made = present.or_else(|| state.history.load(made))?;
+    let input = state.forecast_input(load_when_made, parameters, made);
+    let forecast = state.history.forecast(&input)?;
     let load = state.history.load(forecast.at);
-    if read.is_none() && load.is_none() {
+    if recent_load.is_none() && load.is_none() {
         return None;
     }
     let point = ForecastPoint {
@@ -253,8 +256,8 @@ fn point(
         load,
         forecast: forecast.load(parameters.quantile),
         days: forecast.days,
-        low: forecast.load(BAND.0),
-        high: forecast.load(BAND.1),
+        low: forecast.load(BAND_QUANTILES.0),
+        high: forecast.load(BAND_QUANTILES.1),
     };
     Some((point, forecast.load(0.5)))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_testbed::decoder_tests::{Document, Plain};
+use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::de::Error;
@@ -36,7 +36,7 @@ pub(crate) fn check_snapshot(body: &[u8]) -> bool {
     let shard = decode(HEADERS[0], text);
     let (decoded, rejected) =
         shard.map_or((None, 0), |mut shard| (shard.snapshots.remove("uid"), shard.rejected));
-    let plain = plain_snapshot(body).ok().filter(is_plausible);
+    let plain = plain_snapshot(body).ok().filter(is_within_limits);
     assert_eq!(decoded, plain, "{text}");
     assert_eq!(rejected, usize::from(plain.is_none()), "{text}");
     decoded.is_some()
@@ -49,7 +49,7 @@ fn decode(header: &str, snapshot: &str) -> Option<shard::Shard> {
 }
 
 /// The version, the number of shards, and the time of the write.
-fn plain_header(body: &[u8]) -> Plain<(u32, usize, Timestamp)> {
+fn plain_header(body: &[u8]) -> DocumentResult<(u32, usize, Timestamp)> {
     let fields = Document::parse(body)?.struct_fields(["version", "of", "written"])?;
     let [Some(version), Some(shards), Some(written)] = fields else {
         return Err(serde_json::Error::custom("a field is missing"));
@@ -58,7 +58,7 @@ fn plain_header(body: &[u8]) -> Plain<(u32, usize, Timestamp)> {
     Ok((version.decode()?, shards.decode()?, written.parse().map_err(serde_json::Error::custom)?))
 }
 
-fn plain_snapshot(body: &[u8]) -> Plain<HistorySnapshot> {
+fn plain_snapshot(body: &[u8]) -> DocumentResult<HistorySnapshot> {
     let fields = ["hpa", "desired", "scaled", "recommendations", "ups", "downs", "failing", "zero"];
     let [hpa, desired, scaled, recommendations, ups, downs, failing, zero] =
         Document::parse(body)?.struct_fields(fields)?;
@@ -74,19 +74,19 @@ fn plain_snapshot(body: &[u8]) -> Plain<HistorySnapshot> {
     })
 }
 
-fn points(list: Option<Document<'_>>) -> Plain<Vec<Point>> {
+fn points(list: Option<Document<'_>>) -> DocumentResult<Vec<Point>> {
     let elements = list.map_or(Ok(Vec::new()), Document::elements)?;
     elements.into_iter().map(Document::decode).collect()
 }
 
-fn failures(list: Option<Document<'_>>) -> Plain<Vec<Failure>> {
+fn failures(list: Option<Document<'_>>) -> DocumentResult<Vec<Failure>> {
     let elements = list.map_or(Ok(Vec::new()), Document::elements)?;
     elements.into_iter().map(Document::decode).collect()
 }
 
-/// At most 64 recommendations, 32 scale events of each kind, up to 1,000,000 replicas, and 32
-/// failing metrics.
-fn is_plausible(snapshot: &HistorySnapshot) -> bool {
+/// Whether a snapshot has at most 64 recommendations, 32 scale events of each kind, 1,000,000
+/// replicas, and 32 failing metrics.
+fn is_within_limits(snapshot: &HistorySnapshot) -> bool {
     let events = [&snapshot.scale_ups, &snapshot.scale_downs];
     snapshot.desired_replicas >= 0
         && snapshot.recommendations.len() <= 64

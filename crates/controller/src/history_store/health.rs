@@ -13,24 +13,24 @@ use tokio::time::Instant;
 /// updates it; the elector writes it to the lease, and the metrics export it.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryHealth {
-    unsaved: Mutex<Option<(Timestamp, Instant)>>,
+    /// The time of the first change that could not be written, by both clocks.
+    unsaved_since: Mutex<Option<(Timestamp, Instant)>>,
     rejected: AtomicU64,
 }
 
 impl HistoryHealth {
     /// The time of the first change that could not be written. `None` while writes succeed.
     pub(crate) fn unsaved_since(&self) -> Option<Timestamp> {
-        self.unsaved.lock().map(|(wall, _)| wall)
+        self.unsaved_since.lock().map(|(wall, _)| wall)
     }
 
     /// The time since the first change that could not be written.
     pub(crate) fn unsaved_for(&self) -> Option<Duration> {
-        self.unsaved.lock().map(|(_, at)| at.elapsed())
+        self.unsaved_since.lock().map(|(_, at)| at.elapsed())
     }
 
-    /// Sets the time of the first change that could not be written, by both clocks.
     pub(crate) fn set_unsaved(&self, since: Option<(Timestamp, Instant)>) {
-        *self.unsaved.lock() = since;
+        *self.unsaved_since.lock() = since;
     }
 
     /// The number of stored histories that were ignored because they are invalid.

@@ -1,4 +1,5 @@
-//! Stores histories in ConfigMaps, so that the next leader scales down neither early nor late.
+//! Stores histories in ConfigMaps, so that the next leader scales down neither too early nor too
+//! late.
 //!
 //! A stabilization window needs past recommendations. The reference loses them when its process
 //! ends, and starts with the current replicas as the only recommendation. Here the leader writes
@@ -44,7 +45,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_ATTEMPTS: usize = 3;
 const READ_RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// An error when reading or writing the ConfigMaps.
 #[derive(Debug, thiserror::Error)]
 enum HistoryStoreError {
     #[error("failed to read ConfigMap {name:?}")]
@@ -67,15 +67,15 @@ pub(crate) struct HistoryStore {
     autoscalers: Arc<Autoscalers>,
     clock: Arc<dyn Clock>,
     schedule: Mutex<WriteSchedule>,
-    /// Wakes `run` when a shard has its first change since its last write.
+    /// Wakes `run` when a write is scheduled.
     changed: Notify,
     health: Arc<HistoryHealth>,
 }
 
-/// The state of the stored histories, according to the lease.
+/// The time until which the stored histories are valid, according to the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredUntil {
-    /// The time until which the last recommendations held.
+    /// Until this time, the last stored recommendations held.
     pub(crate) time: Timestamp,
     /// Whether the last leader stored all changes until its end.
     pub(crate) is_complete: bool,
@@ -84,8 +84,8 @@ pub(crate) struct StoredUntil {
 /// A ConfigMap as it was read.
 struct StoredShard {
     /// `None` if the ConfigMap doesn't exist.
-    version: Option<String>,
-    /// `None` if its content is not a shard of this version.
+    resource_version: Option<String>,
+    /// `None` if its content is not a shard in the layout of this version.
     shard: Option<Shard>,
 }
 
@@ -94,7 +94,7 @@ impl StoredShard {
     fn rejected(&self) -> usize {
         match &self.shard {
             Some(shard) => shard.rejected,
-            None => usize::from(self.version.is_some()),
+            None => usize::from(self.resource_version.is_some()),
         }
     }
 }
@@ -138,11 +138,11 @@ impl HistoryStore {
     }
 
     /// Restores the stored histories of the cached autoscalers. `until` is `None` if the last
-    /// leader stored no histories. If the ConfigMaps can't be read, the autoscalers start without a
-    /// history, as in the reference.
+    /// leader stored no histories: those in the ConfigMaps are of an earlier one. If the ConfigMaps
+    /// can't be read, the autoscalers start without a history, as in the reference.
     pub(crate) async fn restore(&self, until: Option<StoredUntil>) {
         match self.read_shards().await {
-            Ok(shards) if shards.iter().all(|shard| shard.version.is_none()) => {
+            Ok(shards) if shards.iter().all(|shard| shard.resource_version.is_none()) => {
                 self.restore_shards(shards, until);
                 info!("no histories are stored: all windows start empty");
             }
@@ -153,8 +153,8 @@ impl HistoryStore {
                 if rejected > 0 {
                     warn!(
                         rejected,
-                        "ignored invalid stored histories: were the ConfigMaps edited, or written \
-                         by another version?"
+                        "ignored invalid stored histories, which another client or version may \
+                         have written"
                     );
                     self.health.add_rejected(u64::try_from(rejected).unwrap_or(u64::MAX));
                 }
@@ -177,17 +177,17 @@ impl HistoryStore {
         let mut shards: Vec<StoredShard> = Vec::new();
         let mut count = 1;
         while shards.len() < count {
-            let object = self.read(shards.len()).await?;
+            let object = self.read_config_map(shards.len()).await?;
             let shard = object.as_ref().and_then(decode);
             let total = shard.as_ref().map_or(1, |shard| shard.header.shards);
             count = count.max(total.min(MAX_SHARDS));
-            let version = object.and_then(|object| object.resource_version());
-            shards.push(StoredShard { version, shard });
+            let resource_version = object.and_then(|object| object.resource_version());
+            shards.push(StoredShard { resource_version, shard });
         }
         Ok(shards)
     }
 
-    async fn read(&self, shard: usize) -> Result<Option<ConfigMap>, HistoryStoreError> {
+    async fn read_config_map(&self, shard: usize) -> Result<Option<ConfigMap>, HistoryStoreError> {
         let name = shard_name(&self.prefix, shard);
         let mut attempts = READ_ATTEMPTS;
         loop {
@@ -211,14 +211,15 @@ impl HistoryStore {
         let wall = self.clock.now();
         let mut schedule = WriteSchedule::new(shards.len().next_power_of_two(), now);
         let mut by_uid = SnapshotsByUid::new();
-        for (index, StoredShard { version, shard }) in shards.into_iter().enumerate() {
+        for (index, StoredShard { resource_version, shard }) in shards.into_iter().enumerate() {
             let Some(Shard { header, snapshots, .. }) = shard else {
-                schedule.set_stored(index, version, Duration::ZERO, now);
+                schedule.set_stored(index, resource_version, Duration::ZERO, now);
                 continue;
             };
             let age = wall.duration_since(header.written).unsigned_abs();
             let interval = min_write_interval(snapshots.len(), 0);
-            schedule.set_stored(index, version, interval.saturating_sub(age), now);
+            let delay = interval.saturating_sub(age);
+            schedule.set_stored(index, resource_version, delay, now);
             for (uid, snapshot) in snapshots {
                 let newest = by_uid.get(&uid).map(|(written, _)| *written);
                 if newest.is_none_or(|newest| newest < header.written) {
@@ -228,7 +229,7 @@ impl HistoryStore {
         }
         let mut restored = 0;
         for key in self.autoscalers.keys_where(|_| true) {
-            let is_restored = self.restore_one(&key, &mut by_uid, &mut schedule, until);
+            let is_restored = self.restore_autoscaler(&key, &mut by_uid, &mut schedule, until);
             restored += usize::from(is_restored);
         }
         let count = shard_count(self.autoscalers.len());
@@ -239,8 +240,8 @@ impl HistoryStore {
         restored
     }
 
-    /// Restores the history of an autoscaler. Returns whether one is stored.
-    fn restore_one(
+    /// Restores the history of an autoscaler. Returns whether a history of it is stored.
+    fn restore_autoscaler(
         &self,
         key: &HpaKey,
         by_uid: &mut SnapshotsByUid,
@@ -263,12 +264,12 @@ impl HistoryStore {
         true
     }
 
-    /// Writes shards as they become due. Once `stop` is cancelled, writes those that changed, and
+    /// Writes shards as they become due. Once `stop` is cancelled, writes the changed shards and
     /// returns.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut is_failing = false;
         while !stop.is_cancelled() {
-            let next = self.schedule.lock().next();
+            let next = self.schedule.lock().next_write();
             let due = async {
                 match next {
                     Some((due, shard)) => {
@@ -281,18 +282,18 @@ impl HistoryStore {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.changed.notified() => {}
-                shard = due => self.write(shard, &mut is_failing).await,
+                shard = due => self.write_shard(shard, &mut is_failing).await,
             }
         }
-        let changed = self.schedule.lock().changed();
+        let changed = self.schedule.lock().changed_shards();
         for shard in changed {
-            self.write(shard, &mut is_failing).await;
+            self.write_shard(shard, &mut is_failing).await;
         }
     }
 
     /// Writes a shard. Logs the first of consecutive failures.
-    async fn write(&self, shard: usize, is_failing: &mut bool) {
-        let result = self.try_write(shard).await;
+    async fn write_shard(&self, shard: usize, is_failing: &mut bool) {
+        let result = self.try_write_shard(shard).await;
         if result.is_err() {
             self.schedule.lock().write_failed(shard, Instant::now());
         }
@@ -318,9 +319,9 @@ impl HistoryStore {
         self.health.set_unsaved(unsaved.map(|at| (wall_clock(at), at)));
     }
 
-    async fn try_write(&self, shard: usize) -> Result<(), HistoryStoreError> {
+    async fn try_write_shard(&self, shard: usize) -> Result<(), HistoryStoreError> {
         let name = shard_name(&self.prefix, shard);
-        let (EncodedShard { data, bytes, .. }, mut version) = self.encode(shard)?;
+        let (EncodedShard { data, bytes, .. }, mut version) = self.encode_shard(shard)?;
         let mut is_retry = false;
         loop {
             let object = self.config_map(&name, version.clone(), data.clone());
@@ -347,9 +348,10 @@ impl HistoryStore {
             if !is_conflict || is_retry {
                 return Err(HistoryStoreError::Write { name, source });
             }
-            // Another client wrote or deleted the ConfigMap. The leader replaces its content.
+            // Another client wrote or deleted the ConfigMap. The leader overwrites it.
             is_retry = true;
-            version = self.read(shard).await?.and_then(|object| object.resource_version());
+            let object = self.read_config_map(shard).await?;
+            version = object.and_then(|object| object.resource_version());
         }
     }
 
@@ -371,7 +373,10 @@ impl HistoryStore {
 
     /// Encodes a shard without the autoscalers that were deleted. Returns it with the resource
     /// version of its ConfigMap.
-    fn encode(&self, shard: usize) -> Result<(EncodedShard, Option<String>), HistoryStoreError> {
+    fn encode_shard(
+        &self,
+        shard: usize,
+    ) -> Result<(EncodedShard, Option<String>), HistoryStoreError> {
         let mut schedule = self.schedule.lock();
         let count = schedule.shard_count();
         let pending = schedule.start_write(shard).ok_or(HistoryStoreError::NoShard(shard))?;
@@ -383,15 +388,15 @@ impl HistoryStore {
         let snapshots = snapshots.map(|snapshot| (snapshot.uid.as_str(), &snapshot.history));
         let encoded = encode(count, self.clock.now(), snapshots)
             .map_err(|source| HistoryStoreError::Encode { shard, source })?;
-        if encoded.left_out > 0 {
-            let left_out = encoded.left_out;
+        if encoded.omitted > 0 {
+            let left_out = encoded.omitted;
             warn!(left_out, shard, "a history shard is full: some histories are not stored");
         }
-        Ok((encoded, pending.version.clone()))
+        Ok((encoded, pending.resource_version.clone()))
     }
 }
 
-/// Whether a read may succeed if repeated: not after a client error, except for too many requests.
+/// Whether a repeated read may succeed. It can't after a client error other than too many requests.
 fn is_retriable(error: &ApiError) -> bool {
     !matches!(error, ApiError::Refused(status) if status.code < 500 && status.code != 429)
 }

@@ -34,7 +34,7 @@ pub(super) struct ShardHeader {
 #[derive(Debug, PartialEq)]
 pub(super) struct Shard {
     pub(super) header: ShardHeader,
-    /// By UID.
+    /// The valid snapshots by UID.
     pub(super) snapshots: HashMap<String, HistorySnapshot>,
     /// The number of snapshots that can't be decoded or are invalid.
     pub(super) rejected: usize,
@@ -44,8 +44,8 @@ pub(super) fn shard_name(prefix: &str, shard: usize) -> String {
     format!("{prefix}-history-{shard}")
 }
 
-/// The number of shards for a number of autoscalers: a power of two, so that growth splits shards
-/// and never merges parts of several.
+/// The number of shards for a number of autoscalers. It is a power of two, so that each new shard
+/// gets its autoscalers from a single old shard.
 pub(super) fn shard_count(autoscalers: usize) -> usize {
     autoscalers.div_ceil(AUTOSCALERS_PER_SHARD).max(1).next_power_of_two().min(MAX_SHARDS)
 }
@@ -56,7 +56,7 @@ pub(super) fn shard_index(key: &HpaKey, shards: usize) -> usize {
     let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
     let bytes = key.namespace.bytes().chain([b'/']).chain(key.name.bytes());
     let hash = bytes.fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(prime));
-    // Mixes in the high bits, because the low bits depend little on the first characters.
+    // Mixes in the high bits, because low bits alone depend little on the first characters.
     let hash = usize::try_from((hash ^ (hash >> 32)) & 0xffff).unwrap_or_default();
     hash % shards.max(1)
 }
@@ -66,34 +66,34 @@ pub(super) struct EncodedShard {
     /// The data of the ConfigMap.
     pub(super) data: BTreeMap<String, String>,
     pub(super) bytes: usize,
-    /// The number of snapshots that did not fit.
-    pub(super) left_out: usize,
+    /// The number of snapshots that exceed the maximum size of a shard.
+    pub(super) omitted: usize,
 }
 
-/// Encodes snapshots, given by UID.
+/// Encodes the snapshots of a shard, each with its UID. `shards` is the number of all shards.
 pub(super) fn encode<'a>(
     shards: usize,
     written: Timestamp,
     snapshots: impl Iterator<Item = (&'a str, &'a HistorySnapshot)>,
 ) -> Result<EncodedShard, serde_json::Error> {
     let header = serde_json::to_string(&ShardHeader { version: VERSION, shards, written })?;
-    let (mut bytes, mut left_out) = (header.len(), 0);
+    let (mut bytes, mut omitted) = (header.len(), 0);
     let mut data = BTreeMap::from([(HEADER_KEY.to_owned(), header)]);
     for (uid, snapshot) in snapshots {
         let snapshot = serde_json::to_string(snapshot)?;
         let size = uid.len() + snapshot.len();
         if bytes + size > MAX_SHARD_BYTES {
-            left_out += 1;
+            omitted += 1;
         } else {
             bytes += size;
             data.insert(uid.to_owned(), snapshot);
         }
     }
-    Ok(EncodedShard { data, bytes, left_out })
+    Ok(EncodedShard { data, bytes, omitted })
 }
 
-/// Decodes a shard without its undecodable and invalid snapshots. `None` if it is not a shard of
-/// this version.
+/// Decodes a shard without its undecodable and invalid snapshots. `None` if it isn't a shard in the
+/// layout [`VERSION`].
 pub(super) fn decode(object: &ConfigMap) -> Option<Shard> {
     let data = object.data.as_ref()?;
     let header: ShardHeader = serde_json::from_str(data.get(HEADER_KEY)?).ok()?;
@@ -135,9 +135,9 @@ mod tests {
             scale_downs: vec![(3, -4)],
             ..snapshot(2)
         };
-        let EncodedShard { data, left_out, .. } =
+        let EncodedShard { data, omitted, .. } =
             encode(4, Timestamp::UNIX_EPOCH, [("u-1", &snapshot)].into_iter()).expect("JSON");
-        assert_eq!(left_out, 0);
+        assert_eq!(omitted, 0);
         let shard = decode(&object(data)).expect("a shard");
         let written = Timestamp::UNIX_EPOCH;
         assert_eq!(shard.header, ShardHeader { version: 1, shards: 4, written });
@@ -165,13 +165,13 @@ mod tests {
         let snapshot = snapshot(64);
         let uids: Vec<String> = (0..2000).map(|index| format!("uid-{index:04}")).collect();
         let snapshots = uids.iter().map(|uid| (uid.as_str(), &snapshot));
-        let EncodedShard { data, bytes: size, left_out } =
+        let EncodedShard { data, bytes: size, omitted } =
             encode(1, Timestamp::UNIX_EPOCH, snapshots).expect("JSON");
         let bytes: usize = data.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert!(bytes < 1 << 20, "{bytes}");
         assert!(
-            size <= MAX_SHARD_BYTES && left_out > 0 && data.len() > 500,
-            "{size} {left_out} {}",
+            size <= MAX_SHARD_BYTES && omitted > 0 && data.len() > 500,
+            "{size} {omitted} {}",
             data.len()
         );
     }

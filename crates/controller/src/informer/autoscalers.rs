@@ -61,20 +61,20 @@ impl Informers {
         let key_of =
             |object: &PartialObject<K>| HpaKey::for_api(K::API, object.namespace(), object.name());
         let mut listed = HashSet::new();
-        // Whether each object of the list has a name.
-        let mut is_complete = true;
+        let mut all_listed_are_named = true;
         // Sorted by namespace, so that autoscalers that can share a metrics request get initial
-        // delays close to each other. Survives a list that fails midway.
+        // delays close to each other. Not cleared when a list fails midway, because the next list
+        // no longer reports them as created.
         let mut created = BTreeSet::new();
         while let Some(event) = stream.next().await {
             match event {
                 watcher::Event::Init => {
                     listed.clear();
-                    is_complete = true;
+                    all_listed_are_named = true;
                 }
                 watcher::Event::InitApply(object) => {
                     let key = key_of(&object);
-                    is_complete &= object.is_named();
+                    all_listed_are_named &= object.is_named();
                     match self.apply(&key, object, Origin::List) {
                         Some(Change::Created) => _ = created.insert(key.clone()),
                         Some(change) => self.on_change(&key, change),
@@ -89,10 +89,10 @@ impl Informers {
                         key.api == K::API && is_in_scope && !listed.contains(key)
                     });
                     for key in &missing {
-                        if is_complete {
+                        if all_listed_are_named {
                             self.on_delete(key);
                         } else {
-                            // It may be one of the objects without a name.
+                            // The missing autoscaler may be one of the objects without a name.
                             self.caches.autoscalers.suspend(key);
                         }
                     }
@@ -131,7 +131,7 @@ impl Informers {
         }
         let peer_write = object.newest_status_write(self.field_manager.as_ref());
         let Some(object) = self.decode(key, object) else {
-            // The cached spec may no longer be the one that is stored.
+            // The cached spec may be outdated.
             autoscalers.suspend(key);
             return None;
         };
@@ -178,8 +178,8 @@ impl Informers {
         self.dry_run || has_annotation()
     }
 
-    /// Requeues all autoscalers, distributed over a sync period. A new leader calls it after it has
-    /// started the queue.
+    /// Requeues all autoscalers, distributed over the period of `initial_delay`. A new leader calls
+    /// this after it has started the queue.
     pub fn requeue_all(&self, initial_delay: InitialDelay) {
         let keys: BTreeSet<_> = self.caches.autoscalers.keys_where(|_| true).into_iter().collect();
         for key in &keys {

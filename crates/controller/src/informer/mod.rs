@@ -56,7 +56,7 @@ pub struct Informers {
 }
 
 impl Informers {
-    /// Decodes an object. If that fails, counts and logs it under the name given.
+    /// Decodes an object. If that fails, counts the object and logs it as `name`.
     fn decode<K: CachedKind>(&self, name: impl Display, object: PartialObject<K>) -> Option<K> {
         let kind = K::KIND;
         object
@@ -68,7 +68,8 @@ impl Informers {
             .ok()
     }
 
-    /// The events of a watch that confirms `age`, which is added to the ages of all watches.
+    /// The events of a watch. The watch keeps `age` up to date, and `age` is added to the ages of
+    /// all watches.
     fn stream<K>(
         &self,
         resource: &str,
@@ -89,12 +90,13 @@ impl Informers {
     }
 }
 
-/// Queues autoscalers of a running controller, for example because a metric has changed.
+/// Lets a metric source queue autoscalers of a running controller, for example because a metric has
+/// changed.
 #[derive(Clone, Debug, Default)]
 pub struct ReconcileTrigger(Arc<OnceLock<Informers>>);
 
 impl ReconcileTrigger {
-    /// Connects a controller. Only the first one counts.
+    /// Connects a controller. Later calls have no effect.
     pub(crate) fn attach(&self, informers: Informers) {
         _ = self.0.set(informers);
     }
@@ -117,13 +119,13 @@ pub struct WatchIntervals {
     /// The delay from an undecodable object to the relist that it causes, and the longest backoff
     /// of a watch that failed.
     pub relist: Duration,
-    /// The longest time since the API server confirmed the cache for which a cached scale is used.
+    /// A cached scale is used only if the API server has confirmed its cache within this time.
     pub max_age: Duration,
 }
 
 impl WatchIntervals {
-    /// The timeout of the requests of one watch: 75 to 90 % of `max_age`, so that the next request
-    /// has started by then. It differs between watches, so that they don't resume together.
+    /// The timeout of the requests of one watch: 75 to 90 % of `max_age`, so that the watch resumes
+    /// before the cache is too old. It differs between watches, so that they don't resume together.
     pub(super) fn timeout(&self, watch: &impl Hash) -> Duration {
         let mut hasher = DefaultHasher::new();
         watch.hash(&mut hasher);
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_differ_and_leave_time_to_resume() {
+    fn timeouts_differ_and_are_shorter_than_max_age() {
         let max_age = Duration::from_secs(30);
         let intervals = WatchIntervals { relist: Duration::from_secs(7), max_age };
         let timeouts: Vec<_> = (0..100).map(|watch| intervals.timeout(&watch)).collect();

@@ -25,6 +25,7 @@ impl Informers {
                 Ok(None) => return,
                 Err(interrupted) => {
                     if interrupted.event_lost {
+                        // The event may be of any pod.
                         index.add_undecodable("", "");
                     }
                     continue;

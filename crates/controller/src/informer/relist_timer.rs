@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 /// The timer for relists because of undecodable objects or missed events.
 ///
-/// An object that was damaged in transit is intact in the next list. An object that is stored
-/// undecodable stays so, and the interval doubles with every relist for it. The interval is reset
-/// only after a time without undecodable objects: a tenant who creates and deletes such objects
-/// must not cause a list of the whole cluster each time.
+/// If an object was damaged in transit, it is intact in the next list. If it is undecodable in the
+/// API server's storage, it is so in every list, and the interval doubles with each relist. The
+/// interval is reset only after a time without undecodable objects: a tenant who creates and
+/// deletes such objects must not cause a list of the whole cluster each time.
 pub(super) struct RelistTimer {
     pub(super) initial_interval: Duration,
     /// The interval before the next relist for an undecodable object.
@@ -31,7 +31,7 @@ impl RelistTimer {
     }
 
     /// Schedules a relist for missed events. A relist that is already scheduled isn't delayed.
-    pub(super) fn schedule(&mut self) {
+    pub(super) fn schedule_for_missed_events(&mut self) {
         let interval = self.initial_interval;
         let relist = (Instant::now() + interval, interval);
         self.scheduled = self.scheduled.into_iter().chain([relist]).min();
@@ -59,7 +59,7 @@ impl RelistTimer {
         self.scheduled = None;
     }
 
-    /// Restarts the interval, which counts from the end of a list.
+    /// Restarts the interval of a scheduled relist, because intervals count from the end of a list.
     pub(super) fn list_finished(&mut self) {
         if let Some((at, interval)) = &mut self.scheduled {
             *at = Instant::now() + *interval;
@@ -73,8 +73,8 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
-    /// Schedules a relist for an undecodable object. Returns the time until it is due.
-    fn interval(timer: &mut RelistTimer) -> Duration {
+    /// Schedules a relist for an undecodable object. Returns the time until the relist is due.
+    fn schedule_interval(timer: &mut RelistTimer) -> Duration {
         timer.schedule_for_undecodable();
         timer.due_at().expect("a relist").duration_since(Instant::now())
     }
@@ -90,22 +90,22 @@ mod tests {
     async fn list_without_undecodable_objects_does_not_reset_the_interval() {
         let mut timer = RelistTimer::new(INTERVAL);
         for seconds in [10, 20, 40, 80, 160, 300, 300] {
-            let interval = interval(&mut timer);
+            let interval = schedule_interval(&mut timer);
             assert_eq!(interval, Duration::from_secs(seconds));
             tokio::time::advance(interval).await;
             complete_list(&mut timer);
         }
         tokio::time::advance(Duration::from_secs(601)).await;
-        assert_eq!(interval(&mut timer), INTERVAL);
+        assert_eq!(schedule_interval(&mut timer), INTERVAL);
     }
 
     #[tokio::test(start_paused = true)]
     async fn interval_for_missed_events_is_constant() {
         let mut timer = RelistTimer::new(INTERVAL);
-        interval(&mut timer);
+        schedule_interval(&mut timer);
         complete_list(&mut timer);
         for _ in 0..3 {
-            timer.schedule();
+            timer.schedule_for_missed_events();
             assert_eq!(timer.due_at(), Some(Instant::now() + INTERVAL));
             tokio::time::advance(INTERVAL).await;
             complete_list(&mut timer);
@@ -115,14 +115,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn missed_events_bring_a_relist_forward() {
         let mut timer = RelistTimer::new(INTERVAL);
-        while interval(&mut timer) < RelistTimer::MAX_INTERVAL {
+        while schedule_interval(&mut timer) < RelistTimer::MAX_INTERVAL {
             complete_list(&mut timer);
         }
-        timer.schedule();
+        timer.schedule_for_missed_events();
         let due = Some(Instant::now() + INTERVAL);
         assert_eq!(timer.due_at(), due);
         tokio::time::advance(INTERVAL / 2).await;
-        timer.schedule();
+        timer.schedule_for_missed_events();
         assert_eq!(timer.due_at(), due, "a second failure doesn't delay it");
     }
 

@@ -15,13 +15,14 @@ use crate::cache::WatchAges;
 
 /// The longest time between two checks of a watch.
 const MAX_INTERVAL: Duration = Duration::from_mins(5);
-/// The first delay after a check that failed. It doubles. Soon after a restore, all resource
-/// versions may be in use again, so the first check after it should not be late.
+/// The delay after the first failed check; it doubles with each further one. It is short, because
+/// a rewind can't be detected any more once the API server has reached the old resource version
+/// again, which may be soon after a restore.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Checks that the API server has not been rewound when a watch resumes: a watch that resumes at a
-/// version that the API server doesn't have yet is silent. A watch that ended by its timeout was
-/// not interrupted by a restart of the API server, so it is checked rarely.
+/// Checks when a watch resumes that the API server has not been rewound: a watch that resumes at a
+/// resource version that the API server doesn't have yet is silent. If the previous watch ended by
+/// its timeout, the API server was not restarted, so such watches are checked rarely.
 #[derive(Debug)]
 pub(super) struct RewindCheck {
     state: Mutex<State>,
@@ -30,31 +31,34 @@ pub(super) struct RewindCheck {
 
 #[derive(Debug)]
 struct State {
-    /// The last request was a watch that has not ended by its timeout.
+    /// The last request is a watch that has not ended by its timeout.
     is_interrupted: bool,
-    /// The time of the last check or list.
-    checked: Instant,
-    /// The version to check, if a check is due.
-    version: Option<String>,
+    last_check_or_list: Instant,
+    /// The resource version to check, if a check is due.
+    due_version: Option<String>,
+}
+
+impl State {
+    fn after_list() -> Self {
+        Self { is_interrupted: false, last_check_or_list: Instant::now(), due_version: None }
+    }
 }
 
 impl RewindCheck {
     pub(super) fn new() -> Self {
-        let state = State { is_interrupted: false, checked: Instant::now(), version: None };
-        Self { state: Mutex::new(state), due: Notify::new() }
+        Self { state: Mutex::new(State::after_list()), due: Notify::new() }
     }
 
     /// Cancels a due check: a list replaces the cache.
     pub(super) fn list_requested(&self) {
-        let checked = Instant::now();
-        *self.state.lock() = State { is_interrupted: false, checked, version: None };
+        *self.state.lock() = State::after_list();
     }
 
     pub(super) fn watch_requested(&self, version: &str) {
         let mut state = self.state.lock();
         let was_interrupted = std::mem::replace(&mut state.is_interrupted, true);
-        if was_interrupted || state.checked.elapsed() >= MAX_INTERVAL {
-            state.version = Some(version.to_owned());
+        if was_interrupted || state.last_check_or_list.elapsed() >= MAX_INTERVAL {
+            state.due_version = Some(version.to_owned());
             self.due.notify_one();
         }
     }
@@ -63,8 +67,8 @@ impl RewindCheck {
         self.state.lock().is_interrupted = false;
     }
 
-    /// Runs each check that is due, and doesn't return. `path` is that of the watch. A check that
-    /// fails is repeated, at least every `max_retry_delay`.
+    /// Runs each check that is due, and doesn't return. `path` is the path of the watch. A failed
+    /// check is repeated with a backoff of at most `max_retry_delay`.
     pub(super) async fn run(
         self: Arc<Self>,
         client: Client,
@@ -80,7 +84,7 @@ impl RewindCheck {
             match current_version(&client, &path).await {
                 Ok(current) => {
                     retry_delay = RETRY_DELAY;
-                    self.checked(&known, sent);
+                    self.check_succeeded(&known, sent);
                     watch_ages.compare_versions(&watch, &known, &current, sent);
                 }
                 Err(error) => {
@@ -94,18 +98,18 @@ impl RewindCheck {
 
     async fn due_version(&self) -> String {
         loop {
-            if let Some(version) = self.state.lock().version.clone() {
+            if let Some(version) = self.state.lock().due_version.clone() {
                 return version;
             }
             self.due.notified().await;
         }
     }
 
-    fn checked(&self, known: &str, at: Instant) {
+    fn check_succeeded(&self, known: &str, at: Instant) {
         let mut state = self.state.lock();
-        state.checked = state.checked.max(at);
-        if state.version.as_deref() == Some(known) {
-            state.version = None;
+        state.last_check_or_list = state.last_check_or_list.max(at);
+        if state.due_version.as_deref() == Some(known) {
+            state.due_version = None;
         }
     }
 }
@@ -122,7 +126,7 @@ struct PageMetadata {
     resource_version: String,
 }
 
-/// The current resource version of a list. A list of one object is the cheapest request for it.
+/// The current resource version, from a list of one object, which is the cheapest request for it.
 async fn current_version(client: &Client, path: &str) -> kube::Result<String> {
     let request = Request::new(path).list(&ListParams::default().limit(1));
     let page: Page = client.request(request.map_err(kube::Error::BuildRequest)?).await?;

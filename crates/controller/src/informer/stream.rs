@@ -45,7 +45,7 @@ impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable 
 /// Lists and watches without end. Backs off after failures. The API server ends each watch after
 /// `timeout`, and kube's watcher resumes it. A watch that is silent for 5 s longer is dropped and
 /// resumed on another connection.
-fn events<T: Watchable>(api: Api<T>, max_backoff: Duration, timeout: Duration) -> Events<T> {
+fn watch_events<T: Watchable>(api: Api<T>, max_backoff: Duration, timeout: Duration) -> Events<T> {
     let timeout = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
     let config = watcher::Config::default().page_size(MAX_PAGE_SIZE).timeout(timeout);
     let backoff = CappedBackoff { backoff: DefaultBackoff::default(), max: max_backoff };
@@ -90,25 +90,25 @@ impl FailureLog {
         if is_connection_lost(error) {
             let error = describe_failure(error);
             debug!(watch = self.watch, scope = self.scope, error, "watch interrupted, retrying");
-        } else if self.is_worth_logging() {
+        } else if self.start_logging() {
             let error = describe_failure(error);
             warn!(watch = self.watch, scope = self.scope, error, "watch failed, retrying");
         }
     }
 
     fn not_installed(&mut self, group: &str) {
-        if self.is_worth_logging() {
+        if self.start_logging() {
             warn!(
                 watch = self.watch,
                 scope = self.scope,
-                "API group {group} is not installed: its autoscalers are not handled until it is \
-                 (hpa crd prints its definition)"
+                "API group {group} is not installed: its autoscalers are not reconciled until it \
+                 is installed (hpa crd prints its definition)"
             );
         }
     }
 
-    /// Records a failure. Returns whether to log it.
-    fn is_worth_logging(&mut self) -> bool {
+    /// Returns whether to log a failure now, and if so, records that it is logged.
+    fn start_logging(&mut self) -> bool {
         let is_due = self.last_logged.is_none_or(|last| last.elapsed() >= LOG_AGAIN_AFTER);
         if is_due {
             self.last_logged = Some(Instant::now());
@@ -132,8 +132,8 @@ fn status_code(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// Whether the connection to the API server ended or can't be made. The client logs that, once for
-/// all watches.
+/// Whether the connection to the API server ended or can't be made. The client logs that once for
+/// all watches, so the watches don't.
 fn is_connection_lost(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(cause)
     | watcher::Error::WatchStartFailed(cause)
@@ -164,7 +164,8 @@ fn describe_failure(error: &watcher::Error) -> String {
     }
 }
 
-/// Whether an event arrived but could not be parsed. The watch would resume after that event.
+/// Whether an event arrived but could not be parsed. Without a relist, the watch would resume after
+/// that event.
 fn is_event_lost(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchFailed(cause) => !matches!(cause, kube::Error::ReadEvents(_)),
@@ -180,9 +181,9 @@ pub(super) struct WatchStream<T> {
     /// The timeout of each watch request.
     timeout: Duration,
     failures: FailureLog,
-    relist: RelistTimer,
-    /// For a kind that need not be installed: its API group, and the channel to send `true` to if
-    /// it isn't.
+    relist_timer: RelistTimer,
+    /// For a kind that need not be installed: its API group, and the channel that gets `true` if it
+    /// isn't installed.
     optional: Option<(&'static str, watch::Sender<bool>)>,
     tolerates_forbidden: bool,
     _rewind_check: AbortOnDropHandle<()>,
@@ -222,18 +223,18 @@ impl<T: Watchable> WatchStream<T> {
         Self {
             request,
             timeout,
-            events: events(api.clone(), intervals.relist, timeout),
+            events: watch_events(api.clone(), intervals.relist, timeout),
             api,
             failures: FailureLog::new(name, scope),
-            relist: RelistTimer::new(intervals.relist),
+            relist_timer: RelistTimer::new(intervals.relist),
             optional: None,
             tolerates_forbidden: false,
             _rewind_check: AbortOnDropHandle::new(tokio::spawn(rewind_check)),
         }
     }
 
-    /// For a kind that need not be installed. If it isn't, sends `true` to `not_installed` and
-    /// keeps retrying.
+    /// Makes this the stream of a kind that need not be installed. If the kind isn't installed,
+    /// sends `true` to `not_installed` and keeps retrying.
     pub(super) fn optional(self, group: &'static str, not_installed: watch::Sender<bool>) -> Self {
         Self { optional: Some((group, not_installed)), ..self }
     }
@@ -245,13 +246,13 @@ impl<T: Watchable> WatchStream<T> {
 
     /// Relists after the relist interval, because events may have been missed.
     pub(super) fn schedule_relist(&mut self) {
-        self.relist.schedule();
+        self.relist_timer.schedule_for_missed_events();
     }
 
     /// Relists because of an undecodable object, after an interval that grows as long as there are
     /// such objects.
     pub(super) fn schedule_relist_for_undecodable(&mut self) {
-        self.relist.schedule_for_undecodable();
+        self.relist_timer.schedule_for_undecodable();
     }
 
     /// The next event. `None` does not occur as long as kube's watches are endless.
@@ -263,12 +264,12 @@ impl<T: Watchable> WatchStream<T> {
         }
     }
 
-    /// Like [`WatchStream::next`], for callers that must know when events may have been missed.
+    /// Like [`WatchStream::next`], but also returns when events may have been missed.
     pub(super) async fn next_or_interrupted(
         &mut self,
     ) -> Result<Option<watcher::Event<T>>, Interrupted> {
         loop {
-            let relist_at = self.relist.due_at();
+            let relist_at = self.relist_timer.due_at();
             let relist_due = async {
                 match relist_at {
                     Some(at) => sleep_until(at).await,
@@ -293,25 +294,26 @@ impl<T: Watchable> WatchStream<T> {
             };
             return match event {
                 Ok(event) => {
-                    self.observe(event.as_ref());
+                    self.handle_event(event.as_ref());
                     Ok(event)
                 }
-                Err(error) => Err(self.interrupted(&error)),
+                Err(error) => Err(self.handle_failure(&error)),
             };
         }
     }
 
     fn relist(&mut self) {
-        self.relist.list_started();
-        self.events = events(self.api.clone(), self.relist.initial_interval, self.timeout);
+        self.relist_timer.list_started();
+        self.events =
+            watch_events(self.api.clone(), self.relist_timer.initial_interval, self.timeout);
     }
 
-    fn interrupted(&mut self, error: &watcher::Error) -> Interrupted {
+    fn handle_failure(&mut self, error: &watcher::Error) -> Interrupted {
         self.request.set_failed();
         let is_forbidden = status_code(error) == Some(403);
         let event_lost = is_event_lost(error);
         if event_lost {
-            self.relist.schedule_for_undecodable();
+            self.relist_timer.schedule_for_undecodable();
         }
         match &self.optional {
             _ if is_forbidden && self.tolerates_forbidden => self.request.age.set_unwatched(),
@@ -325,18 +327,18 @@ impl<T: Watchable> WatchStream<T> {
         Interrupted { is_forbidden, event_lost }
     }
 
-    fn observe(&mut self, event: Option<&watcher::Event<T>>) {
+    fn handle_event(&mut self, event: Option<&watcher::Event<T>>) {
         // Every retry of a list starts with `Init`, and the list may fail at a later page.
         if !matches!(event, Some(watcher::Event::Init | watcher::Event::InitApply(_))) {
             self.failures.succeeded();
         }
         match event {
             Some(watcher::Event::Init) => {
-                self.relist.list_started();
+                self.relist_timer.list_started();
                 self.request.age.list_started();
             }
             Some(watcher::Event::InitDone) => {
-                self.relist.list_finished();
+                self.relist_timer.list_finished();
                 self.request.age.list_completed();
             }
             _ => {}

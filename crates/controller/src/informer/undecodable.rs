@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::k8s::PartialObject;
 
 /// An object that is undecodable in this many lists counts as stored undecodable: another relist
-/// would not help. Because the interval between the lists grows, damage in transit would have to
-/// last for most of a minute.
+/// would not help. The interval between the lists grows, so with the default sync period, damage in
+/// transit would have to last for about 50 s.
 const CONFIRMING_LISTS: u32 = 4;
 
 /// The identity of an object, from its metadata. Missing fields are empty.
@@ -32,13 +32,13 @@ impl<K> From<&PartialObject<K>> for ObjectId {
 /// The undecodable objects of the last list and of later events, by UID.
 #[derive(Debug, Default)]
 pub(super) struct UndecodableObjects {
-    known: HashMap<String, Sighting>,
+    known: HashMap<String, SeenVersion>,
     /// The undecodable objects of a list in progress.
     list: Vec<ObjectId>,
 }
 
 #[derive(Debug)]
-struct Sighting {
+struct SeenVersion {
     resource_version: String,
     /// The number of consecutive lists that had the object in this version.
     lists: u32,
@@ -61,9 +61,9 @@ impl UndecodableObjects {
             let seen = previous.remove(&uid);
             let seen = seen.filter(|seen| seen.resource_version == resource_version);
             let lists = seen.map_or(0, |seen| seen.lists) + 1;
-            // Without a UID, it may be another object each time.
+            // Objects without a UID can't be told apart: each list may have another one.
             needs_relist |= uid.is_empty() || lists < CONFIRMING_LISTS;
-            self.known.insert(uid, Sighting { resource_version, lists });
+            self.known.insert(uid, SeenVersion { resource_version, lists });
         }
         needs_relist
     }
@@ -76,7 +76,7 @@ impl UndecodableObjects {
         {
             return uid.is_empty() || seen.lists < CONFIRMING_LISTS;
         }
-        self.known.insert(uid, Sighting { resource_version, lists: 0 });
+        self.known.insert(uid, SeenVersion { resource_version, lists: 0 });
         true
     }
 
@@ -95,46 +95,52 @@ mod tests {
         ObjectId { uid, resource_version, ..ObjectId::default() }
     }
 
-    /// Whether each of these lists, of at most one undecodable object, needs a relist.
-    fn lists(known: &mut UndecodableObjects, objects: &[Option<(&str, &str)>]) -> Vec<bool> {
-        let list = |in_list: &Option<(&str, &str)>| {
+    /// Whether each of these lists needs a relist. A list has at most one undecodable object.
+    fn lists_need_relist(
+        known: &mut UndecodableObjects,
+        lists: &[Option<(&str, &str)>],
+    ) -> Vec<bool> {
+        let needs_relist = |undecodable: &Option<(&str, &str)>| {
             known.begin_list();
-            if let Some((uid, version)) = in_list {
+            if let Some((uid, version)) = undecodable {
                 known.list_add(id(uid, version));
             }
             known.finish_list()
         };
-        objects.iter().map(list).collect()
+        lists.iter().map(needs_relist).collect()
     }
 
     #[test]
     fn object_that_stays_undecodable_needs_no_further_relist() {
         let mut known = UndecodableObjects::default();
-        assert_eq!(lists(&mut known, &[Some(("a", "1")); 5]), [true, true, true, false, false]);
+        assert_eq!(
+            lists_need_relist(&mut known, &[Some(("a", "1")); 5]),
+            [true, true, true, false, false]
+        );
         assert!(!known.add(id("a", "1")));
         assert!(known.add(id("a", "2")));
-        assert_eq!(lists(&mut known, &[Some(("a", "2"))]), [true]);
+        assert_eq!(lists_need_relist(&mut known, &[Some(("a", "2"))]), [true]);
     }
 
     #[test]
     fn object_needs_a_relist_again_after_a_list_without_it() {
         let mut known = UndecodableObjects::default();
-        lists(&mut known, &[Some(("a", "1")); 4]);
-        assert_eq!(lists(&mut known, &[None, Some(("a", "1"))]), [false, true]);
+        lists_need_relist(&mut known, &[Some(("a", "1")); 4]);
+        assert_eq!(lists_need_relist(&mut known, &[None, Some(("a", "1"))]), [false, true]);
     }
 
     #[test]
     fn decoded_object_is_forgotten() {
         let mut known = UndecodableObjects::default();
-        lists(&mut known, &[Some(("a", "1")); 4]);
+        lists_need_relist(&mut known, &[Some(("a", "1")); 4]);
         known.remove("a");
         assert!(known.add(id("a", "1")));
     }
 
     #[test]
-    fn object_without_uid_always_needs_a_relist() {
+    fn object_without_uid_needs_a_relist_after_each_list() {
         let mut known = UndecodableObjects::default();
-        assert_eq!(lists(&mut known, &[Some(("", "")); 6]), [true; 6]);
+        assert_eq!(lists_need_relist(&mut known, &[Some(("", "")); 6]), [true; 6]);
         assert!(known.add(id("", "")));
     }
 

@@ -1,4 +1,4 @@
-//! A client that reports which watches start, and when they confirm the cache.
+//! A client that reports when watches start, and when they confirm the cache.
 
 use std::{
     pin::Pin,
@@ -24,13 +24,15 @@ use crate::{cache::WatchAge, k8s::is_watch};
 /// of a watch.
 #[derive(Debug)]
 pub(super) struct WatchRequest {
-    /// The API server accepted a watch request. A watch that resumes delivers no event by itself.
+    /// Notified when the API server accepts a watch request, because a watch that resumes delivers
+    /// no event by itself.
     pub(super) started: Notify,
     /// The age that the watch confirms.
     pub(super) age: Arc<WatchAge>,
     pub(super) rewind_check: Arc<RewindCheck>,
     /// The time after which the API server ends a watch of a cache that was just confirmed.
     timeout: Duration,
+    /// The running watch has reported a failure, so the rest of it confirms nothing.
     has_failed: AtomicBool,
 }
 
@@ -45,7 +47,6 @@ impl WatchRequest {
         })
     }
 
-    /// The running watch reported a failure, so the rest of it confirms nothing.
     pub(super) fn set_failed(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
@@ -61,15 +62,15 @@ impl WatchRequest {
         }
     }
 
-    /// The timeout of a watch that is requested now. The age of the cache shortens it: a cache that
-    /// took long to list must also be confirmed in time.
+    /// The timeout of a watch that is requested now. The age of the cache shortens it, so that a
+    /// cache that took long to list is also confirmed in time.
     fn next_timeout(&self) -> Duration {
         let rest = self.timeout.saturating_sub(self.age.age().unwrap_or_default());
-        // The request has whole seconds, and zero means none.
+        // Requests have timeouts in whole seconds, and zero means no timeout.
         Duration::from_secs(rest.as_millis().div_ceil(1000).max(1).try_into().unwrap_or(u64::MAX))
     }
 
-    /// Handles the end of a watch that was requested at this time, with this timeout.
+    /// Handles the end of the watch that was requested at `requested` with `timeout`.
     fn end(&self, requested: Instant, timeout: Duration) {
         self.confirm(Instant::now());
         // Tolerates an end that is up to 2 s early.
@@ -107,7 +108,7 @@ impl WatchRequest {
     }
 }
 
-/// The version at which a watch starts.
+/// The resource version at which a watch starts.
 fn resource_version<B>(request: &Request<B>) -> &str {
     let mut parameters = request.uri().query().unwrap_or_default().split('&');
     let version = parameters.find_map(|parameter| parameter.strip_prefix("resourceVersion="));
@@ -127,15 +128,15 @@ fn set_timeout(request: &mut Request<Body>, timeout: Duration) {
 }
 
 pin_project! {
-    /// A response body. If it is that of a watch, each frame and its end confirm the cache.
+    /// A response body. Each frame and the end of a watch's body confirm the cache.
     struct WatchBody {
         #[pin]
         body: Body,
         watch: Option<Arc<WatchRequest>>,
         requested: Instant,
         timeout: Duration,
-        // The time when the last frame arrived. It confirms the cache when the next one is
-        // requested: by then, the informer has applied its event, or reported its failure.
+        // The time when the last frame arrived. It confirms the cache only when the next frame is
+        // polled: by then, the informer has applied the event, or reported its failure.
         received: Option<Instant>,
     }
 }
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn watch_of_an_old_cache_ends_earlier() {
+    async fn watch_of_an_old_cache_has_a_shorter_timeout() {
         let (sent, mut received) = mpsc::unbounded_channel();
         let server = service_fn(move |request: Request<Body>| {
             sent.send(request.uri().to_string()).expect("the test runs");

@@ -23,7 +23,7 @@ const LOG_INTERVAL: Duration = Duration::from_mins(1);
 #[error(transparent)]
 pub(crate) struct ConnectionLost(BoxError);
 
-/// The connection to one API server, as its clients see it.
+/// Logs outages of the connection to one API server.
 pub(super) struct ConnectionLog {
     /// Without credentials.
     url: String,
@@ -35,8 +35,8 @@ struct State {
     /// The number of requests that got a response.
     responses: u64,
     /// The time of the last log line about an outage.
-    logged: Option<Instant>,
-    /// An outage was logged, and its end was not.
+    last_logged: Option<Instant>,
+    /// An outage was logged, but not its end yet.
     is_lost: bool,
 }
 
@@ -50,19 +50,20 @@ impl ConnectionLog {
     }
 
     fn responded(&self) {
-        if self.state.lock().respond() {
+        if self.state.lock().record_response() {
             info!(url = self.url, "the API server responds again");
         }
     }
 
-    /// `responses_before` is the number of responses when the request was sent: if there were more
-    /// since then, only this request failed.
+    /// `responses_before` is the number of responses when the failed request was sent. If other
+    /// requests got responses since then, the API server is reachable, and `error` is returned
+    /// unchanged.
     fn failed(&self, responses_before: u64, error: BoxError) -> BoxError {
         let mut state = self.state.lock();
         if state.responses != responses_before {
             return error;
         }
-        if state.lose(Instant::now()) {
+        if state.record_outage(Instant::now()) {
             let error = describe(&*error);
             warn!(url = self.url, error, "no response from the API server, retrying");
         }
@@ -72,17 +73,17 @@ impl ConnectionLog {
 
 impl State {
     /// Records a response. Returns whether to log that the outage is over.
-    fn respond(&mut self) -> bool {
+    fn record_response(&mut self) -> bool {
         self.responses += 1;
         std::mem::take(&mut self.is_lost)
     }
 
     /// Records an outage. Returns whether to log it.
-    fn lose(&mut self, now: Instant) -> bool {
-        if self.logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
+    fn record_outage(&mut self, now: Instant) -> bool {
+        if self.last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
             return false;
         }
-        self.logged = Some(now);
+        self.last_logged = Some(now);
         self.is_lost = true;
         true
     }
@@ -145,18 +146,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn outage_is_logged_once_a_minute() {
         let mut state = State::default();
-        let lose = |state: &mut State| state.lose(Instant::now());
-        assert!(!state.respond(), "nothing was lost");
-        assert!(lose(&mut state));
+        let record_outage = |state: &mut State| state.record_outage(Instant::now());
+        assert!(!state.record_response(), "nothing was lost");
+        assert!(record_outage(&mut state));
         advance(Duration::from_secs(59)).await;
-        assert!(!lose(&mut state));
+        assert!(!record_outage(&mut state));
         advance(Duration::from_secs(1)).await;
-        assert!(lose(&mut state), "it goes on");
-        assert!(state.respond());
-        assert!(!state.respond(), "the end is logged once");
+        assert!(record_outage(&mut state), "it goes on");
+        assert!(state.record_response());
+        assert!(!state.record_response(), "the end is logged once");
         advance(Duration::from_secs(30)).await;
-        assert!(!lose(&mut state), "a minute after the last one");
-        assert!(!state.respond(), "this outage was not logged");
+        assert!(!record_outage(&mut state), "a minute after the last one");
+        assert!(!state.record_response(), "this outage was not logged");
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use hpa_calc::{
     settings::AnnotationFilter,
     validation::MAX_METRICS,
 };
-use hpa_testbed::decoder_tests::{Document, Plain};
+use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use jiff::Timestamp;
 use kube::core::{ObjectList, WatchEvent};
 use serde::de::{DeserializeOwned, Error};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{CachedKind, HpaResponse, PartialObject};
 use crate::hash::HASHER;
 
-/// Metadata of an object.
+/// The metadata that the controller reads.
 #[derive(Debug, Default)]
 pub(crate) struct PlainMeta {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct PlainMeta {
 }
 
 impl PlainMeta {
-    pub(crate) fn decode(metadata: Option<Document<'_>>) -> Plain<Self> {
+    pub(crate) fn decode(metadata: Option<Document<'_>>) -> DocumentResult<Self> {
         let Some(metadata) = metadata else { return Ok(Self::default()) };
         let [
             name,
@@ -79,13 +79,13 @@ impl PlainMeta {
 }
 
 /// The annotations of this controller.
-fn known_annotations(annotations: Document<'_>) -> Plain<BTreeMap<String, String>> {
+fn known_annotations(annotations: Document<'_>) -> DocumentResult<BTreeMap<String, String>> {
     let (mut known, mut filter) = (BTreeMap::new(), AnnotationFilter::default());
     for (name, value) in annotations.members()? {
         if filter.keeps(&name)
             && let Some(value) = optional::<String>(Some(value))?
         {
-            let value = AnnotationFilter::limited(&name, &value).to_owned();
+            let value = AnnotationFilter::truncate_value(&name, &value).to_owned();
             known.insert(name, value);
         }
     }
@@ -93,7 +93,7 @@ fn known_annotations(annotations: Document<'_>) -> Plain<BTreeMap<String, String
 }
 
 /// The newest status write. If several are equally new, the last one counts.
-fn newest_status_write(list: Option<Document<'_>>) -> Plain<Option<(String, Timestamp)>> {
+fn newest_status_write(list: Option<Document<'_>>) -> DocumentResult<Option<(String, Timestamp)>> {
     let mut newest: Option<(String, Timestamp)> = None;
     for entry in non_null(list).map_or(Ok(Vec::new()), Document::elements)? {
         let fields = entry.struct_fields(["manager", "subresource", "time"])?;
@@ -109,8 +109,8 @@ fn newest_status_write(list: Option<Document<'_>>) -> Plain<Option<(String, Time
     Ok(newest)
 }
 
-/// The three members of an object.
-pub(crate) fn object(body: &[u8]) -> Plain<[Option<Document<'_>>; 3]> {
+/// Metadata, spec and status of an object.
+pub(crate) fn object(body: &[u8]) -> DocumentResult<[Option<Document<'_>>; 3]> {
     Document::parse(body)?.struct_fields(["metadata", "spec", "status"])
 }
 
@@ -118,21 +118,23 @@ pub(crate) fn non_null(document: Option<Document<'_>>) -> Option<Document<'_>> {
     document.filter(|document| !document.is_null())
 }
 
-pub(crate) fn optional<T: DeserializeOwned>(document: Option<Document<'_>>) -> Plain<Option<T>> {
+pub(crate) fn optional<T: DeserializeOwned>(
+    document: Option<Document<'_>>,
+) -> DocumentResult<Option<T>> {
     document.map_or(Ok(None), Document::decode)
 }
 
-pub(crate) fn text(document: Option<Document<'_>>) -> Plain<String> {
+pub(crate) fn text(document: Option<Document<'_>>) -> DocumentResult<String> {
     optional(document).map(Option::unwrap_or_default)
 }
 
 /// The whole object as the engine decodes it. Its metadata has only what a decision reads, because
 /// the engine's types reject more metadata.
-fn whole<T: DeserializeOwned>(
+fn decode_whole<T: DeserializeOwned>(
     metadata: &Value,
     spec: Option<Document<'_>>,
     status: Option<Document<'_>>,
-) -> Plain<T> {
+) -> DocumentResult<T> {
     let metadata = metadata.to_string();
     let members = [
         Some(("metadata", metadata.as_str())),
@@ -144,20 +146,25 @@ fn whole<T: DeserializeOwned>(
     serde_json::from_str(&format!("{{{}}}", members.join(",")))
 }
 
-fn check_names(meta: PlainMeta) -> Plain<PlainMeta> {
+fn check_names(meta: PlainMeta) -> DocumentResult<PlainMeta> {
     let is_named = !meta.name.is_empty() && !meta.namespace.is_empty();
     is_named.then_some(meta).ok_or_else(|| serde_json::Error::custom("no name"))
 }
 
-fn plain_pod(body: &[u8]) -> Plain<Pod> {
+fn plain_pod(body: &[u8]) -> DocumentResult<Pod> {
     let [metadata, spec, status] = object(body)?;
     let meta = check_names(PlainMeta::decode(metadata)?)?;
     let deleted = meta.is_deleted.then_some("2026-01-01T00:00:00Z");
-    let metadata = json!({ "name": meta.name, "labels": meta.labels, "deletionTimestamp": deleted, "ownerReferences": meta.owners });
-    whole(&metadata, spec, status)
+    let metadata = json!({
+        "name": meta.name,
+        "labels": meta.labels,
+        "deletionTimestamp": deleted,
+        "ownerReferences": meta.owners,
+    });
+    decode_whole(&metadata, spec, status)
 }
 
-fn plain_hpa(body: &[u8]) -> Plain<HorizontalPodAutoscaler> {
+fn plain_hpa(body: &[u8]) -> DocumentResult<HorizontalPodAutoscaler> {
     let [metadata, spec, status] = object(body)?;
     let meta = check_names(PlainMeta::decode(metadata)?)?;
     if non_null(spec).is_none() {
@@ -171,7 +178,7 @@ fn plain_hpa(body: &[u8]) -> Plain<HorizontalPodAutoscaler> {
         "generation": meta.generation,
         "annotations": meta.annotations,
     });
-    let mut hpa: HorizontalPodAutoscaler = whole(&metadata, spec, status)?;
+    let mut hpa: HorizontalPodAutoscaler = decode_whole(&metadata, spec, status)?;
     apply_defaults(&mut hpa.spec);
     hpa.spec.metrics.truncate(MAX_METRICS + 1);
     Ok(hpa)
@@ -199,8 +206,11 @@ pub(crate) fn check_hpa(body: &[u8]) -> bool {
     is_decoded
 }
 
-fn check_object<K: CachedKind + Clone + PartialEq + Debug>(body: &[u8], plain: Plain<K>) -> bool {
-    // kube decodes text.
+fn check_object<K: CachedKind + Clone + PartialEq + Debug>(
+    body: &[u8],
+    plain: DocumentResult<K>,
+) -> bool {
+    // kube decodes a response as text.
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let object = serde_json::from_str::<PartialObject<K>>(text);
     let metadata = self::object(body).and_then(|[metadata, ..]| PlainMeta::decode(metadata));
@@ -240,7 +250,7 @@ pub(crate) const PODS: [&str; 3] = [
         "resources":{"requests":{"cpu":1}}},
       "status":{"phase":"Running","startTime":"2026-01-01T00:00:00Z","conditions":[
         {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#,
-    // In an in-place resize: limits, and what the kubelet has applied.
+    // A pod in an in-place resize, with limits, and with the resources that the kubelet applied.
     r#"{"metadata":{"name":"web-1","namespace":"shop","ownerReferences":[{"apiVersion":"apps/v1",
         "kind":"ReplicaSet","name":"web","uid":"r","controller":true}]},
       "spec":{"containers":[{"name":"app",

@@ -31,13 +31,13 @@ pub(crate) struct HpaResponse<'a> {
 }
 
 impl HpaResponse<'_> {
-    /// Hash of the spec's JSON text. The API server always encodes a spec in the same way, so a
-    /// spec whose hash is known needn't be decoded with every response to a status write.
+    /// Hash of the spec's JSON text. The API server encodes equal specs as equal text, so a spec
+    /// whose hash is known needn't be decoded from each response to a status write.
     pub(crate) fn spec_hash(&self) -> u64 {
         HASHER.hash_one(self.spec.map(RawValue::get))
     }
 
-    /// `known_spec` is the spec, if the caller has it already.
+    /// Decodes the object. If `known_spec` is given, the spec isn't decoded.
     pub(crate) fn decode(
         self,
         known_spec: Option<HorizontalPodAutoscalerSpec>,

@@ -22,12 +22,12 @@ use super::watch_throttle::is_watch;
 /// The maximum number of objects per page. Callers request it, and this layer reduces it.
 pub(crate) const MAX_PAGE_SIZE: u32 = 250;
 
-/// The number of objects in the first page. The largest objects that etcd stores by default have
-/// 1.5 MiB.
+/// The number of objects in the first page. By default, etcd stores objects of up to 1.5 MiB, so
+/// the page has at most 24 MiB.
 const FIRST_PAGE_SIZE: u32 = 16;
 
-/// The size to aim at. A page is in memory as a whole before its objects are reduced to what the
-/// caches need.
+/// The aimed size of a page in bytes. A page is in memory as a whole before its objects are reduced
+/// to what the caches need.
 const TARGET_BYTES: usize = 4 << 20;
 
 /// A page that is larger ends with an error, unless it has a single object.
@@ -36,7 +36,7 @@ const MAX_BYTES: usize = 32 << 20;
 /// The maximum factor by which a page may have more objects than the last one.
 const MAX_GROWTH: u32 = 4;
 
-/// Reduces the `limit` of list requests, such that pages of a path have about [`TARGET_BYTES`].
+/// Reduces the `limit` of list requests, so that pages of a path have about [`TARGET_BYTES`].
 #[derive(Clone, Copy)]
 pub(super) struct PageSizeLayer;
 
@@ -48,8 +48,7 @@ impl<S> Layer<S> for PageSizeLayer {
     }
 }
 
-/// The number of objects in the next page, by path. There are a few paths: one per kind and
-/// namespace.
+/// The number of objects in the next page, by path. There are few paths: one per kind and scope.
 type Sizes = Arc<Mutex<HashMap<String, u32>>>;
 
 /// The service of [`PageSizeLayer`].
@@ -58,10 +57,10 @@ pub(super) struct PageSize<S> {
     sizes: Sizes,
 }
 
-/// A page is too large. The next one has fewer objects.
+/// A page is too large. The next request asks for fewer objects.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "a page of {} is larger than {MAX_BYTES} bytes, the next request asks for fewer",
+    "a page of {} is larger than {MAX_BYTES} bytes, the next request asks for fewer objects",
     counted(*.objects, "object")
 )]
 struct PageTooLarge {
@@ -101,8 +100,8 @@ pub(super) fn is_page(request: &Request<Body>) -> bool {
     requested_page_size(request).is_some()
 }
 
-/// The `limit` of a list request. `limit=1` is not adapted and doesn't count: the size of one object
-/// says nothing about the next page.
+/// The `limit` of a list request. `None` for `limit=1`, because the size of one object says nothing
+/// about the next page.
 fn requested_page_size(request: &Request<Body>) -> Option<u32> {
     if *request.method() != Method::GET || is_watch(request) {
         return None;
@@ -208,9 +207,9 @@ mod tests {
 
     use super::*;
 
-    /// A server with objects of this size. Responds with the requested number of them, and records
-    /// that number.
-    fn client(object_bytes: &Arc<Mutex<usize>>) -> (Client, Arc<Mutex<Vec<u32>>>) {
+    /// A client of a server whose objects have this size. The server responds with the requested
+    /// number of objects and records that number.
+    fn client_of_server(object_bytes: &Arc<Mutex<usize>>) -> (Client, Arc<Mutex<Vec<u32>>>) {
         let limits = Arc::new(Mutex::new(Vec::new()));
         let (received, object_bytes) = (limits.clone(), object_bytes.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -232,7 +231,7 @@ mod tests {
     #[tokio::test]
     async fn page_size_adapts_to_the_objects() {
         let object_bytes = Arc::new(Mutex::new(1000));
-        let (client, limits) = client(&object_bytes);
+        let (client, limits) = client_of_server(&object_bytes);
         for bytes in [1000, 1000, 1000, 1000, 100_000, 100_000, 500_000, 500_000, 1000] {
             *object_bytes.lock() = bytes;
             list(&client, PODS).await.unwrap();
@@ -245,7 +244,7 @@ mod tests {
     #[tokio::test]
     async fn page_that_is_too_large_is_repeated_with_fewer_objects() {
         let object_bytes = Arc::new(Mutex::new(1000));
-        let (client, limits) = client(&object_bytes);
+        let (client, limits) = client_of_server(&object_bytes);
         for _ in 0..3 {
             list(&client, PODS).await.unwrap();
         }
@@ -261,7 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn request_for_one_object_does_not_change_the_page_size() {
-        let (client, limits) = client(&Arc::new(Mutex::new(1000)));
+        let (client, limits) = client_of_server(&Arc::new(Mutex::new(1000)));
         for path in [PODS, "/api/v1/pods?limit=1", PODS] {
             list(&client, path).await.unwrap();
         }
@@ -271,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn other_paths_and_requests_are_not_affected() {
         let object_bytes = Arc::new(Mutex::new(1 << 20));
-        let (client, limits) = client(&object_bytes);
+        let (client, limits) = client_of_server(&object_bytes);
         for path in [PODS, "/apis/apps/v1/deployments?limit=250", PODS, "/api/v1/pods?limit=3"] {
             list(&client, path).await.unwrap();
         }

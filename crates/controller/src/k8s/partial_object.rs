@@ -33,9 +33,8 @@ pub(crate) enum DecodeError {
     Json(#[from] serde_json::Error),
 }
 
-/// The metadata that the controller reads. Every field is a string or a number that may be null,
-/// or only checked for presence, so that no object that the API server stores can fail here.
-/// The timestamps in `managedFields`, for example, are text.
+/// The metadata that the controller reads. No object that the API server stores can fail here:
+/// fields may be null, and timestamps are not parsed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PartialMeta {
@@ -81,13 +80,13 @@ impl PartialMeta {
     }
 }
 
-/// The annotations of this controller. Others are not even copied.
+/// The annotations of this controller. Others are skipped without a copy.
 fn known_annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
     struct Known;
 
-    /// A text that is copied only if it has escapes.
+    /// A text that is copied only if it has escape sequences.
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -104,7 +103,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
                 if !filter.keeps(&name) {
                     map.next_value::<IgnoredAny>()?;
                 } else if let Some(Text(value)) = map.next_value::<Option<Text<'de>>>()? {
-                    let value = AnnotationFilter::limited(&name, &value).to_owned();
+                    let value = AnnotationFilter::truncate_value(&name, &value).to_owned();
                     known.insert(name.into_owned(), value);
                 }
             }
@@ -169,7 +168,7 @@ pub(super) fn autoscaler_spec(json: &str) -> Result<HorizontalPodAutoscalerSpec,
     // The API server defaults specs of the core API. The custom API's schema can't express all
     // defaults.
     apply_defaults(&mut spec);
-    // The engine rejects a spec with more, so the rest would only take memory.
+    // The engine rejects a spec with more metrics, so the rest would only take memory.
     spec.metrics.truncate(MAX_METRICS + 1);
     spec.metrics.shrink_to_fit();
     Ok(spec)
@@ -213,7 +212,7 @@ impl<K: CachedKind> PartialObject<K> {
 }
 
 impl<K> PartialObject<K> {
-    /// Whether it has a name and a namespace.
+    /// Whether the object has a name and a namespace.
     pub(crate) fn is_named(&self) -> bool {
         self.meta.check_names().is_ok()
     }
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_of_the_domain_are_kept_without_values_up_to_a_limit() {
+    fn unknown_annotations_of_the_domain_are_kept_without_values_up_to_a_limit() {
         let names = (0..1000).map(|index| format!("autoscaling.hpa-rs.dev/x{index}"));
         let annotations: BTreeMap<_, _> = names.map(|name| (name, "x".repeat(99))).collect();
         let hpa = object::<HorizontalPodAutoscaler>(json!({

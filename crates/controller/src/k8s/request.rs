@@ -43,7 +43,8 @@ impl RequestError {
     }
 }
 
-/// The largest response body that is read. The resources of an API group take less than a tenth.
+/// The largest response body that is read. The resources of an API group take less than a tenth of
+/// it.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// The maximum size of a text response in an error message.
@@ -63,10 +64,9 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) metadata_only: bool,
 }
 
-/// The media types of an object's metadata, and of the whole object.
-const METADATA: &str =
+const ACCEPT_METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
-const OBJECT: &str = "application/json";
+const ACCEPT_OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
     /// Sends the request and decodes the response. The timeout covers both.
@@ -82,7 +82,10 @@ impl ApiRequest<'_> {
         let request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
-            .header(header::ACCEPT, if self.metadata_only { METADATA } else { OBJECT })
+            .header(
+                header::ACCEPT,
+                if self.metadata_only { ACCEPT_METADATA } else { ACCEPT_OBJECT },
+            )
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| self.transport_error(error))?;
@@ -128,12 +131,12 @@ impl ApiRequest<'_> {
             let verb = self.method.as_str().to_ascii_lowercase();
             message = format!("{message} ({verb} {resource} {name})");
         }
-        Status::failure(&message, reason(code)).with_code(code.as_u16())
+        Status::failure(&message, status_reason(code)).with_code(code.as_u16())
     }
 }
 
 /// The API's reason for an HTTP status.
-fn reason(code: StatusCode) -> &'static str {
+fn status_reason(code: StatusCode) -> &'static str {
     match code {
         StatusCode::BAD_REQUEST => "BadRequest",
         StatusCode::UNAUTHORIZED => "Unauthorized",

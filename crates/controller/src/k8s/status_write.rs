@@ -12,8 +12,8 @@ const FIELD_MANAGER: &str = "hpa-controller";
 const MAX_FIELD_MANAGER: usize = 128;
 
 /// The field manager of an instance's status writes: `hpa-controller`, or with leader election
-/// `hpa-controller:NAMESPACE/LEASE`. Instances that share a lease have the same one, and two
-/// releases have different ones.
+/// `hpa-controller:NAMESPACE/LEASE`. Instances that share a lease have the same field manager, and
+/// two Helm releases have different ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldManager(String);
 
@@ -34,14 +34,14 @@ impl FieldManager {
         &self.0
     }
 
-    /// Whether a field manager is one of this project.
+    /// Whether a field manager is the one of an hpa-rs instance.
     pub fn is_hpa_rs(manager: &str) -> bool {
         let rest = manager.strip_prefix(FIELD_MANAGER);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
 
-    /// The namespace and name of the lease in the name of a field manager, if it is one of this
-    /// project with leader election.
+    /// The namespace and name of the lease in a field manager, if it is the one of an hpa-rs
+    /// instance with leader election.
     pub fn parse_lease(manager: &str) -> Option<(&str, &str)> {
         let lease = manager.strip_prefix(FIELD_MANAGER)?.strip_prefix(':')?;
         // At the maximum length, the name of the lease may be cut off.
@@ -58,7 +58,7 @@ pub struct StatusWrite {
 }
 
 impl StatusWrite {
-    /// Whether an instance of this project wrote it.
+    /// Whether an hpa-rs instance wrote the status.
     pub fn is_by_hpa_rs(&self) -> bool {
         FieldManager::is_hpa_rs(&self.manager)
     }
@@ -82,7 +82,7 @@ pub(super) struct ManagedFieldsEntry {
 
 impl ManagedFieldsEntry {
     /// The status write that the entry records, if it records one. Writes of the scale and the spec
-    /// are not status writes: users and deployment tools also write them.
+    /// don't count, because users and deployment tools also make them.
     fn status_write(&self) -> Option<StatusWrite> {
         let manager =
             self.manager.clone().filter(|_| self.subresource.as_deref() == Some("status"))?;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_of_this_project_are_recognized() {
+    fn writes_by_hpa_rs_are_recognized() {
         let is_by_hpa_rs = |manager: &str| {
             StatusWrite { manager: manager.into(), at: Timestamp::UNIX_EPOCH }.is_by_hpa_rs()
         };

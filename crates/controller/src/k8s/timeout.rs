@@ -18,7 +18,7 @@ use tower::{BoxError, Layer, Service};
 use super::watch_throttle::is_watch;
 
 /// Fails a request whose response isn't complete in time. For a watch, only the response header
-/// must arrive in time: kube's watcher ends watches, but not one whose response never starts.
+/// must arrive in time: kube's watcher ends silent watches, but only after they have started.
 #[derive(Clone, Copy)]
 pub(super) struct RequestTimeoutLayer(pub(super) Duration);
 
@@ -36,7 +36,7 @@ pub(super) struct RequestTimeout<S> {
     timeout: Duration,
 }
 
-/// Has Go's text, because it is shown in conditions and events.
+/// The error has Go's text, because it is shown in conditions and events.
 #[derive(Debug, thiserror::Error)]
 #[error("context deadline exceeded")]
 struct DeadlineExceeded;

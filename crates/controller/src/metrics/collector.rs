@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Telemetry,
-    counters::{QUEUE, REFERENCE},
+    counters::{QUEUE_NAME, REFERENCE_PREFIX},
     family::Family,
     reconciles::error_label,
 };
@@ -29,9 +29,9 @@ impl Telemetry {
     pub(super) fn collect(&self) -> Vec<MetricFamily> {
         let sources = self.sources.lock().clone();
         let mut families = vec![
-            self.build(),
-            self.leader(),
-            self.dropped_events(),
+            self.build_info_family(),
+            self.leader_family(),
+            self.dropped_events_family(),
             Family::counter(
                 "hpa_controller_undecodable_objects_total",
                 "Objects from the API server that could not be decoded and are skipped.",
@@ -39,7 +39,7 @@ impl Telemetry {
             .with(&[], float(sources.undecodable.load(Ordering::Relaxed)))
             .build(),
         ];
-        families.extend(self.history());
+        families.extend(self.history_families());
         families.push(watch_ages(&sources.watch_ages));
         families.extend(queue(&sources.queue.stats()));
         let mut autoscalers = sources.autoscalers.all();
@@ -56,7 +56,7 @@ impl Telemetry {
         families
     }
 
-    fn build(&self) -> MetricFamily {
+    fn build_info_family(&self) -> MetricFamily {
         let build = &self.options.build;
         let labels = [
             ("build_date", build.date.as_str()),
@@ -67,7 +67,7 @@ impl Telemetry {
         Family::gauge("hpa_build_info", help).with(&labels, 1.0).build()
     }
 
-    fn leader(&self) -> MetricFamily {
+    fn leader_family(&self) -> MetricFamily {
         let help = "Gauge of if the reporting system is master of the relevant lease, 0 indicates \
                     backup, 1 indicates master. 'name' is the string used to identify the lease. \
                     Please make sure to group by name.";
@@ -78,7 +78,7 @@ impl Telemetry {
         family.build()
     }
 
-    fn history(&self) -> [MetricFamily; 2] {
+    fn history_families(&self) -> [MetricFamily; 2] {
         let history = self.history.lock().clone();
         let unsaved = history.unsaved_for().unwrap_or_default();
         [
@@ -98,7 +98,7 @@ impl Telemetry {
         ]
     }
 
-    fn dropped_events(&self) -> MetricFamily {
+    fn dropped_events_family(&self) -> MetricFamily {
         let dropped = self.dropped_events.lock().clone();
         Family::counter(
             "hpa_controller_events_dropped_total",
@@ -124,7 +124,7 @@ fn watch_ages(watch_ages: &WatchAges) -> MetricFamily {
 }
 
 fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
-    let name = [("name", QUEUE)];
+    let name = [("name", QUEUE_NAME)];
     let gauge = |metric: &str, help, value| {
         Family::gauge(format!("workqueue_{metric}"), help).with(&name, value)
     };
@@ -167,7 +167,7 @@ fn totals(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 2] {
     };
     [
         Family::gauge(
-            format!("{REFERENCE}_num_horizontal_pod_autoscalers"),
+            format!("{REFERENCE_PREFIX}_num_horizontal_pod_autoscalers"),
             "Current number of controlled HPA objects.",
         )
         .with(&[], float(autoscalers.len()))
@@ -201,7 +201,7 @@ fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) ->
 
 fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> MetricFamily {
     let mut family = Family::gauge(
-        format!("{REFERENCE}_desired_replicas"),
+        format!("{REFERENCE_PREFIX}_desired_replicas"),
         "Current desired replica count for HPA objects.",
     );
     for (key, autoscaler) in autoscalers {

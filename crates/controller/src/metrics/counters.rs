@@ -1,4 +1,4 @@
-//! Counters and histograms, updated as things happen.
+//! Counters and histograms that are updated when something happens.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use prometheus::{
 };
 
 /// The prefix of the reference's own metrics.
-pub(super) const REFERENCE: &str = "horizontal_pod_autoscaler_controller";
+pub(super) const REFERENCE_PREFIX: &str = "horizontal_pod_autoscaler_controller";
 
-/// The name of the queue in `workqueue_*`.
-pub(super) const QUEUE: &str = "horizontalpodautoscaler";
+/// The label `name` of the `workqueue_*` metrics.
+pub(super) const QUEUE_NAME: &str = "horizontalpodautoscaler";
 
 /// client-go's buckets of request durations.
-const REQUEST_SECONDS: [f64; 12] =
+const REQUEST_SECONDS_BUCKETS: [f64; 12] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 /// The buckets of KEP-6003.
-const DELAY_RATIO: [f64; 8] = [1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0];
+const DELAY_RATIO_BUCKETS: [f64; 8] = [1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0];
 
 /// The buckets of sample ages: from below a metrics server's usual resolution to a stalled
 /// pipeline.
-const AGE_SECONDS: [f64; 12] =
+const AGE_SECONDS_BUCKETS: [f64; 12] =
     [5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Default for Counters {
         for verdict in [Verdict::Same, Verdict::Unsettled, Verdict::Different] {
             shadow_decisions.with_label_values(&[verdict.as_str()]);
         }
-        let reference_name = |name: &str| format!("{REFERENCE}_{name}");
+        let reference_name = |name: &str| format!("{REFERENCE_PREFIX}_{name}");
         // 1 ms to 16.384 s, and 10 ns to 10 s.
         let seconds = exponential_buckets(0.001, 2.0, 15).unwrap_or_default();
         let queue_seconds = exponential_buckets(10e-9, 10.0, 10).unwrap_or_default();
@@ -109,7 +109,7 @@ impl Default for Counters {
                 "The time between two periodic reconciliations of an autoscaler, as a multiple of \
                  its period: 1 is on time.",
                 &["period_source"],
-                &DELAY_RATIO,
+                &DELAY_RATIO_BUCKETS,
             ),
             queue_seconds: histogram(
                 "workqueue_queue_duration_seconds",
@@ -132,7 +132,7 @@ impl Default for Counters {
                 "rest_client_request_duration_seconds",
                 "Request latency in seconds. Broken down by verb, and host.",
                 &["host", "verb"],
-                &REQUEST_SECONDS,
+                &REQUEST_SECONDS_BUCKETS,
             ),
             shadow_decisions,
             peer_writes: peer_writes(&registry),
@@ -140,7 +140,7 @@ impl Default for Counters {
                 "hpa_controller_metric_sample_age_seconds",
                 "Age of the oldest sample in a response of a metrics API.",
                 &["api"],
-                &AGE_SECONDS,
+                &AGE_SECONDS_BUCKETS,
             ),
             registry,
         }

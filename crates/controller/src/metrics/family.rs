@@ -27,7 +27,7 @@ impl Family {
     }
 
     /// Adds a series with the labels of an autoscaler. Only autoscalers of the custom API have the
-    /// label `hpa_group`: it distinguishes them from those of the core API with the same name.
+    /// label `hpa_group`, because the core API may have an autoscaler of the same name.
     pub(super) fn add_for(&mut self, key: &HpaKey, labels: &[(&str, &str)], value: f64) {
         let mut labels =
             [labels, &[("hpa_name", &*key.name), ("namespace", &*key.namespace)]].concat();
@@ -38,7 +38,7 @@ impl Family {
         self.add(&labels, value);
     }
 
-    /// Adds a series. The labels must be sorted by name, like those of the `prometheus` crate.
+    /// Adds a series. The labels must be sorted by name, as the `prometheus` crate sorts its own.
     pub(super) fn add(&mut self, labels: &[(&str, &str)], value: f64) {
         let label = |(name, value): &(&str, &str)| {
             let mut pair = LabelPair::default();

@@ -70,12 +70,12 @@ pub struct TelemetryOptions {
     pub per_autoscaler: bool,
 }
 
-/// Only the first metrics of an autoscaler's spec have series.
+/// The maximum number of an autoscaler's metrics with series: the first ones of its spec.
 pub const METRICS_PER_AUTOSCALER: usize = 16;
 
 /// The parts of a running controller that metrics are read from.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct TelemetrySources {
     pub autoscalers: Arc<Autoscalers>,
     pub queue: Arc<WorkQueue<HpaKey>>,
     /// The number of objects that could not be decoded.
@@ -85,10 +85,9 @@ pub struct Sources {
     pub forecasts: Arc<Forecasts>,
 }
 
-/// A lease of the leader election.
 struct LeaseStatus {
     name: String,
-    /// Whether this process holds it.
+    /// Whether this process holds the lease.
     is_held: bool,
 }
 
@@ -96,7 +95,7 @@ struct LeaseStatus {
 pub struct Telemetry {
     options: TelemetryOptions,
     counters: Counters,
-    sources: Mutex<Sources>,
+    sources: Mutex<TelemetrySources>,
     dropped_events: Mutex<Arc<DroppedEvents>>,
     history: Mutex<Arc<HistoryHealth>>,
     /// `None` without leader election.
@@ -132,14 +131,14 @@ impl Telemetry {
         }
     }
 
-    /// Starts to report about a new controller instead of the previous one.
-    pub fn attach(&self, sources: Sources) {
+    /// Replaces the controller that the metrics are about with one that starts now.
+    pub fn attach(&self, sources: TelemetrySources) {
         self.health.reset();
         *self.sources.lock() = sources;
     }
 
     /// The parts of the controller that the debug API serves.
-    pub(crate) fn sources(&self) -> Sources {
+    pub(crate) fn sources(&self) -> TelemetrySources {
         self.sources.lock().clone()
     }
 

@@ -11,7 +11,7 @@ use hpa_calc::{
 use http::{Method, StatusCode};
 use tokio::time::Instant;
 
-use super::{METRICS_PER_AUTOSCALER, Telemetry, counters::QUEUE};
+use super::{METRICS_PER_AUTOSCALER, Telemetry, counters::QUEUE_NAME};
 use crate::{
     cache::{Autoscaler, ErrorClass, MetricProposal, ReconcileDetail},
     k8s::RequestObserver,
@@ -65,8 +65,8 @@ impl Telemetry {
         self.sources.lock().autoscalers.get(key)
     }
 
-    /// Counts the computation of a metric. Its direction relates to the replicas of the last
-    /// status, as in the reference.
+    /// Counts the computation of a metric. The label `action` compares its proposal with the
+    /// replicas in the last status, as in the reference.
     fn metric_computed(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -94,15 +94,19 @@ impl Telemetry {
 
     /// Records that a worker took an autoscaler from the queue.
     pub(crate) fn record_dequeued(&self, key: &HpaKey, lateness: Duration, period: SyncPeriod) {
-        self.counters.queue_seconds.with_label_values(&[QUEUE]).observe(lateness.as_secs_f64());
+        self.counters
+            .queue_seconds
+            .with_label_values(&[QUEUE_NAME])
+            .observe(lateness.as_secs_f64());
         let Some(due) =
             self.autoscaler(key).and_then(|autoscaler| autoscaler.last_reconcile.lock().next_due)
         else {
             return;
         };
         let now = Instant::now();
-        // An autoscaler that was queued early, because it changed, has no delay.
-        if now.checked_sub(lateness).is_some_and(|queued_for| queued_for >= due)
+        // An autoscaler that was queued before its periodic reconcile, because it changed, has no
+        // delay.
+        if now.checked_sub(lateness).is_some_and(|was_due| was_due >= due)
             && !period.length().is_zero()
         {
             let delay = now.duration_since(due).as_secs_f64();
@@ -123,7 +127,7 @@ impl Telemetry {
 
     /// Records that a worker finished an autoscaler.
     pub(crate) fn record_processed(&self, duration: Duration) {
-        self.counters.work_seconds.with_label_values(&[QUEUE]).observe(duration.as_secs_f64());
+        self.counters.work_seconds.with_label_values(&[QUEUE_NAME]).observe(duration.as_secs_f64());
     }
 }
 
@@ -143,7 +147,6 @@ pub(super) fn error_label(error: Option<ErrorClass>) -> &'static str {
     }
 }
 
-/// The detail of a decision on `hpa`.
 pub(super) fn reconcile_detail(
     hpa: &HorizontalPodAutoscaler,
     explanation: &Explanation,
@@ -169,7 +172,7 @@ impl RequestObserver for Telemetry {
         status: Option<StatusCode>,
         duration: Duration,
     ) {
-        // Reads may come from an informer, which says nothing about the workers.
+        // A response to a GET may be an informer's, which says nothing about the workers.
         if status.is_some() && *method != Method::GET {
             self.health.record_response();
         }

@@ -50,8 +50,8 @@ fn per_autoscaler() -> TelemetryOptions {
 }
 
 /// Telemetry of a controller with these autoscalers in its cache.
-fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, Sources) {
-    let (telemetry, sources) = (Telemetry::new(options), Sources::default());
+fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, TelemetrySources) {
+    let (telemetry, sources) = (Telemetry::new(options), TelemetrySources::default());
     for name in names {
         sources.autoscalers.apply(&key(name), hpa(name, &["cpu"]), Origin::Watch);
     }
@@ -119,14 +119,14 @@ async fn exposition_matches_the_recorded_one() {
     telemetry.peer_wrote(&key("web"));
     telemetry.counters.observe_sample_age(MetricsApi::Resource, seconds(12));
     sources.queue.add(key("web"));
-    telemetry.record_dequeued(&key("web"), Duration::from_micros(3), global(15));
+    telemetry.record_dequeued(&key("web"), Duration::from_micros(3), controller_period(15));
     telemetry.record_processed(Duration::from_millis(2));
-    telemetry.record_scheduled(&key("web"), Instant::now() + seconds(15), global(15));
+    telemetry.record_scheduled(&key("web"), Instant::now() + seconds(15), controller_period(15));
     advance(seconds(18)).await;
-    telemetry.record_dequeued(&key("web"), seconds(3), global(15));
-    let requests = &telemetry.counters;
-    requests.requests.with_label_values(&["200", "10.0.0.1:443", "GET"]).inc();
-    requests.request_seconds.with_label_values(&["10.0.0.1:443", "GET"]).observe(0.02);
+    telemetry.record_dequeued(&key("web"), seconds(3), controller_period(15));
+    let counters = &telemetry.counters;
+    counters.requests.with_label_values(&["200", "10.0.0.1:443", "GET"]).inc();
+    counters.request_seconds.with_label_values(&["10.0.0.1:443", "GET"]).observe(0.02);
     let text = telemetry.render().replace(env!("CARGO_PKG_VERSION"), "VERSION");
     for (line, recorded) in text.lines().zip(include_str!("exposition.txt").lines()) {
         assert_eq!(line, recorded);
@@ -143,7 +143,7 @@ async fn deleted_autoscaler_has_no_series() {
     }
     assert_eq!(telemetry.render().matches("hpa_name=\"web\"").count(), 4);
     sources.autoscalers.remove(&key("web"));
-    // A reconcile that was running during the deletion.
+    // A reconcile that ran during the deletion ends.
     reconcile(&telemetry, "web", &[Ok(4)]);
     finish(&telemetry, "web", Some(4), None);
     let text = telemetry.render();
@@ -152,7 +152,7 @@ async fn deleted_autoscaler_has_no_series() {
     let count = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers";
     assert_eq!(value(&text, count), Some(1.0));
 
-    // A re-created one starts without series.
+    // A re-created autoscaler starts without series.
     sources.autoscalers.apply(&key("web"), hpa("other", &["cpu"]), Origin::Watch);
     assert!(!telemetry.render().contains("hpa_name=\"web\""));
 }
@@ -167,7 +167,7 @@ async fn desired_replicas_stay_after_a_failed_reconcile() {
     let labels = "hpa_name=\"web\",namespace=\"shop\"";
     assert_eq!(value(&text, &format!("{desired}{{{labels}}}")), Some(3.0));
     assert_eq!(value(&text, "hpa_controller_autoscalers_failing{error=\"internal\"}"), Some(1.0));
-    // Only with `per_autoscaler`.
+    // This metric is exported only with `per_autoscaler`.
     assert!(!text.contains("hpa_controller_failing"));
 }
 
@@ -226,7 +226,7 @@ fn period(of_controller: u64, own: Option<i64>) -> SyncPeriod {
     SyncPeriod::new(seconds(of_controller), &settings)
 }
 
-fn global(of_controller: u64) -> SyncPeriod {
+fn controller_period(of_controller: u64) -> SyncPeriod {
     period(of_controller, None)
 }
 
@@ -241,12 +241,12 @@ async fn workers_are_stuck_without_progress_on_due_items() {
     assert_eq!(telemetry.alive(), Ok(()));
     advance(seconds(1)).await;
     assert_eq!(telemetry.alive(), Err(HealthError::Stuck(seconds(300))));
-    let lease = sources.queue.get().await;
+    let item = sources.queue.get().await;
     advance(seconds(600)).await;
     assert_eq!(telemetry.alive(), Ok(()), "nothing else is due");
     sources.queue.add(key("api"));
     assert_eq!(telemetry.alive(), Err(HealthError::Stuck(seconds(600))));
-    drop(lease);
+    drop(item);
     assert_eq!(telemetry.alive(), Ok(()));
 }
 
@@ -275,7 +275,7 @@ async fn scrape_grows_linearly_with_autoscalers() {
     let text = telemetry.render();
     println!("{COUNT} autoscalers: {} KiB in {:?}", text.len() / 1024, started.elapsed());
     let per_autoscaler = text.lines().filter(|line| line.contains("hpa_name=")).count();
-    // desired_replicas, proposed_replicas, limited.
+    // Each has `desired_replicas`, `proposed_replicas` and `limited`.
     assert_eq!(per_autoscaler, 3 * COUNT);
     assert!(text.lines().count() < empty + 3 * COUNT + 100);
 }

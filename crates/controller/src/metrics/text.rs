@@ -17,14 +17,16 @@ pub(super) fn render(families: &[MetricFamily]) -> String {
             MetricType::HISTOGRAM => "histogram",
             _ => "gauge",
         };
-        put(&mut text, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        append(&mut text, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         for metric in family.get_metric() {
             match family.get_field_type() {
                 MetricType::COUNTER => {
-                    series(&mut text, name, metric, None, metric.get_counter().get_value());
+                    write_series(&mut text, name, metric, None, metric.get_counter().get_value());
                 }
-                MetricType::HISTOGRAM => histogram(&mut text, name, metric, metric.get_histogram()),
-                _ => series(&mut text, name, metric, None, metric.get_gauge().get_value()),
+                MetricType::HISTOGRAM => {
+                    write_histogram(&mut text, name, metric, metric.get_histogram())
+                }
+                _ => write_series(&mut text, name, metric, None, metric.get_gauge().get_value()),
             }
         }
     }
@@ -32,38 +34,38 @@ pub(super) fn render(families: &[MetricFamily]) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
-fn histogram(text: &mut String, name: &str, metric: &Metric, values: &Histogram) {
+fn write_histogram(text: &mut String, name: &str, metric: &Metric, values: &Histogram) {
     let buckets = format!("{name}_bucket");
     for bucket in values.get_bucket() {
         let bound = go_float(bucket.upper_bound());
-        series(text, &buckets, metric, Some(&bound), bucket.cumulative_count() as f64);
+        write_series(text, &buckets, metric, Some(&bound), bucket.cumulative_count() as f64);
     }
     let count = values.get_sample_count() as f64;
-    series(text, &buckets, metric, Some("+Inf"), count);
-    series(text, &format!("{name}_sum"), metric, None, values.get_sample_sum());
-    series(text, &format!("{name}_count"), metric, None, count);
+    write_series(text, &buckets, metric, Some("+Inf"), count);
+    write_series(text, &format!("{name}_sum"), metric, None, values.get_sample_sum());
+    write_series(text, &format!("{name}_count"), metric, None, count);
 }
 
-fn series(text: &mut String, name: &str, metric: &Metric, bound: Option<&str>, value: f64) {
+fn write_series(text: &mut String, name: &str, metric: &Metric, bound: Option<&str>, value: f64) {
     text.push_str(name);
     let labels = metric.get_label().iter().map(|label: &LabelPair| (label.name(), label.value()));
     let mut separator = '{';
     for (label, value) in labels.chain(bound.map(|bound| ("le", bound))) {
-        put(text, format_args!("{separator}{label}=\"{}\"", escaped(value, true)));
+        append(text, format_args!("{separator}{label}=\"{}\"", escaped(value, true)));
         separator = ',';
     }
     let end = if separator == ',' { "}" } else { "" };
-    put(text, format_args!("{end} {}\n", go_float(value)));
+    append(text, format_args!("{end} {}\n", go_float(value)));
 }
 
-fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+fn append(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     // Writing to a string can't fail.
     let _ = text.write_fmt(arguments);
 }
 
-fn escaped(text: &str, quotes: bool) -> String {
+fn escaped(text: &str, escape_quotes: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
-    if quotes { text.replace('"', "\\\"") } else { text }
+    if escape_quotes { text.replace('"', "\\\"") } else { text }
 }
 
 /// Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that parse to the value,

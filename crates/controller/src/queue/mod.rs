@@ -102,8 +102,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().remove(key, Instant::now())
     }
 
-    /// Waits for the next due key. It is in progress until the item is dropped. `None` after the
-    /// shutdown. Cancel safe.
+    /// Waits for the next due key. The key is in progress until the item is dropped. `None` after
+    /// the shutdown. Cancel safe.
     pub async fn get(&self) -> Option<WorkItem<K>> {
         loop {
             // Created before the state is read, so that a shutdown in between isn't missed.
@@ -152,7 +152,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().due(Instant::now())
     }
 
-    /// Takes time linear in the number of keys that are due or in progress.
+    /// The statistics. Takes time linear in the number of keys that are due or in progress.
     pub fn stats(&self) -> QueueStats {
         self.shared.state.lock().stats(Instant::now())
     }
@@ -164,7 +164,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 }
 
 impl<K> Shared<K> {
-    /// Wakes the worker that sleeps until the first key is due, or else one that waits.
+    /// Wakes the worker that sleeps until the first key is due. If there is none, wakes a worker
+    /// that waits for a change.
     fn wake(&self) {
         if self.state.lock().has_sleeper {
             self.sleeper.notify_one();
@@ -174,8 +175,8 @@ impl<K> Shared<K> {
     }
 }
 
-/// The role of the worker that sleeps until the first key is due. When it ends, also because the
-/// future of `get` is dropped, another worker takes the role.
+/// The role of the worker that sleeps until the first key is due. When the role ends, even because
+/// the future of `get` is dropped, another worker takes it.
 struct Sleeper<'a, K>(&'a Shared<K>);
 
 impl<K> Drop for Sleeper<'_, K> {
@@ -198,7 +199,7 @@ impl<K: Clone + Eq + Hash> WorkItem<K> {
     }
 
     /// The time from the key's due time to its start. A key that was added while it was in progress
-    /// is due when that progress ends.
+    /// is due when that progress ends, or later.
     pub fn lateness(&self) -> Duration {
         self.lateness
     }

@@ -11,12 +11,12 @@ pub struct InitialDelay {
     period: Duration,
 }
 
-/// The number of autoscalers that is distributed over a whole period. Fewer are distributed over a
-/// part of it.
+/// This many or more autoscalers are distributed over the whole period. Fewer are distributed over
+/// a part of it.
 const FULL_PERIOD_COUNT: usize = 1000;
 
-/// The number of start times in a period: every 100 ms of 15 s. Autoscalers that start together
-/// save wake-ups.
+/// The number of start times in a period: every 100 ms of 15 s. Autoscalers with the same start
+/// time save wake-ups.
 const SLOTS: u32 = 150;
 
 impl InitialDelay {
@@ -35,14 +35,14 @@ impl InitialDelay {
     }
 }
 
-/// The start of the next slot after `epoch`, for autoscalers with a period of their own. Such a
-/// period begins at the end of a reconcile, so without slots each autoscaler would need a wake-up
-/// and a network packet of its own.
+/// The first slot at or after `at`, with slots counted from `epoch`. For autoscalers with a sync
+/// period of their own: it begins at the end of a reconcile, so without slots each autoscaler would
+/// need a wake-up and a network packet of its own.
 pub(crate) fn next_slot(at: Instant, epoch: Instant, period: Duration) -> Instant {
     let (slots, period) = (u128::from(SLOTS), period.as_nanos().max(1));
     let slot = (at.saturating_duration_since(epoch).as_nanos() * slots).div_ceil(period);
-    // Slots are not rounded: otherwise a period would not be a whole number of slots, and each
-    // period would last a slot longer.
+    // The length of a slot is not rounded: otherwise a period would not be a whole number of slots,
+    // and each period would last a slot longer.
     u64::try_from(slot * period / slots).map_or(at, |nanos| epoch + Duration::from_nanos(nanos))
 }
 

@@ -32,8 +32,8 @@ pub(super) struct State<K> {
     sequence: u64,
     /// The number of adds.
     scheduled: u64,
-    /// The number of keys that a worker took.
-    started: u64,
+    /// The number of keys that workers took.
+    taken: u64,
     /// The number of due keys that were removed before a worker took them.
     removed_when_due: u64,
     last_progress: Option<Instant>,
@@ -72,7 +72,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             in_progress: HashMap::new(),
             sequence: 0,
             scheduled: 0,
-            started: 0,
+            taken: 0,
             removed_when_due: 0,
             last_progress: None,
             is_started: true,
@@ -139,7 +139,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             let key = first.remove();
             self.queued.remove(&key);
             self.in_progress.insert(key.clone(), Progress { since: now, requeue_at: None });
-            self.started += 1;
+            self.taken += 1;
             self.last_progress = Some(now);
             return Next::Key {
                 key,
@@ -154,11 +154,11 @@ impl<K: Clone + Eq + Hash> State<K> {
         Next::SleepUntil(due)
     }
 
-    /// Ends the progress of a key. Returns the same as [`State::add`].
+    /// Ends the progress of a key. Returns whether a worker must be woken, like [`State::add`].
     pub(super) fn done(&mut self, key: &K, now: Instant) -> bool {
         self.last_progress = Some(now);
         match self.in_progress.remove_entry(key) {
-            // Due now and not earlier, so that a key that is added again all the time doesn't
+            // The key is due now at the earliest, so that a key that is added all the time doesn't
             // starve the keys that became due while it was in progress.
             Some((key, Progress { requeue_at: Some(at), .. })) if !self.is_shut_down => {
                 self.insert(key, at.max(now))
@@ -190,7 +190,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let durations = || self.in_progress.values().map(|it| now.duration_since(it.since));
         QueueStats {
             depth: due,
-            adds: self.started + self.removed_when_due + u64::try_from(due).unwrap_or(u64::MAX),
+            adds: self.taken + self.removed_when_due + u64::try_from(due).unwrap_or(u64::MAX),
             scheduled: self.scheduled,
             unfinished: durations().sum(),
             longest_running: durations().max().unwrap_or_default(),

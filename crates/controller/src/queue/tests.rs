@@ -10,11 +10,11 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-async fn next(queue: &WorkQueue<&'static str>) -> WorkItem<&'static str> {
+async fn next_item(queue: &WorkQueue<&'static str>) -> WorkItem<&'static str> {
     timeout(seconds(1000), queue.get()).await.expect("a key in time").expect("a queue that runs")
 }
 
-fn nothing_due(queue: &WorkQueue<&'static str>) -> bool {
+fn is_nothing_due(queue: &WorkQueue<&'static str>) -> bool {
     queue.get().now_or_never().is_none()
 }
 
@@ -27,7 +27,7 @@ async fn due_keys_are_returned_in_the_order_of_adding() {
     assert_eq!((queue.len(), queue.depth()), (3, 3));
     let mut seen = Vec::new();
     for _ in 0..3 {
-        seen.push(*next(&queue).await.key());
+        seen.push(*next_item(&queue).await.key());
     }
     assert_eq!(seen, ["c", "a", "b"]);
     assert!(queue.is_empty());
@@ -39,7 +39,7 @@ async fn delayed_key_is_returned_when_due_with_its_lateness() {
     let start = Instant::now();
     queue.add_after("a", seconds(5));
     assert_eq!((queue.len(), queue.depth()), (1, 0));
-    let item = next(&queue).await;
+    let item = next_item(&queue).await;
     assert_eq!(start.elapsed(), seconds(5));
     assert_eq!(item.lateness(), Duration::ZERO);
     drop(item);
@@ -47,7 +47,7 @@ async fn delayed_key_is_returned_when_due_with_its_lateness() {
     queue.add_after("a", seconds(5));
     sleep(seconds(7)).await;
     assert_eq!(queue.depth(), 1);
-    assert_eq!(next(&queue).await.lateness(), seconds(2));
+    assert_eq!(next_item(&queue).await.lateness(), seconds(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,13 +57,13 @@ async fn earlier_due_time_wins() {
     for delay in [15, 5, 30] {
         queue.add_after("a", seconds(delay));
     }
-    next(&queue).await.done();
+    next_item(&queue).await.done();
     assert_eq!(start.elapsed(), seconds(5));
     assert!(queue.is_empty());
 
     queue.add_after("a", seconds(5));
     queue.add("a");
-    next(&queue).await.done();
+    next_item(&queue).await.done();
     assert_eq!(start.elapsed(), seconds(5));
     assert!(queue.is_empty());
 }
@@ -72,19 +72,19 @@ async fn earlier_due_time_wins() {
 async fn key_is_processed_by_one_worker_at_a_time() {
     let queue = WorkQueue::new();
     queue.add("a");
-    let item = next(&queue).await;
+    let item = next_item(&queue).await;
     queue.add("a");
-    assert!(nothing_due(&queue));
+    assert!(is_nothing_due(&queue));
     assert_eq!((queue.len(), queue.in_progress()), (0, 1));
     sleep(seconds(3)).await;
     queue.add("b");
     drop(item);
-    // `a` is due when its progress ends, behind `b`, which was due already.
-    assert_eq!(*next(&queue).await.key(), "b");
-    let again = next(&queue).await;
+    // `a` becomes due when its progress ends, so it comes after `b`.
+    assert_eq!(*next_item(&queue).await.key(), "b");
+    let again = next_item(&queue).await;
     assert_eq!((*again.key(), again.lateness()), ("a", Duration::ZERO));
     drop(again);
-    assert!(nothing_due(&queue));
+    assert!(is_nothing_due(&queue));
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,12 +92,12 @@ async fn delay_runs_while_the_key_is_in_progress() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add("a");
-    let item = next(&queue).await;
+    let item = next_item(&queue).await;
     queue.add_after("a", seconds(10));
     queue.add_after("a", seconds(20));
     sleep(seconds(4)).await;
     drop(item);
-    next(&queue).await.done();
+    next_item(&queue).await.done();
     assert_eq!(start.elapsed(), seconds(10));
 }
 
@@ -108,14 +108,14 @@ async fn stats_count_keys_and_progress() {
     queue.add("a");
     queue.add("a");
     queue.add_after("b", seconds(4));
-    let (a, stats) = (next(&queue).await, queue.stats());
+    let (a, stats) = (next_item(&queue).await, queue.stats());
     assert_eq!(
         (stats.depth, stats.adds, stats.scheduled, stats.last_progress),
         (0, 1, 3, Some(start))
     );
     sleep(seconds(4)).await;
     assert_eq!((queue.stats().depth, queue.stats().adds), (1, 2));
-    let b = next(&queue).await;
+    let b = next_item(&queue).await;
     sleep(seconds(1)).await;
     let stats = queue.stats();
     assert_eq!((stats.unfinished, stats.longest_running), (seconds(6), seconds(5)));
@@ -138,14 +138,14 @@ async fn removed_key_is_not_returned() {
     assert!(queue.remove(&"b"));
     assert!(!queue.remove(&"b"));
     sleep(seconds(2)).await;
-    assert!(nothing_due(&queue));
+    assert!(is_nothing_due(&queue));
 
     queue.add("a");
-    let item = next(&queue).await;
+    let item = next_item(&queue).await;
     queue.add("a");
     assert!(queue.remove(&"a"));
     drop(item);
-    assert!(nothing_due(&queue));
+    assert!(is_nothing_due(&queue));
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +155,7 @@ async fn every_waiting_worker_gets_a_key() {
         .map(|_| {
             let queue = queue.clone();
             tokio::spawn(async move {
-                let item = next(&queue).await;
+                let item = next_item(&queue).await;
                 sleep(seconds(1)).await;
                 (*item.key(), Instant::now())
             })
@@ -186,7 +186,7 @@ async fn earlier_key_wakes_the_sleeping_worker() {
     let start = Instant::now();
     let worker = tokio::spawn({
         let queue = queue.clone();
-        async move { (*next(&queue).await.key(), Instant::now()) }
+        async move { (*next_item(&queue).await.key(), Instant::now()) }
     });
     sleep(seconds(1)).await;
     queue.add_after("early", seconds(1));
@@ -218,7 +218,7 @@ async fn dropped_get_hands_the_sleep_to_another_worker() {
 async fn shut_down_ends_workers_but_not_keys_in_progress() {
     let queue = WorkQueue::new();
     queue.add("a");
-    let item = next(&queue).await;
+    let item = next_item(&queue).await;
     queue.add_after("b", seconds(5));
     let waiting: Vec<_> = (0..3)
         .map(|_| {
@@ -244,7 +244,7 @@ async fn delay_beyond_the_range_of_the_clock_is_accepted() {
     let queue = WorkQueue::new();
     queue.add_after("a", Duration::MAX);
     queue.add_after("b", seconds(1));
-    assert_eq!(*next(&queue).await.key(), "b");
+    assert_eq!(*next_item(&queue).await.key(), "b");
     assert_eq!(queue.len(), 1);
 }
 
@@ -300,7 +300,7 @@ async fn keys_are_ignored_until_the_queue_is_started() {
     queue.add_after("b", seconds(1));
     assert_eq!((queue.len(), queue.stats().scheduled), (0, 0));
     queue.start();
-    assert!(nothing_due(&queue));
+    assert!(is_nothing_due(&queue));
     queue.add("c");
-    assert_eq!(*next(&queue).await.key(), "c");
+    assert_eq!(*next_item(&queue).await.key(), "c");
 }

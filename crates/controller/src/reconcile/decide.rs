@@ -39,7 +39,7 @@ struct TimedDecision<'a> {
     read_durations: Vec<Duration>,
 }
 
-/// A decision whose scale write, if any, is done.
+/// A decision after its scale write, if it has one.
 struct TimedConclusion {
     conclusion: Conclusion,
     at: Instants,
@@ -53,7 +53,7 @@ impl<'a> Attempt<'a> {
             return Outcome::Finished(self.finish(concluded).await);
         }
         if self.zero_premarked {
-            // The scale to zero was not written.
+            // Restores the status, because the scale to zero was not written.
             let status = self.hpa.status.clone();
             self.reconciler.store_status(self.key, self.stored(), status).await;
         }
@@ -71,23 +71,29 @@ impl<'a> Attempt<'a> {
         let slot = self.slot;
         let mut target = slot.release_if_slow(self.target()).await;
         if let Ok(target) = &target {
-            let replicas = target.read.scale.spec_replicas;
+            let replicas = target.scale_object.scale.spec_replicas;
             let now = self.reconciler.clock.instants();
-            self.autoscaler.reconcile_restored_history(replicas, now);
+            self.autoscaler.check_restored_history(replicas, now);
         }
         loop {
             if let Ok(target) = &target {
-                slot.release_if_slow(self.list_pods_if_cache_incomplete(&target.read.scale)).await;
+                slot.release_if_slow(
+                    self.list_pods_if_cache_incomplete(&target.scale_object.scale),
+                )
+                .await;
                 if self.settings.pods == PodSelection::Owned {
-                    slot.release_if_slow(self.find_owned_pods(&target.read)).await;
+                    slot.release_if_slow(self.find_owned_pods(&target.scale_object)).await;
                 }
             }
             let decided = self.decide(&target).await;
-            let (Some(replicas), Ok(found)) = (decided.decision.scale_to(), &mut target) else {
+            let (Some(replicas), Ok(current)) = (decided.decision.scale_to(), &mut target) else {
                 let now = decided.at.wall;
                 return Some(decided.conclude(Ok(()), now));
             };
-            match slot.release_if_slow(self.scale(&decided.decision, found, replicas)).await {
+            match slot
+                .release_if_slow(self.verify_and_scale(&decided.decision, current, replicas))
+                .await
+            {
                 ScaleWrite::Done(result) => {
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(result, now));
@@ -98,7 +104,7 @@ impl<'a> Attempt<'a> {
                     return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
                 }
                 ScaleWrite::CachedScaleRefused if self.is_overdue() => {
-                    self.autoscaler.set_scale_trusted(false);
+                    self.autoscaler.distrust_scale();
                     let reason = "the API server has another scale than the cache";
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
@@ -108,7 +114,7 @@ impl<'a> Attempt<'a> {
                     debug!(
                         "the API server refused the cached scale, reading it and deciding again"
                     );
-                    let refused = found.read.resource_version.clone();
+                    let refused = current.scale_object.resource_version.clone();
                     target = slot.release_if_slow(self.read_target_again(&refused)).await;
                 }
             }
@@ -120,9 +126,9 @@ impl<'a> Attempt<'a> {
     /// A cached scale is not safe:
     /// - if the autoscaler may be at zero: a scale that is older than the status would look like a
     ///   zero that a user set;
-    /// - before the first decision, and after a scale write that failed: the cache may lack a
-    ///   write of a predecessor or that write, unless it was listed later;
-    /// - after a failed reconcile, also until a later list: the target may be gone;
+    /// - before the first decision, and after a scale write that failed, until a later list: the
+    ///   cache may lack a write of a predecessor, or the one that failed;
+    /// - after a failed reconcile, until a later list: the target may be gone;
     /// - if the autoscaler's own sync period is long: mismatches with the cache are counted in
     ///   reconciles, so they would be detected late, and a request a minute costs little.
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
@@ -138,7 +144,11 @@ impl<'a> Attempt<'a> {
 
     async fn read_target(&self) -> Result<Target, ScaleUnavailable> {
         let target = self.reconciler.read_target(self.hpa).await;
-        self.autoscaler.set_scale_trusted(target.is_ok());
+        if target.is_ok() {
+            self.autoscaler.trust_scale();
+        } else {
+            self.autoscaler.distrust_scale();
+        }
         target
     }
 
@@ -146,16 +156,16 @@ impl<'a> Attempt<'a> {
     async fn read_target_again(&self, refused: &str) -> Result<Target, ScaleUnavailable> {
         let sent = Instant::now();
         let target = self.read_target().await;
-        if let Ok(Target { mapping, read, .. }) = &target {
-            let (resource, version) = (mapping.to_string(), &read.resource_version);
+        if let Ok(Target { mapping, scale_object, .. }) = &target {
+            let (resource, version) = (mapping.to_string(), &scale_object.resource_version);
             self.reconciler.watch_ages.compare_versions(&resource, refused, version, sent);
         }
         target
     }
 
-    /// Lists the target's pods if the pod cache is incomplete and has fewer of them than the target
-    /// reports: relists back off, and end if a pod stays undecodable, so the cache may stay
-    /// incomplete.
+    /// Lists the target's pods if the pod cache is incomplete and has fewer of these pods than the
+    /// target reports. Relists back off, and end if a pod stays undecodable, so the cache may be
+    /// incomplete for long.
     async fn list_pods_if_cache_incomplete(&mut self, scale: &Scale) {
         let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
         if self.listed_pods.is_some() || !reconciler.pods.is_incomplete(namespace) {
@@ -182,10 +192,10 @@ impl<'a> Attempt<'a> {
     async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> TimedDecision<'a> {
         let Self { reconciler, key, hpa, settings, .. } = *self;
         if target.as_ref().is_err_and(|unavailable| unavailable.is_gone) {
-            // The selector of a missing target must not make those of other autoscalers ambiguous.
+            // The selector of a missing target must not make other selectors ambiguous.
             reconciler.selectors.set(key, None);
         }
-        let scale = target.as_ref().map(|target| target.read.scale.clone());
+        let scale = target.as_ref().map(|target| target.scale_object.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
         let (listed, ownership_error) = match self.owned_pods.take() {
             None => (self.listed_pods.clone(), None),
@@ -193,7 +203,7 @@ impl<'a> Attempt<'a> {
         };
         let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
         let mut has_selected = false;
-        let is_forecast = settings.forecasts.is_on();
+        let has_forecasts = settings.forecasts.is_on();
         let mut pods = Vec::new();
         let replicas = scale.as_ref().map_or(0, |scale| scale.status_replicas);
         let plan = Plan::new(hpa, scale, settings, |selector| {
@@ -201,7 +211,7 @@ impl<'a> Attempt<'a> {
             let selected =
                 SelectedPods { ownership_error, ..reconciler.select(key, selector, listed) };
             self.autoscaler.compare_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
-            if is_forecast {
+            if has_forecasts {
                 pods.clone_from(&selected.pods);
             }
             selected
@@ -213,7 +223,7 @@ impl<'a> Attempt<'a> {
         let read = reconciler.read_metrics(hpa, &plan, limit);
         let (mut readings, read_durations) = self.slot.release_during(read).await;
         let at = reconciler.clock.instants();
-        if is_forecast && plan.selector().is_some() {
+        if has_forecasts && plan.selector().is_some() {
             let observation =
                 LoadObservation { hpa, settings, plan: &plan, pods: &pods, now: at.wall };
             let mut forecasts = self.autoscaler.forecasts.lock();
@@ -233,7 +243,7 @@ impl<'a> Attempt<'a> {
         let TimedConclusion { conclusion, at, read_durations } = concluded;
         log_conclusion(&conclusion, hpa, autoscaler);
         if conclusion.error.is_some() {
-            autoscaler.set_scale_trusted(false);
+            autoscaler.distrust_scale();
         }
         reconciler.observer.reconciled(&ConcludedReconcile {
             key,

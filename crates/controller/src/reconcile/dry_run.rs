@@ -100,7 +100,7 @@ impl Reconciler {
     ) -> Option<Result<Scale, ScaleReadError>> {
         let peer = &hpa.status;
         let scale = match self.read_target(hpa).await {
-            Ok(target) => target.read.scale,
+            Ok(target) => target.scale_object.scale,
             Err(unavailable) => {
                 if unavailable.is_gone {
                     self.selectors.set(key, None);
@@ -148,12 +148,14 @@ impl Reconciler {
                 warn!(differences, %ours, theirs, "the peer decided differently");
             }
             (Verdict::Same, true) => info!(%ours, "the peer decides the same again"),
-            (verdict, _) => debug!(?verdict, differences, %ours, "compared"),
+            (verdict, _) => {
+                debug!(?verdict, differences, %ours, "compared the decision with the peer's");
+            }
         }
     }
 }
 
-/// The conclusion of a decision that can't be compared yet. The history has no scale event, because
+/// The conclusion of a decision that can't be compared yet. Its history has no scale event, because
 /// nothing was scaled.
 fn conclude_unwritten(decision: Decision<'_>, now: jiff::Timestamp) -> Conclusion {
     debug!(decision = %decision.explanation(), "decided; there is nothing to compare with yet");

@@ -7,9 +7,9 @@ use hpa_calc::{
     },
 };
 
-/// Whether two statuses are equal but for values of metrics, each of which moved by at most this
-/// fraction of its target. A value that appears or disappears is another difference: the metric has
-/// recovered or failed.
+/// Whether two statuses differ only in values of metrics, and each value moved by at most the
+/// fraction `tolerance` of its target. `false` if a value appears or disappears, because then the
+/// metric has recovered or failed.
 pub(super) fn differ_slightly(
     old: &HorizontalPodAutoscalerStatus,
     new: &HorizontalPodAutoscalerStatus,
@@ -18,7 +18,7 @@ pub(super) fn differ_slightly(
 ) -> bool {
     let (old_values, new_values) = (&old.current_metrics, &new.current_metrics);
     let count = metrics.len();
-    equal_but_for_metrics(old, new)
+    are_equal_without_metrics(old, new)
         && [old_values.len(), new_values.len()] == [count; 2]
         && metrics.iter().zip(old_values.iter().zip(new_values)).all(|(spec, (old, new))| {
             without_values(old) == without_values(new)
@@ -26,11 +26,11 @@ pub(super) fn differ_slightly(
         })
 }
 
-fn equal_but_for_metrics(
+fn are_equal_without_metrics(
     old: &HorizontalPodAutoscalerStatus,
     new: &HorizontalPodAutoscalerStatus,
 ) -> bool {
-    // Destructured so that the compiler reports a new field that is missing here.
+    // Destructured, so that the compiler reports a new field that isn't compared here.
     let HorizontalPodAutoscalerStatus {
         observed_generation,
         last_scale_time,
@@ -71,7 +71,8 @@ fn current_mut(metric: &mut MetricStatus) -> Option<&mut MetricValueStatus> {
     resource.or(container).or(pods).or(object).or(external)
 }
 
-/// Compares the values that the target has. The others follow from them or don't matter.
+/// Whether each value for which the target has a number moved by at most `tolerance` times that
+/// number. Other values follow from these or don't matter.
 fn moved_within(
     tolerance: f64,
     target: &MetricTarget,
@@ -138,7 +139,7 @@ mod tests {
     #[case::object("Object", "object")]
     #[case::external("External", "external")]
     fn values_may_move_by_the_tolerance_of_the_target(#[case] kind: &str, #[case] member: &str) {
-        let with = |name: &str, number: i32| {
+        let status_with = |name: &str, number: i32| {
             let mut current = json!({ "value": "7", "averageValue": "7", "averageUtilization": 7 });
             let is_percent = name == "averageUtilization";
             current[name] = if is_percent { json!(number) } else { json!(number.to_string()) };
@@ -151,14 +152,14 @@ mod tests {
         for name in ["value", "averageValue", "averageUtilization"] {
             for (number, expected) in [(40, true), (50, true), (30, true), (29, false), (51, false)]
             {
-                let (old, new) = (with(name, 40), with(name, number));
+                let (old, new) = (status_with(name, 40), status_with(name, number));
                 assert_eq!(differ_slightly(&old, &new, &spec, 0.1), expected, "{name} {number}");
             }
         }
     }
 
     #[test]
-    fn values_without_a_target_may_move() {
+    fn values_without_a_target_may_change_freely() {
         let cpu = |milli: i32, percent: i32| {
             let average = format!("{milli}m");
             status(3, cpu(json!({ "averageValue": average, "averageUtilization": percent })))
@@ -176,7 +177,10 @@ mod tests {
     #[case::another_kind_of_value(3, cpu(json!({ "averageValue": "7" })))]
     #[case::missing_metric(3, json!([]))]
     #[case::another_metric(3, metric("Pods", "pods", json!({ "averageUtilization": 8 })))]
-    fn other_differences_count(#[case] desired: i32, #[case] mut metrics: Value) {
+    fn status_with_other_changes_does_not_differ_slightly(
+        #[case] desired: i32,
+        #[case] mut metrics: Value,
+    ) {
         if metrics[0]["type"] == "Pods" {
             metrics[0]["pods"]["metric"] = json!({ "name": "requests" });
         }

@@ -53,20 +53,20 @@ impl Reconciler {
         self.reconcile_in(key, &slot).await;
     }
 
-    /// Like [`Reconciler::reconcile`], in a slot, which is free for others while the reconcile
-    /// waits for metrics or for slow requests.
+    /// Like [`Reconciler::reconcile`], but occupies a worker slot, except while it waits for
+    /// metrics or for slow requests.
     pub async fn reconcile_in(&self, key: &HpaKey, slot: &WorkerSlot) {
         let reconcile = async {
             if self.reconcile_once(key, slot).await {
-                // If the spec changes again, the next sync handles that.
+                // If the spec changes again, the next reconcile handles that.
                 self.reconcile_once(key, slot).await;
             }
         };
         reconcile.instrument(key.span()).await;
     }
 
-    /// Returns `true` if the spec changed during the reconcile and nothing was decided. The
-    /// cache has the new spec from this reconcile's own read: no watch event will requeue the key.
+    /// Returns `true` if the spec changed during the reconcile and the decision was discarded. The
+    /// cache has the new spec from this reconcile's own read, so no watch event requeues the key.
     async fn reconcile_once(&self, key: &HpaKey, slot: &WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;
@@ -91,9 +91,9 @@ impl Reconciler {
         }
     }
 
-    /// The cached autoscaler, unless its current spec can't be decoded. Before giving up, reads it
-    /// from the API server: the watch event may have been corrupted in transit, and full relists
-    /// back off.
+    /// The cached autoscaler, unless its current version can't be decoded. If it is suspended,
+    /// reads it from the API server first: the watch event may have been corrupted in transit, and
+    /// full relists back off.
     async fn decodable_autoscaler(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
         if !autoscaler.is_suspended() {
@@ -101,7 +101,7 @@ impl Reconciler {
         }
         let started = self.clock.instants().monotonic;
         match self.read_hpa(key).await {
-            Ok(latest) => autoscaler.refresh(latest),
+            Ok(latest) => autoscaler.apply_read(latest),
             Err(error) if error.is_not_found() => return None,
             Err(_) => {}
         }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{cache::ErrorClass, key::HpaKey, shadow::Verdict};
 
-/// A reconcile whose scale write, if any, is done. Its status is not written yet.
+/// A reconcile after its scale write, if it has one, and before its status write.
 #[derive(Clone, Copy, Debug)]
 pub struct ConcludedReconcile<'a> {
     pub key: &'a HpaKey,
@@ -49,7 +49,7 @@ impl<'a> FinishedReconcile<'a> {
     }
 }
 
-/// Receives every reconcile. The workers call it, so it must not block.
+/// Callbacks on reconciles. The workers call them, so they must not block.
 pub trait Observer: Send + Sync {
     /// Called when a reconcile has reached its conclusion, before its status is written.
     fn reconciled(&self, reconciled: &ConcludedReconcile<'_>);

@@ -1,11 +1,11 @@
-//! Limits the log lines about peers: every reconcile of every autoscaler may find a peer's writes.
+//! Limits the log lines about peers, because each reconcile may find a peer's write.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 /// The minimum time between two lines.
-const INTERVAL: Duration = Duration::from_mins(1);
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Counts a peer's status writes between two log lines.
 #[derive(Debug, Default)]
@@ -19,11 +19,11 @@ struct State {
 }
 
 impl PeerWarnings {
-    /// Counts a write at `now` in monotonic time. Returns the number to log, if a line is due.
-    pub(super) fn count(&self, now: Duration) -> Option<u64> {
+    /// Counts a write at `now` in monotonic time. Returns the writes to log, if a line is due.
+    pub(super) fn count_write(&self, now: Duration) -> Option<u64> {
         let mut state = self.0.lock();
         state.writes += 1;
-        if state.last_line.is_some_and(|last| now.saturating_sub(last) < INTERVAL) {
+        if state.last_line.is_some_and(|last| now.saturating_sub(last) < LOG_INTERVAL) {
             return None;
         }
         state.last_line = Some(now);
@@ -38,7 +38,8 @@ mod tests {
     #[test]
     fn line_is_due_once_a_minute() {
         let warnings = PeerWarnings::default();
-        let due = [0, 1, 59, 60, 61, 130].map(|second| warnings.count(Duration::from_secs(second)));
+        let due =
+            [0, 1, 59, 60, 61, 130].map(|second| warnings.count_write(Duration::from_secs(second)));
         assert_eq!(due, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

@@ -26,25 +26,26 @@ const MAX_CONCURRENT_QUERIES: usize = 8;
 /// A target whose scale was read.
 pub(super) struct Target {
     pub(super) mapping: Mapping,
-    pub(super) read: ScaleObject,
+    pub(super) scale_object: ScaleObject,
     /// The scale is from the cache, not from a GET.
     pub(super) is_cached: bool,
 }
 
 impl Reconciler {
-    /// The target with the scale from the cache, if the cache has it, and was listed later than
-    /// `after`.
+    /// The target with the scale from the cache, if the cache has it and was listed after
+    /// `listed_after`.
     pub(super) async fn cached_target(
         &self,
         hpa: &HorizontalPodAutoscaler,
-        after: Option<Instant>,
+        listed_after: Option<Instant>,
     ) -> Option<Target> {
         let scales = self.scale_informers.as_ref()?;
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
         let mapping = self.mapper.mappings(&kind).await.ok()?.into_iter().next()?;
-        let read = scales.get(&mapping, &hpa.metadata.namespace, &target.name, after)?;
-        Some(Target { mapping, read, is_cached: true })
+        let (namespace, name) = (&hpa.metadata.namespace, &target.name);
+        let scale_object = scales.get(&mapping, namespace, name, listed_after)?;
+        Some(Target { mapping, scale_object, is_cached: true })
     }
 
     /// Passes a scale from a response of the API server to the scale cache, if there is one.
@@ -52,11 +53,11 @@ impl Reconciler {
         &self,
         hpa: &HorizontalPodAutoscaler,
         mapping: &Mapping,
-        read: &ScaleObject,
+        scale_object: &ScaleObject,
     ) {
         let Some(scales) = &self.scale_informers else { return };
         let name = &hpa.spec.scale_target_ref.name;
-        scales.observe_response(mapping, &hpa.metadata.namespace, name, read);
+        scales.observe_response(mapping, &hpa.metadata.namespace, name, scale_object);
     }
 
     /// Reads the target's scale, from the first resource of its kind that has an object of that
@@ -66,9 +67,10 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
     ) -> Result<Target, ScaleUnavailable> {
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
-        let (read, mapping) = read_scale(&self.mapper, &self.scales, namespace, target).await?;
-        self.observe_response(hpa, &mapping, &read);
-        Ok(Target { mapping, read, is_cached: false })
+        let (scale_object, mapping) =
+            read_scale(&self.mapper, &self.scales, namespace, target).await?;
+        self.observe_response(hpa, &mapping, &scale_object);
+        Ok(Target { mapping, scale_object, is_cached: false })
     }
 
     /// Registers the selector and returns the pods that it matches: `listed` if given, else those
@@ -81,7 +83,7 @@ impl Reconciler {
     ) -> SelectedPods {
         self.selectors.set(key, Some(selector.clone()));
         if self.autoscalers.get(key).is_none() {
-            // Deleted during the reconcile: its selector must not outlive it.
+            // The autoscaler was deleted during the reconcile, so its selector must not stay.
             self.selectors.remove(key);
         }
         let pods = listed.unwrap_or_else(|| self.pods.select(&key.namespace, selector));
@@ -139,8 +141,8 @@ impl Reconciler {
             timeout_at(deadline, completed.next()).await
         {
             readings.insert(index, reading);
-            if let Some(took) = durations.get_mut(index) {
-                *took = duration;
+            if let Some(read_duration) = durations.get_mut(index) {
+                *read_duration = duration;
             }
         }
         for (index, query) in plan.queries() {

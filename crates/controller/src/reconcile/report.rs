@@ -39,8 +39,8 @@ impl Reconciler {
         }
     }
 
-    /// Reports a peer's status write since the last reconcile. A log line covers all autoscalers,
-    /// an event is recorded once per autoscaler and peer.
+    /// Reports a peer's status write since the last reconcile. One log line a minute covers all
+    /// autoscalers. An event is recorded once per autoscaler and peer.
     pub(super) fn report_peer_write(
         &self,
         key: &HpaKey,
@@ -49,7 +49,7 @@ impl Reconciler {
     ) {
         let Some(PeerWrite { write, is_first }) = autoscaler.take_peer_write() else { return };
         self.observer.peer_wrote(key);
-        if let Some(writes) = self.peer_warnings.count(self.clock.instants().monotonic) {
+        if let Some(writes) = self.peer_warnings.count_write(self.clock.instants().monotonic) {
             let StatusWrite { manager, at } = &write;
             warn!(manager, %at, writes, "another controller also writes the status: {CONSEQUENCE}");
         }
@@ -89,8 +89,8 @@ impl Reconciler {
     }
 }
 
-/// Logs changes: a scaling, a failure that is new or differs from the last, its end. Everything
-/// else is logged at debug level, with all details.
+/// Logs changes: a scaling, a failure that is new or differs from the last one, and the end of a
+/// failure. Everything else is logged at debug level, with all details.
 pub(super) fn log_conclusion(
     conclusion: &Conclusion,
     hpa: &HorizontalPodAutoscaler,

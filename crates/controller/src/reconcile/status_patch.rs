@@ -5,7 +5,7 @@ use hpa_calc::api::{
     Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
 };
-use hpa_crd::{TARGETS_FIELD, targets};
+use hpa_crd::{TARGETS_FIELD, targets_text};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -31,7 +31,7 @@ pub(crate) fn is_scaled_to_zero(status: &HorizontalPodAutoscalerStatus) -> bool 
 }
 
 /// Copies the `ScaledToZero` condition from another status.
-pub(crate) fn keep_scaled_to_zero(
+pub(crate) fn copy_scaled_to_zero(
     status: &mut HorizontalPodAutoscalerStatus,
     from: &HorizontalPodAutoscalerStatus,
 ) {
@@ -55,14 +55,15 @@ pub(crate) fn with_unknown_fields_of(
     status
 }
 
-/// Sets the column `Targets` of an object of the custom API. If nothing but this text would be new,
-/// it isn't added: a CRD of an older version drops it, and each reconcile would write it again.
+/// Sets the text of the column `Targets` in an object of the custom API. If only this text would be
+/// new, it isn't added: a CRD of an older version drops the text, and each reconcile would write it
+/// again.
 pub(crate) fn set_targets(
     object: &HorizontalPodAutoscaler,
     status: &mut HorizontalPodAutoscalerStatus,
 ) {
     if object.status.unknown.contains_key(TARGETS_FIELD) || object.status != *status {
-        let text = targets(&object.spec, status);
+        let text = targets_text(&object.spec, status);
         status.unknown.insert(TARGETS_FIELD.to_owned(), text.into());
     }
 }
@@ -81,7 +82,6 @@ pub(crate) fn patch<'a>(
     (object.status != *status).then_some(StatusPatch { metadata, status: changes })
 }
 
-/// See [`patch`].
 #[derive(Debug, Serialize)]
 pub(crate) struct StatusPatch<'a> {
     metadata: Identity<'a>,
@@ -95,8 +95,8 @@ struct Identity<'a> {
     resource_version: &'a str,
 }
 
-/// The fields that differ between two statuses. A field that is unset, or a zero that is omitted on
-/// the wire, is `null`: a merge patch removes it.
+/// The fields that differ between two statuses. A field that is unset in the new one, or zero and
+/// therefore omitted on the wire, is `null`, with which a merge patch removes it.
 #[derive(Debug)]
 struct Changes<'a> {
     old: &'a HorizontalPodAutoscalerStatus,
@@ -105,7 +105,7 @@ struct Changes<'a> {
 
 impl Serialize for Changes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Destructured so that the compiler reports a new field that is missing here.
+        // Destructured, so that the compiler reports a new field that isn't patched here.
         let HorizontalPodAutoscalerStatus {
             observed_generation,
             last_scale_time,

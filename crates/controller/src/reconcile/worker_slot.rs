@@ -9,8 +9,8 @@ use tokio::{
     time::timeout,
 };
 
-/// A request that takes longer is slow. It occupies a worker for this time.
-const SLOW: Duration = Duration::from_millis(200);
+/// Requests that take longer are slow. Until this time, they occupy a worker.
+const SLOW_AFTER: Duration = Duration::from_millis(200);
 
 /// One slot for each worker, `--concurrent-horizontal-pod-autoscaler-syncs`.
 #[derive(Clone, Debug)]
@@ -23,16 +23,16 @@ impl WorkerSlots {
 
     /// Waits for a slot. Callers get slots in the order in which they wait.
     pub async fn acquire(&self) -> WorkerSlot {
-        WorkerSlot { slots: self.clone(), permit: Mutex::new(self.permit().await) }
+        WorkerSlot { slots: self.clone(), permit: Mutex::new(self.acquire_permit().await) }
     }
 
-    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+    async fn acquire_permit(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed, so this doesn't fail.
         self.0.clone().acquire_owned().await.ok()
     }
 }
 
-/// The slot of a reconcile. It is free again when this is dropped.
+/// The slot of a reconcile, which becomes free on drop.
 #[derive(Debug)]
 pub struct WorkerSlot {
     slots: WorkerSlots,
@@ -49,7 +49,7 @@ impl WorkerSlot {
         }
         *self.permit.lock() = None;
         let output = wait.await;
-        let permit = self.slots.permit().await;
+        let permit = self.slots.acquire_permit().await;
         *self.permit.lock() = permit;
         output
     }
@@ -58,7 +58,7 @@ impl WorkerSlot {
     /// number of workers limits the load on the API server.
     pub(super) async fn release_if_slow<F: Future>(&self, requests: F) -> F::Output {
         let mut requests = pin!(requests);
-        match timeout(SLOW, requests.as_mut()).await {
+        match timeout(SLOW_AFTER, requests.as_mut()).await {
             Ok(output) => output,
             Err(_) => self.release_during(requests).await,
         }

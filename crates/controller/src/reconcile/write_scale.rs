@@ -54,16 +54,18 @@ impl From<ScaleNotWritten> for ScaleWriteError {
 
 impl Attempt<'_> {
     /// Verifies that the decision may be carried out, then writes the replicas.
-    pub(super) async fn scale(
+    pub(super) async fn verify_and_scale(
         &mut self,
         decision: &Decision<'_>,
         target: &mut Target,
         replicas: i32,
     ) -> ScaleWrite {
         if self.listed_pods.take().is_none()
-            && let Some(reason) = self.reason_to_list_pods(decision, &target.read.scale)
+            && let Some(reason) = self.reason_to_list_pods(decision, &target.scale_object.scale)
         {
-            return self.list_pods_to_decide_again(&target.read.scale.selector, reason).await;
+            return self
+                .list_pods_to_decide_again(&target.scale_object.scale.selector, reason)
+                .await;
         }
         if !self.cached_scale_is_current(target).await {
             return ScaleWrite::CachedScaleRefused;
@@ -106,11 +108,11 @@ impl Attempt<'_> {
         }
     }
 
-    /// Compares the cached scale of a custom resource with the one that the API server returns. If
-    /// the paths in the definition have changed, the two differ, and the resource version doesn't
-    /// show it.
+    /// Compares the cached scale of a custom resource with the scale that the API server returns.
+    /// If the paths in the definition have changed, the scales differ although their resource
+    /// versions are equal.
     async fn cached_scale_is_current(&self, target: &mut Target) -> bool {
-        let Target { mapping, read: cached, is_cached } = target;
+        let Target { mapping, scale_object: cached, is_cached } = target;
         if !*is_cached || mapping.is_builtin_workload() {
             return true;
         }
@@ -125,13 +127,14 @@ impl Attempt<'_> {
             && read.scale.spec_replicas == cached.scale.spec_replicas
             && read.scale.selector == cached.scale.selector;
         if is_current {
-            *target = Target { mapping: mapping.clone(), read, is_cached: false };
+            let mapping = mapping.clone();
+            *target = Target { mapping, scale_object: read, is_cached: false };
         }
         is_current
     }
 
-    /// Reads the autoscaler before a scale is written and compares it with the one decided on. A
-    /// watch can be silent for minutes, and a scale by an outdated spec may be out of bounds.
+    /// Reads the autoscaler before a scale is written, and compares it with the version that was
+    /// decided on. The watch may be behind, and replicas by an outdated spec may be out of bounds.
     async fn verify_hpa_unchanged(&mut self) -> Result<(), ScaleWrite> {
         let latest = match self.reconciler.read_hpa(self.key).await {
             Ok(latest) => latest,
@@ -141,7 +144,7 @@ impl Attempt<'_> {
             Err(error) => return Err(ScaleWrite::Done(Err(ScaleNotWritten::VerifyHpa(error)))),
         };
         let object = latest.object.clone();
-        self.autoscaler.refresh(latest);
+        self.autoscaler.apply_read(latest);
         if object.metadata.uid != self.hpa.metadata.uid || !desired_state_eq(&object, self.hpa) {
             return Err(ScaleWrite::HpaChanged);
         }
@@ -154,11 +157,11 @@ impl Attempt<'_> {
         let Some(status) = decision.status_before_scale() else { return Ok(()) };
         let status = as_stored(status);
         match self.reconciler.patch_status(self.key, self.stored(), &status).await {
-            // Already stored, by a reconcile that could not write the scale.
+            // An earlier reconcile stored the condition, but could not write the scale.
             Ok(None) => {}
             Ok(Some(stored)) => {
                 self.latest = Some(stored.object.clone());
-                // The next reconcile needs it even if this one fails.
+                // The next reconcile needs the condition even if this one fails.
                 self.reconciler.autoscalers.apply_own_write(self.key, stored);
             }
             Err(StatusWriteError::Gone) => return Err(ScaleWrite::HpaChanged),
@@ -170,8 +173,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Whether the cache still has the autoscaler that was decided on.
-    fn is_current(&self) -> bool {
+    /// Whether the cache still has the spec and annotations that were decided on.
+    fn is_hpa_current(&self) -> bool {
         let cached = self.reconciler.autoscalers.get(self.key);
         cached.is_some_and(|cached| {
             Arc::ptr_eq(&cached, self.autoscaler)
@@ -187,12 +190,13 @@ impl Attempt<'_> {
         let name = &self.hpa.spec.scale_target_ref.name;
         let scales = &self.reconciler.scales;
         loop {
-            if !self.is_current() {
+            if !self.is_hpa_current() {
                 return ScaleWrite::HpaChanged;
             }
             self.scale_writes_left = self.scale_writes_left.saturating_sub(1);
-            let Target { mapping, read, is_cached } = target;
-            let error = match scales.update(namespace, mapping, name, read, replicas).await {
+            let Target { mapping, scale_object, is_cached } = target;
+            let written = scales.update(namespace, mapping, name, scale_object, replicas).await;
+            let error = match written {
                 Ok(written) => {
                     self.reconciler.observe_response(self.hpa, mapping, &written);
                     return ScaleWrite::Done(Ok(()));
@@ -205,16 +209,16 @@ impl Attempt<'_> {
             let may_repeat = self.scale_writes_left > 0 && !self.is_overdue();
             if !matches!(error, ScaleError::Conflict(_)) || !may_repeat {
                 self.scale_write_uncertain = !error.is_refusal();
-                self.autoscaler.set_scale_trusted(false);
+                self.autoscaler.distrust_scale();
                 return ScaleWrite::Done(Err(ScaleNotWritten::Write(error)));
             }
             let Ok(latest) = scales.get(namespace, mapping, name).await else {
                 return ScaleWrite::Done(Err(ScaleNotWritten::Write(error)));
             };
-            let decided_on = std::mem::replace(read, latest);
+            let decided_on = std::mem::replace(scale_object, latest);
             // A re-created target has another UID and was not decided on.
-            if decided_on.scale.spec_replicas != read.scale.spec_replicas
-                || decided_on.uid != read.uid
+            if decided_on.scale.spec_replicas != scale_object.scale.spec_replicas
+                || decided_on.uid != scale_object.uid
             {
                 return ScaleWrite::Outdated("the target's replicas changed");
             }
@@ -222,8 +226,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether a decision is based on fewer pods than the target reports. The cause may be
-/// an interrupted pod watch, and the usage of some of the pods looks like a low load.
+/// Whether a decision is based on fewer pods than the target reports. The cause may be an
+/// interrupted pod watch. Then the load looks low, because the usage of some pods is missing.
 fn has_fewer_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
     let counted = |metric: &MetricExplanation| metric.pods.as_ref().map(PodCounts::total);
     let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);

@@ -16,7 +16,7 @@ use super::{
     metric_values::differ_slightly,
     reconciler::Reconciler,
     status_patch::{
-        StatusPatch, as_stored, is_scaled_to_zero, keep_scaled_to_zero, patch, set_targets,
+        StatusPatch, as_stored, copy_scaled_to_zero, is_scaled_to_zero, patch, set_targets,
         with_unknown_fields_of,
     },
 };
@@ -51,9 +51,9 @@ impl HpaRequestError {
         matches!(self, Self::Request(ApiError::Refused(status)) if status.is_conflict())
     }
 
-    /// Whether the API server refused a patch because the autoscaler doesn't exist, or another one
-    /// of that name does: the patch names the UID, which can't be changed.
-    fn is_other_uid(&self) -> bool {
+    /// Whether the API server refused a patch because the autoscaler doesn't exist, or was
+    /// re-created: the patch has the old UID, and a UID can't be changed.
+    fn is_gone(&self) -> bool {
         let Self::Request(ApiError::Refused(status)) = self else { return false };
         status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
     }
@@ -71,10 +71,10 @@ impl Attempt<'_> {
     pub(super) async fn write_status(&self, status: HorizontalPodAutoscalerStatus) -> bool {
         let mut status = as_stored(status);
         if self.zero_premarked && self.scale_write_uncertain {
-            // The target may be at zero. If so, `ScaledToZero=True` must stay.
-            keep_scaled_to_zero(&mut status, &self.stored().status);
+            // The target may be at zero, so `ScaledToZero=True` must stay.
+            copy_scaled_to_zero(&mut status, &self.stored().status);
         }
-        if self.may_wait(&status) {
+        if self.may_skip_write(&status) {
             return true;
         }
         // The time of the write matters only with an interval.
@@ -88,9 +88,8 @@ impl Attempt<'_> {
     }
 
     /// Whether the status needs no write yet: only metric values changed, by no more than the
-    /// tolerance, and the last write was less than the status interval ago. A later reconcile
-    /// writes the values of that time.
-    fn may_wait(&self, status: &HorizontalPodAutoscalerStatus) -> bool {
+    /// tolerance, and the last write was less than the status interval ago.
+    fn may_skip_write(&self, status: &HorizontalPodAutoscalerStatus) -> bool {
         let interval = self.reconciler.status_interval;
         let is_recent = |at: Duration| self.started.saturating_sub(at) + TIME_SLACK < interval;
         let Tolerances { up, down } = Tolerances::for_spec(&self.hpa.spec, self.settings);
@@ -134,9 +133,9 @@ impl Reconciler {
     }
 
     /// Patches the status. Returns the object as stored after that, or `None` if `stored` already
-    /// has this status. If the autoscaler changed since it was read, reads it and tries again: if a
-    /// user edited it, the status is still the outcome of this reconcile. Nothing is written if the
-    /// autoscaler has scaled to zero, and `stored` is from before that.
+    /// has this status. If the autoscaler changed since it was read, reads it and tries again: even
+    /// if a user edited it, the status is the outcome of this reconcile. Nothing is written if the
+    /// autoscaler has scaled to zero since `stored` was read.
     pub(super) async fn patch_status(
         &self,
         key: &HpaKey,
@@ -161,7 +160,7 @@ impl Reconciler {
         }
         match written {
             Ok(stored) => Ok(Some(stored)),
-            Err(error) if error.is_other_uid() => Err(StatusWriteError::Gone),
+            Err(error) if error.is_gone() => Err(StatusWriteError::Gone),
             Err(error) => Err(StatusWriteError::Failed(error)),
         }
     }

@@ -1,7 +1,7 @@
 //! Compares scales in responses with plain decoding, in tests and fuzz targets.
 
 use hpa_calc::api::Scale;
-use hpa_testbed::decoder_tests::Plain;
+use hpa_testbed::decoder_tests::DocumentResult;
 
 use super::scale::{RawScale, ScaleObject};
 use crate::k8s::differential::{non_null, object, optional, text};
@@ -21,7 +21,7 @@ pub(crate) fn check_scale(body: &[u8]) -> bool {
     decoded.is_some()
 }
 
-fn plain_scale(body: &[u8]) -> Plain<ScaleObject> {
+fn plain_scale(body: &[u8]) -> DocumentResult<ScaleObject> {
     let [metadata, spec, status] = object(body)?.map(non_null);
     let [uid, version] = match metadata {
         Some(metadata) => metadata.struct_fields(["uid", "resourceVersion"])?,

@@ -72,14 +72,14 @@ struct ApiResource {
     namespaced: bool,
 }
 
-/// Requests the versions of a group, then the resources of each. A group that the API server
-/// doesn't serve has none.
+/// Requests the versions of a group, then the resources of each version. A group that the API
+/// server doesn't serve has no resources.
 pub(super) async fn discover(
     client: &Client,
     timeout: Duration,
     group: &str,
 ) -> Result<GroupResources, RequestError> {
-    let versions = match versions(client, timeout, group).await {
+    let versions = match read_versions(client, timeout, group).await {
         Ok(versions) => versions,
         Err(error) if error.is_not_found() => return Ok(GroupResources::default()),
         Err(error) => return Err(error),
@@ -92,7 +92,7 @@ pub(super) async fn discover(
     for (version, list) in versions.iter().zip(lists.await) {
         match list {
             Ok(list) => resources.mappings.extend(mappings(group, version, list)),
-            // For example, the extension server of this version is down. The others can be used.
+            // For example, the extension server of this version is down. Other versions are usable.
             Err(error) => resources.version_error = Some(error),
         }
     }
@@ -100,7 +100,7 @@ pub(super) async fn discover(
 }
 
 /// The versions of a group, the preferred one first.
-async fn versions(
+async fn read_versions(
     client: &Client,
     timeout: Duration,
     group: &str,

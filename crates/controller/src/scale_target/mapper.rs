@@ -19,8 +19,8 @@ use super::{
 };
 use crate::k8s::RequestError;
 
-/// The number of cached groups at which unserved and old ones are dropped. Users choose the
-/// groups in their `scaleTargetRef`s, so there can be any number of them.
+/// The number of cached groups at which unserved and old groups are dropped. Users choose the
+/// groups in their `scaleTargetRef`s, so there can be any number of groups.
 const MAX_GROUPS: usize = 1024;
 
 /// The configuration of a [`RestMapper`].
@@ -50,14 +50,14 @@ impl Default for MapperConfig {
 pub struct RestMapper {
     client: Client,
     config: MapperConfig,
-    groups: Mutex<HashMap<Box<str>, Group>>,
+    groups: Mutex<HashMap<Box<str>, CachedGroup>>,
 }
 
 type DiscoveryResult = Result<Arc<GroupResources>, RequestError>;
 type Discovery = BoxFuture<'static, DiscoveryResult>;
 
 #[derive(Default)]
-struct Group {
+struct CachedGroup {
     /// The last result of a discovery that succeeded.
     resources: Option<Arc<GroupResources>>,
     last_discovery: Option<LastDiscovery>,
@@ -97,13 +97,14 @@ impl RestMapper {
             group.store(&discovered);
         }
         match discovered {
-            Ok(resources) => find(&resources, kind),
+            Ok(resources) => find_mappings(&resources, kind),
             Err(error) => find_after_failure(group.resources.as_deref(), kind, error),
         }
     }
 
-    /// Reports that a resource of the group is not served after all. The next lookup after
-    /// [`MapperConfig::min_refresh_interval`] discovers the group again.
+    /// Marks a group as stale, because a resource of it turned out not to be served. The next
+    /// lookup, but at the earliest [`MapperConfig::min_refresh_interval`] after the last discovery,
+    /// discovers the group again.
     pub fn invalidate(&self, group: &str) {
         if let Some(group) = self.groups.lock().get_mut(group) {
             group.is_stale = true;
@@ -140,7 +141,7 @@ impl RestMapper {
     }
 }
 
-impl Group {
+impl CachedGroup {
     fn store(&mut self, discovered: &DiscoveryResult) {
         self.in_flight = None;
         let error = discovered.as_ref().err().cloned();
@@ -160,7 +161,7 @@ impl Group {
         let last_error = self.last_discovery.as_ref().and_then(|last| last.error.clone());
         match (&self.resources, last_error) {
             (resources, Some(error)) => Some(find_after_failure(resources.as_deref(), kind, error)),
-            (Some(resources), None) => Some(find(resources, kind)),
+            (Some(resources), None) => Some(find_mappings(resources, kind)),
             (None, None) => None,
         }
     }
@@ -172,7 +173,10 @@ impl Group {
     }
 }
 
-fn find(resources: &GroupResources, kind: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
+fn find_mappings(
+    resources: &GroupResources,
+    kind: &GroupKind,
+) -> Result<Vec<Mapping>, MapperError> {
     let mappings = resources.mappings_for(&kind.kind);
     if !mappings.is_empty() {
         return Ok(mappings);

@@ -1,13 +1,13 @@
 //! The pods that a target owns: those whose chain of controller references ends at it.
 //!
-//! A Deployment owns its pods through `ReplicaSets`, and so does an Argo Rollout; other kinds own
-//! them directly. The owners in between are read once and cached, because a reference to a
+//! A Deployment owns its pods through `ReplicaSets`, and so does an Argo Rollout; most other kinds
+//! own them directly. The owners in between are read once and cached, because a reference to a
 //! controller changes only by adoption. So a rollout costs one request for its new ReplicaSet, and
 //! an autoscaler that doesn't ask for owned pods costs nothing.
 //!
-//! A built-in kind owns pods in one way only. So for such a target, other owners of pods with its
-//! labels, such as Jobs, are not read: their chains can't end at the target, and a read would need
-//! a permission.
+//! A built-in kind owns pods in one way only. So if the target has such a kind, other owners of
+//! pods with its labels, such as Jobs, are not read: their chains can't end at the target, and a
+//! read would need a permission.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,7 +34,7 @@ use crate::k8s::{ApiRequest, path_segment};
 
 /// The time for which an owner is cached. An adoption takes effect within this time.
 const MAX_AGE: Duration = Duration::from_mins(5);
-/// The maximum length of a chain. That of a Deployment or an Argo Rollout has two links.
+/// The maximum length of a chain. The chain of a Deployment or an Argo Rollout has two links.
 const MAX_LINKS: usize = 5;
 /// The maximum number of cached owners.
 const MAX_OWNERS: usize = 50_000;
@@ -71,7 +71,7 @@ struct CachedController {
 }
 
 impl Owners {
-    /// `timeout` is for each request.
+    /// `timeout` limits each request.
     pub fn new(client: Client, mapper: Arc<RestMapper>, timeout: Duration) -> Self {
         Self { client, mapper, timeout, controllers: Mutex::default() }
     }
@@ -175,7 +175,7 @@ impl Owners {
             Ok(mapping) => mapping,
             Err(reason) => return Err(OwnerError::Kind { kind, name, reason }),
         };
-        // Nothing that is scaled owns a pod through an object without a namespace.
+        // A target is namespaced, and an object without a namespace can't have a namespaced owner.
         if !mapping.namespaced {
             return Ok(None);
         }

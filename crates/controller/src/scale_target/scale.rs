@@ -68,7 +68,7 @@ impl From<RequestError> for ScaleError {
     }
 }
 
-/// A scale with the identity and version of its target.
+/// A scale with the UID and resource version of its target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaleObject {
     pub scale: Scale,
@@ -79,8 +79,9 @@ pub struct ScaleObject {
 }
 
 impl ScaleObject {
-    /// The autoscaling/v1 Scale to write: with new `spec.replicas`, and the UID and version read.
-    fn with_replicas(&self, namespace: &str, name: &str, replicas: i32) -> Value {
+    /// The autoscaling/v1 Scale to write: with new `spec.replicas`, and with the UID and resource
+    /// version that were read.
+    fn to_json_with_replicas(&self, namespace: &str, name: &str, replicas: i32) -> Value {
         let non_empty = |value: &str| (!value.is_empty()).then(|| value.to_owned());
         let (uid, resource_version) = (non_empty(&self.uid), non_empty(&self.resource_version));
         json!({
@@ -102,27 +103,27 @@ impl ScaleObject {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawScale {
-    metadata: Option<Metadata>,
-    spec: Option<Spec>,
-    status: Option<State>,
+    metadata: Option<ScaleMetadata>,
+    spec: Option<ScaleSpec>,
+    status: Option<ScaleStatus>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Metadata {
+struct ScaleMetadata {
     uid: Option<String>,
     resource_version: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Spec {
+struct ScaleSpec {
     replicas: Option<i32>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct State {
+struct ScaleStatus {
     replicas: Option<i32>,
     selector: Option<String>,
 }
@@ -152,7 +153,7 @@ pub struct ScaleClient {
 }
 
 impl ScaleClient {
-    /// `timeout` is for each request.
+    /// `timeout` limits each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
@@ -174,7 +175,7 @@ impl ScaleClient {
     /// Reads the scale with the first mapping that works, and returns that mapping. If none works,
     /// returns the error of the first one, as the reference does. A resource is tried in its next
     /// version only if the previous version doesn't serve its scale.
-    pub async fn find<'m>(
+    pub async fn get_first_served<'m>(
         &self,
         namespace: &str,
         mappings: &'m [Mapping],
@@ -210,7 +211,7 @@ impl ScaleClient {
         replicas: i32,
     ) -> Result<ScaleObject, ScaleError> {
         let request = self.request(Method::PUT, namespace, mapping, name)?;
-        let body = read.with_replicas(namespace, name, replicas).to_string();
+        let body = read.to_json_with_replicas(namespace, name, replicas).to_string();
         Ok(request.send::<RawScale>(body.into_bytes()).await?.into())
     }
 
@@ -266,7 +267,7 @@ pub async fn read_scale(
         is_forbidden: false,
         error: ScaleReadError::UnknownKind(error.to_string()),
     })?;
-    match scales.find(namespace, &mappings, &target.name).await {
+    match scales.get_first_served(namespace, &mappings, &target.name).await {
         Ok((read, mapping)) => Ok((read, mapping.clone())),
         Err(error) => {
             let is_served = !matches!(error, ScaleError::NotServed(_));

@@ -1,4 +1,4 @@
-//! One comparison of our decision with the status that the peer wrote. No I/O, no clock.
+//! One comparison of our decision with the status that the peer wrote, without I/O or a clock.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub struct Comparison {
     pub conclusion: Conclusion,
     pub differences: Vec<Difference>,
     /// Both controllers read the same metric values.
-    pub same_metrics: bool,
+    pub has_same_metrics: bool,
     /// One of our reconciles, now or before, read the peer's metric values.
     pub has_read_peer_metrics: bool,
 }
@@ -75,12 +75,17 @@ pub fn compare(
         conclusion.history = history;
     }
     let differences = differences(&conclusion.status, peer);
-    let same_metrics = conclusion.status.current_metrics == peer.current_metrics;
-    Comparison { conclusion, differences, same_metrics, has_read_peer_metrics: same_metrics }
+    let has_same_metrics = conclusion.status.current_metrics == peer.current_metrics;
+    Comparison {
+        conclusion,
+        differences,
+        has_same_metrics,
+        has_read_peer_metrics: has_same_metrics,
+    }
 }
 
 /// Compares the peer's status with our decisions on several inputs: those read now (`decision`),
-/// and those read `earlier`, newest first. The peer had one of them.
+/// and those read `earlier`, newest first. The peer is assumed to have decided on one of them.
 ///
 /// The result is the first comparison without a difference, preferably one with the metric values
 /// of the peer's status: then our history continues with the recommendation that the peer made. If
@@ -97,22 +102,22 @@ pub fn compare_any<'a>(
     let mut best = compare(decision, peer, is_new_status, now);
     for decision in earlier {
         let is_same = best.differences.is_empty();
-        if is_same && best.same_metrics {
+        if is_same && best.has_same_metrics {
             break;
         }
         let other = compare(decision, peer, is_new_status, now);
         match (is_same, other.differences.is_empty()) {
-            (true, true) if other.same_metrics => best = other,
+            (true, true) if other.has_same_metrics => best = other,
             (true, _) => {}
             (false, true) => best = other,
             (false, false) => {
-                best.same_metrics &= other.same_metrics;
+                best.has_same_metrics &= other.has_same_metrics;
                 best.has_read_peer_metrics |= other.has_read_peer_metrics;
             }
         }
     }
     if !best.differences.is_empty()
-        && !best.same_metrics
+        && !best.has_same_metrics
         && let Some(replicas) = scaled_to(peer, is_new_status)
     {
         let recommendations = &mut best.conclusion.history.recommendations;

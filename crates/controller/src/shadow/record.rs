@@ -22,24 +22,25 @@ use parking_lot::Mutex;
 use super::comparison::{Comparison, Difference, explain_status};
 use crate::{cache::Autoscaler, key::HpaKey};
 
-/// The weight of a comparison.
-const WEIGHT: usize = 2;
+/// The weight of a comparison on metric values that one of our reconciles read.
+const WEIGHT_SEEN: usize = 2;
 /// The weight of a comparison on metric values that none of our reconciles read: it shows only that
 /// a difference persists.
 const WEIGHT_UNSEEN: usize = 1;
 
 /// The weight of consecutive comparisons that makes a difference count.
-const THRESHOLD: usize = 2 * WEIGHT;
+const THRESHOLD: usize = 2 * WEIGHT_SEEN;
 /// The threshold if timing matters: the two controllers read different metric values, or a window
 /// or a policy changed a decision. The times of their recommendations and scale events differ by up
 /// to a sync period, so windows and policies end that much earlier for one of them.
-const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT;
+const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT_SEEN;
 
-/// The syncs after which an unchanged status counts as the peer's decision on the current inputs.
+/// The number of reconciles after which an unchanged status counts as the peer's decision on the
+/// current inputs.
 const MIN_UNCHANGED_SYNCS: u32 = 2;
 
-/// The number of earlier inputs that are kept. The peer reads at some time between two of our
-/// reconciles, and the later of them may have read while the peer scaled.
+/// The number of earlier reconciles whose inputs are kept. The peer reads at some time between two
+/// of our reconciles, and the later one may have read while the peer scaled.
 const EARLIER_INPUTS: usize = 2;
 
 /// The result of a comparison.
@@ -72,7 +73,7 @@ pub struct Evaluation {
     pub is_new: bool,
 }
 
-/// The status of the peer that a reconcile can compare its decision with.
+/// The peer's status that a reconcile can compare its decision with.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     /// The status that the peer's reconcile started from.
@@ -90,7 +91,7 @@ pub struct ShadowRecords {
     by_key: Mutex<HashMap<HpaKey, OwnedRecord>>,
 }
 
-/// A record and the autoscaler that it belongs to: a re-created one starts a new record.
+/// A record and the autoscaler that it belongs to. A re-created autoscaler starts a new record.
 #[derive(Debug)]
 struct OwnedRecord {
     owner: Weak<Autoscaler>,
@@ -146,13 +147,14 @@ impl ShadowRecords {
     }
 }
 
-/// One autoscaler in shadow mode.
+/// The comparisons of one autoscaler in shadow mode.
 #[derive(Debug)]
 pub(crate) struct ShadowRecord {
     /// The autoscaler at our last reconcile.
     last_seen: Arc<HorizontalPodAutoscaler>,
-    /// The longest window or policy period, or zero for an autoscaler without a past.
-    pub(super) past: Duration,
+    /// The longest window or policy period. Zero if no controller had decided on the autoscaler
+    /// when the record began.
+    pub(super) relevant_past: Duration,
     /// The monotonic time from which the peer's whole relevant past is known.
     past_known_from: Duration,
     /// The number of our reconciles that saw a new status of the peer.
@@ -167,9 +169,9 @@ pub(crate) struct ShadowRecord {
     /// The differences that were last reported.
     reported: Vec<Difference>,
     /// The number of comparisons by verdict.
-    pub(super) counts: [u64; 3],
+    pub(super) counts_by_verdict: [u64; 3],
     /// The number of comparisons with a known past: only in these can a difference count.
-    pub(super) conclusive: u64,
+    pub(super) conclusive_comparisons: u64,
     pub(super) last_difference: Option<LastDifference>,
 }
 
@@ -190,18 +192,18 @@ impl ShadowRecord {
         now: Duration,
     ) -> Self {
         let has_past = !hpa.status.conditions.is_empty();
-        let past = if has_past { relevant_past(&hpa, settings) } else { Duration::ZERO };
+        let relevant_past = if has_past { relevant_past(&hpa, settings) } else { Duration::ZERO };
         Self {
             last_seen: hpa,
-            past,
-            past_known_from: now.saturating_add(past),
+            relevant_past,
+            past_known_from: now.saturating_add(relevant_past),
             new_statuses: 0,
             unchanged_syncs: 0,
             inputs: VecDeque::new(),
             streaks: Vec::new(),
             reported: Vec::new(),
-            counts: [0; 3],
-            conclusive: 0,
+            counts_by_verdict: [0; 3],
+            conclusive_comparisons: 0,
             last_difference: None,
         }
     }
@@ -239,7 +241,7 @@ impl ShadowRecord {
         earlier
     }
 
-    /// The verdict on a comparison at `now` in monotonic time.
+    /// Records a comparison at `now` in monotonic time, and returns the verdict.
     pub(crate) fn evaluate(
         &mut self,
         comparison: &Comparison,
@@ -249,7 +251,7 @@ impl ShadowRecord {
         let differences = &comparison.differences;
         self.update_streaks(comparison);
         let ours = &comparison.conclusion.explanation;
-        let timing_matters = !comparison.same_metrics
+        let timing_matters = !comparison.has_same_metrics
             || ours.stabilized_by.iter().chain(&ours.limited_by).any(depends_on_time)
             || peer.conditions.iter().any(|condition| depends_on_time(&condition.reason));
         let threshold = if timing_matters { THRESHOLD_IF_TIMING_MATTERS } else { THRESHOLD };
@@ -262,8 +264,8 @@ impl ShadowRecord {
         } else {
             Verdict::Unsettled
         };
-        self.conclusive += u64::from(is_conclusive);
-        if let Some(count) = self.counts.get_mut(verdict as usize) {
+        self.conclusive_comparisons += u64::from(is_conclusive);
+        if let Some(count) = self.counts_by_verdict.get_mut(verdict as usize) {
             *count += 1;
         }
         if verdict == Verdict::Different {
@@ -284,7 +286,7 @@ impl ShadowRecord {
     /// Adds the comparison's weight to the streaks of the fields that differ, and ends all others.
     fn update_streaks(&mut self, comparison: &Comparison) {
         let previous = std::mem::take(&mut self.streaks);
-        let weight = if comparison.has_read_peer_metrics { WEIGHT } else { WEIGHT_UNSEEN };
+        let weight = if comparison.has_read_peer_metrics { WEIGHT_SEEN } else { WEIGHT_UNSEEN };
         let extended = |difference: &Difference| {
             let streak = previous.iter().find(|(field, _)| *field == difference.field);
             (difference.field.clone(), streak.map_or(0, |(_, sum)| *sum) + weight)

@@ -9,23 +9,23 @@ use super::record::{ShadowRecords, Verdict};
 use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey};
 
 /// A peer that has not written a status for this long may have stopped: four default sync periods.
-const QUIET: SignedDuration = SignedDuration::from_mins(1);
+const QUIET_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 /// All comparisons of the cached autoscalers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub autoscalers: usize,
-    /// The autoscalers with at least one comparison.
+    /// The number of autoscalers with at least one comparison.
     pub compared: usize,
-    /// The comparisons.
+    /// The number of comparisons.
     pub decisions: u64,
-    /// The comparisons with the verdict [`Verdict::Different`].
+    /// The number of comparisons with the verdict [`Verdict::Different`].
     pub different: u64,
-    /// The comparisons with the verdict [`Verdict::Unsettled`].
+    /// The number of comparisons with the verdict [`Verdict::Unsettled`].
     pub unsettled: u64,
-    /// The comparisons in which a difference could count, because the past was known.
+    /// The number of comparisons in which a difference could count, because the past was known.
     pub conclusive: u64,
-    /// The compared autoscalers without such a comparison.
+    /// The number of compared autoscalers without a conclusive comparison.
     pub inconclusive_autoscalers: usize,
     /// The longest stabilization window or policy period of the inconclusive autoscalers.
     pub longest_window: SignedDuration,
@@ -41,11 +41,11 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub key: HpaKey,
-    /// Its comparisons.
+    /// The number of the autoscaler's comparisons.
     pub decisions: u64,
-    /// Those with the verdict [`Verdict::Different`].
+    /// The number of comparisons with the verdict [`Verdict::Different`].
     pub different: u64,
-    /// The differences of the last of these.
+    /// The differences of the last comparison with that verdict.
     pub differences: Vec<String>,
     /// The explanation of our decision in that comparison.
     pub ours: String,
@@ -67,16 +67,17 @@ impl Summary {
         for (key, autoscaler) in all {
             let Some(record) = records.get(&key, &autoscaler) else { continue };
             let record = record.lock();
-            let decisions = record.counts.iter().sum();
-            let [_, unsettled, different] = record.counts;
+            let decisions = record.counts_by_verdict.iter().sum();
+            let [_, unsettled, different] = record.counts_by_verdict;
             summary.peer_is_active |= record.new_statuses > 0;
             summary.compared += usize::from(decisions > 0);
             summary.decisions += decisions;
             summary.different += different;
             summary.unsettled += unsettled;
-            summary.conclusive += record.conclusive;
-            if decisions > 0 && record.conclusive == 0 {
-                let window = SignedDuration::try_from(record.past).unwrap_or(SignedDuration::MAX);
+            summary.conclusive += record.conclusive_comparisons;
+            if decisions > 0 && record.conclusive_comparisons == 0 {
+                let window =
+                    SignedDuration::try_from(record.relevant_past).unwrap_or(SignedDuration::MAX);
                 summary.inconclusive_autoscalers += 1;
                 summary.longest_window = summary.longest_window.max(window);
             }
@@ -102,7 +103,7 @@ impl Summary {
         };
         let manager = one_line(manager);
         match self.peer_is_active {
-            true if *age <= QUIET => {
+            true if *age <= QUIET_AFTER => {
                 writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago")
             }
             true => writeln!(
@@ -118,8 +119,8 @@ impl Summary {
     }
 }
 
-/// The peer's last write, the autoscalers and decisions that don't count, and a block for each
-/// autoscaler with a difference.
+/// Prints the peer's last write, the autoscalers and decisions that don't count, and a block for
+/// each autoscaler with a difference.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { autoscalers, compared, unsettled, rows, .. } = self;
@@ -155,7 +156,7 @@ impl fmt::Display for Summary {
     }
 }
 
-// `ShadowRecord::counts` is indexed by the verdict.
+// `ShadowRecord::counts_by_verdict` is indexed by the verdict.
 const _: () = assert!(
     Verdict::Same as usize == 0
         && Verdict::Unsettled as usize == 1

@@ -37,7 +37,7 @@ fn status(value: Value) -> HorizontalPodAutoscalerStatus {
     serde_json::from_value(value).expect("a status")
 }
 
-/// An autoscaler that wants a replica per job, with windows and policies.
+/// An autoscaler that asks for a replica per job, with windows and policies.
 fn hpa(status: Value) -> HorizontalPodAutoscaler {
     serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "shop", "uid": "a", "resourceVersion": "1" },
@@ -66,7 +66,7 @@ fn decide<T>(replicas: i32, jobs: i64, then: impl FnOnce(Decision<'_>) -> T) -> 
 }
 
 /// Our decision compared with a status that the peer has just written.
-fn compared(replicas: i32, jobs: i64, peer: &HorizontalPodAutoscalerStatus) -> Comparison {
+fn compare_with(replicas: i32, jobs: i64, peer: &HorizontalPodAutoscalerStatus) -> Comparison {
     decide(replicas, jobs, |decision| compare(decision, peer, true, now()))
 }
 
@@ -77,9 +77,9 @@ fn peer_status(replicas: i32, jobs: i64) -> HorizontalPodAutoscalerStatus {
 
 #[test]
 fn same_decision_has_no_differences_and_adds_a_scale_event() {
-    let Comparison { conclusion, differences, same_metrics, .. } =
-        compared(2, 5, &peer_status(2, 5));
-    assert_eq!((differences, same_metrics), (vec![], true));
+    let Comparison { conclusion, differences, has_same_metrics, .. } =
+        compare_with(2, 5, &peer_status(2, 5));
+    assert_eq!((differences, has_same_metrics), (vec![], true));
     assert_eq!(
         conclusion.history.scale_ups,
         [ScaleEvent { change: 3, at: now(), outdated: false }]
@@ -88,11 +88,11 @@ fn same_decision_has_no_differences_and_adds_a_scale_event() {
 
 #[test]
 fn different_decision_is_reported_and_adds_the_scale_event_of_the_peer() {
-    let Comparison { conclusion, differences, same_metrics, .. } =
-        compared(2, 7, &peer_status(2, 5));
+    let Comparison { conclusion, differences, has_same_metrics, .. } =
+        compare_with(2, 7, &peer_status(2, 5));
     let texts: Vec<_> = differences.iter().map(ToString::to_string).collect();
     assert_eq!(texts, ["desiredReplicas: ours 7, theirs 5"]);
-    assert!(!same_metrics);
+    assert!(!has_same_metrics);
     assert_eq!(
         conclusion.history.scale_ups,
         [ScaleEvent { change: 3, at: now(), outdated: false }]
@@ -105,7 +105,7 @@ fn different_decision_is_reported_and_adds_the_scale_event_of_the_peer() {
 
 #[test]
 fn scaling_that_the_peer_did_not_do_is_no_scale_event() {
-    let Comparison { conclusion, differences, .. } = compared(2, 5, &peer_status(2, 2));
+    let Comparison { conclusion, differences, .. } = compare_with(2, 5, &peer_status(2, 2));
     assert_eq!(differences.len(), 2, "{differences:?}");
     assert_eq!(conclusion.history.scale_ups, []);
 }
@@ -115,7 +115,7 @@ fn scale_write_that_the_peer_could_not_do_is_no_scale_event() {
     let theirs = decide(2, 5, |decision| {
         decision.conclude(Err(ScaleWriteError::failed("no")), now()).status
     });
-    let Comparison { conclusion, differences, .. } = compared(2, 5, &theirs);
+    let Comparison { conclusion, differences, .. } = compare_with(2, 5, &theirs);
     assert_eq!((differences, conclusion.history.scale_ups), (vec![], vec![]));
 }
 
@@ -133,13 +133,13 @@ fn different_scaling_on_the_same_metrics_is_not_our_recommendation() {
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
     let found =
         decide(2, 5, |decision| compare_any(decision.clone(), [decision], &theirs, true, now()));
-    assert_eq!((found.differences.len(), found.same_metrics), (1, true));
+    assert_eq!((found.differences.len(), found.has_same_metrics), (1, true));
     assert_eq!(found.conclusion.history.recommendations.last().map(|last| last.replicas), Some(5));
 }
 
 /// Our decisions on the jobs read now and earlier, compared with the status of a peer that read
 /// `peer_jobs`.
-fn compared_any(now_and_earlier: &[i64], peer_jobs: i64) -> Comparison {
+fn compare_any_with(now_and_earlier: &[i64], peer_jobs: i64) -> Comparison {
     let (hpa, settings, theirs) = (hpa(json!({})), Settings::default(), peer_status(2, peer_jobs));
     let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
     let mut decisions = now_and_earlier.iter().map(|jobs| {
@@ -156,22 +156,25 @@ fn decision_on_earlier_inputs_counts_if_it_is_the_same() {
     let recommended = |comparison: &Comparison| {
         comparison.conclusion.history.recommendations.last().map(|last| last.replicas)
     };
-    let found = compared_any(&[7, 6, 5], 5);
+    let found = compare_any_with(&[7, 6, 5], 5);
     assert_eq!(
-        (recommended(&found), found.differences, found.same_metrics),
+        (recommended(&found), found.differences, found.has_same_metrics),
         (Some(5), vec![], true)
     );
     // The bounds make the decisions equal for all of these metric values.
-    let seen = compared_any(&[20, 15], 15);
-    assert_eq!((recommended(&seen), seen.differences, seen.same_metrics), (Some(15), vec![], true));
-    let unseen = compared_any(&[20, 15], 17);
+    let seen = compare_any_with(&[20, 15], 15);
     assert_eq!(
-        (recommended(&unseen), unseen.differences, unseen.same_metrics),
+        (recommended(&seen), seen.differences, seen.has_same_metrics),
+        (Some(15), vec![], true)
+    );
+    let unseen = compare_any_with(&[20, 15], 17);
+    assert_eq!(
+        (recommended(&unseen), unseen.differences, unseen.has_same_metrics),
         (Some(20), vec![], false)
     );
-    let different = compared_any(&[7, 6, 5], 4);
+    let different = compare_any_with(&[7, 6, 5], 4);
     assert_eq!(
-        (recommended(&different), different.differences.len(), different.same_metrics),
+        (recommended(&different), different.differences.len(), different.has_same_metrics),
         (Some(4), 1, false)
     );
 }
@@ -195,7 +198,7 @@ fn record(has_past: bool) -> ShadowRecord {
 
 fn evaluate(record: &mut ShadowRecord, jobs: i64, theirs: i64, minute: u32) -> (Verdict, bool) {
     let theirs = peer_status(2, theirs);
-    let evaluation = record.evaluate(&compared(2, jobs, &theirs), &theirs, MINUTE * minute);
+    let evaluation = record.evaluate(&compare_with(2, jobs, &theirs), &theirs, MINUTE * minute);
     (evaluation.verdict, evaluation.is_new)
 }
 
@@ -218,8 +221,9 @@ fn persistent_difference_counts() {
 fn difference_on_the_same_metrics_counts_after_two_comparisons() {
     let mut record = record(false);
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
-    let verdicts = [1, 1]
-        .map(|minute| record.evaluate(&compared(2, 5, &theirs), &theirs, MINUTE * minute).verdict);
+    let verdicts = [1, 1].map(|minute| {
+        record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE * minute).verdict
+    });
     assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Different]);
 }
 
@@ -233,7 +237,7 @@ fn difference_under_a_policy_counts_after_four_comparisons() {
         }
     }
     let verdicts =
-        [(); 4].map(|()| record.evaluate(&compared(2, 5, &theirs), &theirs, MINUTE).verdict);
+        [(); 4].map(|()| record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE).verdict);
     assert_eq!(
         verdicts,
         [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]
@@ -325,7 +329,7 @@ fn summary_lists_the_autoscalers_with_differences() {
     for name in ["web", "api", "new"] {
         autoscalers.apply(&HpaKey::new("shop", name), hpa(json!({})), Origin::List);
     }
-    let set = |name: &str, jobs: i64| {
+    let insert_record = |name: &str, jobs: i64| {
         let mut record = record(false);
         record.observe(&Arc::new(hpa(json!(peer_status(2, 5)))));
         for _ in 0..9 {
@@ -335,8 +339,8 @@ fn summary_lists_the_autoscalers_with_differences() {
         let autoscaler = autoscalers.get(&key).expect("it was applied");
         records.insert(&key, &autoscaler, Arc::new(Mutex::new(record)));
     };
-    set("web", 7);
-    set("api", 5);
+    insert_record("web", 7);
+    insert_record("api", 5);
     let write = |name: &str, manager: &str, age: i64| {
         let at = now() - SignedDuration::from_secs(age);
         let write = StatusWrite { manager: manager.into(), at };
@@ -366,8 +370,9 @@ fn summary_lists_the_autoscalers_with_differences() {
     assert!(text.contains("\n  theirs: 2 -> 5; AbleToScale True SucceededRescale: "), "{text}");
 }
 
-/// The summary of an autoscaler with a past, whose decisions agree until this minute. The peer's
-/// last write was 250 s ago; it wrote a status during the comparison if `is_active`.
+/// The summary of one autoscaler, which is older than this process, after this many minutes without
+/// a difference. The peer's last recorded write was 250 s ago. If `is_active`, the peer wrote a
+/// status during the comparison.
 fn summary(is_active: bool, minutes: u32) -> Summary {
     let (autoscalers, records) = (Autoscalers::default(), ShadowRecords::default());
     let key = HpaKey::new("shop", "web");

@@ -18,12 +18,12 @@ use crate::{
 const PAUSE: &str = "autoscaling.hpa-rs.dev/pause";
 
 /// The server after some reconciles of an autoscaler with this pause annotation.
-async fn reconcile_annotated(value: &str, times: usize) -> Server {
-    reconcile_with(PAUSE, value, times).await
+async fn reconcile_paused(value: &str, times: usize) -> Server {
+    reconcile_annotated(PAUSE, value, times).await
 }
 
 /// The server after some reconciles of an autoscaler with this annotation.
-async fn reconcile_with(name: &str, value: &str, times: usize) -> Server {
+async fn reconcile_annotated(name: &str, value: &str, times: usize) -> Server {
     let server = Arc::new(Mutex::new(Server { annotations: json!({ name: value }), ..server() }));
     let mut reconciler = reconciler(&server);
     let (events, writer) =
@@ -42,7 +42,7 @@ async fn reconcile_with(name: &str, value: &str, times: usize) -> Server {
 
 #[tokio::test]
 async fn paused_direction_is_reported_and_not_scaled() {
-    let server = reconcile_annotated("up", 2).await;
+    let server = reconcile_paused("up", 2).await;
     assert_eq!((server.replicas, server.scale_writes.len()), (2, 0));
     assert!(
         conditions(&server).contains("scaling up is paused: 4 replicas desired"),
@@ -56,7 +56,7 @@ async fn paused_direction_is_reported_and_not_scaled() {
 
 #[tokio::test]
 async fn direction_that_is_not_paused_is_scaled() {
-    assert_eq!(reconcile_annotated("down", 1).await.scale_writes, [(4, 1)]);
+    assert_eq!(reconcile_paused("down", 1).await.scale_writes, [(4, 1)]);
 }
 
 #[rstest]
@@ -72,7 +72,7 @@ async fn invalid_annotation_is_reported_once_and_ignored(
     #[case] value: &str,
     #[case] message: &str,
 ) {
-    let server = reconcile_with(name, value, 3).await;
+    let server = reconcile_annotated(name, value, 3).await;
     assert_eq!(server.scale_writes.first(), Some(&(4, 1)));
     let reported: Vec<_> =
         server.events.iter().filter(|event| event["reason"] == "InvalidAnnotation").collect();

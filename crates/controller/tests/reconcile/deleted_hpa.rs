@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    fixture::{Usage, key, reconcile_once, reconciler, server, usage},
+    fixture::{CpuUsageClient, key, reconcile_once, reconciler, server, usage},
     server::Server,
 };
 
@@ -37,8 +37,10 @@ async fn deletion_before_the_reconcile_prevents_the_scale_write() {
 async fn deletion_during_the_reconcile_prevents_the_scale_write() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);
-    reconciler.metrics =
-        Arc::new(Usage { deletes_from: Some(reconciler.autoscalers.clone()), ..usage(100) });
+    reconciler.metrics = Arc::new(CpuUsageClient {
+        deletes_from: Some(reconciler.autoscalers.clone()),
+        ..usage(100)
+    });
     reconciler.reconcile(&key()).await;
     assert_eq!(server.lock().scale_writes, []);
     assert_eq!(server.lock().status_patches.len(), 0);

@@ -32,7 +32,13 @@ impl Observer for Verdicts {
 /// The autoscaler with the status of a peer that scaled the target from 2 to this many replicas.
 fn hpa_with_peer_status(desired: i32) -> HorizontalPodAutoscaler {
     let mut hpa = hpa();
-    let condition = |condition_type: &str, status: &str, reason: &str| json!({ "type": condition_type, "status": status, "reason": reason });
+    let condition = |condition_type: &str, status: &str, reason: &str| {
+        json!({
+            "type": condition_type,
+            "status": status,
+            "reason": reason,
+        })
+    };
     hpa.status = serde_json::from_value(json!({
         "currentReplicas": 2, "desiredReplicas": desired,
         "currentMetrics": [{ "type": "Resource", "resource": { "name": "cpu",
@@ -45,9 +51,9 @@ fn hpa_with_peer_status(desired: i32) -> HorizontalPodAutoscaler {
     hpa
 }
 
-/// The verdicts on a peer that writes these desired replicas to its status, one after the other,
-/// and has scaled the target to the first.
-async fn dry_run(peer_replicas: &[i32]) -> Vec<Verdict> {
+/// The verdicts on a peer that has scaled the target to the first of these numbers of replicas, and
+/// writes them to its status as the desired replicas, one after the other.
+async fn verdicts_on_peer(peer_replicas: &[i32]) -> Vec<Verdict> {
     let server = Arc::new(Mutex::new(Server { replicas: peer_replicas[0].into(), ..server() }));
     let verdicts = Arc::new(Verdicts::default());
     let mut reconciler = reconciler(&server);
@@ -55,7 +61,7 @@ async fn dry_run(peer_replicas: &[i32]) -> Vec<Verdict> {
     reconciler.reconcile(&key()).await;
     for (index, replicas) in peer_replicas.iter().enumerate() {
         let mut hpa = hpa_with_peer_status(*replicas);
-        // Each status differs.
+        // Makes each status a new one.
         hpa.status.conditions[0].message = index.to_string().into();
         reconciler.autoscalers.apply(&key(), hpa, Origin::List);
         reconciler.reconcile(&key()).await;
@@ -70,12 +76,12 @@ async fn dry_run(peer_replicas: &[i32]) -> Vec<Verdict> {
 
 #[tokio::test]
 async fn same_decision_has_the_verdict_same() {
-    assert_eq!(dry_run(&[4, 4]).await, [Verdict::Same, Verdict::Same]);
+    assert_eq!(verdicts_on_peer(&[4, 4]).await, [Verdict::Same, Verdict::Same]);
 }
 
 #[tokio::test]
 async fn persistent_difference_has_the_verdict_different() {
-    assert_eq!(dry_run(&[3, 3]).await, [Verdict::Unsettled, Verdict::Different]);
+    assert_eq!(verdicts_on_peer(&[3, 3]).await, [Verdict::Unsettled, Verdict::Different]);
 }
 
 /// The peer scales before it writes its status, so pods and metrics may have changed since its
@@ -102,7 +108,7 @@ async fn decision_before_a_scaling_is_compared() {
 }
 
 #[tokio::test]
-async fn decision_on_old_inputs_is_not_compared() {
+async fn inputs_older_than_two_reconciles_are_not_compared() {
     let server = Arc::new(Mutex::new(server()));
     let verdicts = Arc::new(Verdicts::default());
     let mut reconciler = reconciler(&server);

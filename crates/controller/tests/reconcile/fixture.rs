@@ -36,19 +36,19 @@ pub(crate) fn hpa() -> HorizontalPodAutoscaler {
     .expect("an autoscaler")
 }
 
-/// A metrics client that returns this CPU usage for every pod.
-pub(crate) struct Usage {
+/// A metrics client that returns the same CPU usage for the pods `web-0` and `web-1`.
+pub(crate) struct CpuUsageClient {
     pub(crate) milli: i64,
     /// The autoscaler is deleted from this cache while the metric is read.
     pub(crate) deletes_from: Option<Arc<Autoscalers>>,
 }
 
-pub(crate) fn usage(milli: i64) -> Usage {
-    Usage { milli, deletes_from: None }
+pub(crate) fn usage(milli: i64) -> CpuUsageClient {
+    CpuUsageClient { milli, deletes_from: None }
 }
 
 #[async_trait]
-impl MetricsClient for Usage {
+impl MetricsClient for CpuUsageClient {
     async fn read(&self, _: &str, _: &Selector, query: &MetricQuery) -> Result<Reading, ReadError> {
         assert!(matches!(query, MetricQuery::Resource { .. }), "{query:?}");
         if let Some(autoscalers) = &self.deletes_from {

@@ -22,9 +22,9 @@ use crate::{
 };
 
 #[derive(Clone, Default)]
-struct Lines(Arc<StdMutex<Vec<u8>>>);
+struct LogBuffer(Arc<StdMutex<Vec<u8>>>);
 
-impl io::Write for Lines {
+impl io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().expect("no panic").write(bytes)
     }
@@ -41,9 +41,9 @@ static OTHER_SUBSCRIBER: LazyLock<Dispatch> =
     LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
 /// The lines that reconciles log, without timestamps.
-async fn logged(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
+async fn log_lines_of(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
     LazyLock::force(&OTHER_SUBSCRIBER);
-    let lines = Lines::default();
+    let lines = LogBuffer::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
@@ -61,17 +61,17 @@ async fn logged(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
     text.lines().map(|line| line.trim_start().to_owned()).collect()
 }
 
-async fn logged_by(server: Server, metrics: impl MetricsClient + 'static) -> Vec<String> {
+async fn info_lines_of(server: Server, metrics: impl MetricsClient + 'static) -> Vec<String> {
     let server = Arc::new(Mutex::new(server));
     let metrics = Arc::new(metrics);
-    logged(&[Reconciler { metrics, ..reconciler(&server) }], Level::INFO).await
+    log_lines_of(&[Reconciler { metrics, ..reconciler(&server) }], Level::INFO).await
 }
 
 /// An unavailable metrics API.
-struct Down;
+struct UnavailableMetrics;
 
 #[async_trait]
-impl MetricsClient for Down {
+impl MetricsClient for UnavailableMetrics {
     async fn read(&self, _: &str, _: &Selector, _: &MetricQuery) -> Result<Reading, ReadError> {
         let message = "the server is currently unable to handle the request".to_owned();
         Err(ReadError::Fetch { api: MetricsApi::Resource, message })
@@ -81,7 +81,7 @@ impl MetricsClient for Down {
 #[tokio::test]
 async fn scaling_is_logged_with_a_sentence() {
     assert_eq!(
-        logged_by(server(), usage(100)).await,
+        info_lines_of(server(), usage(100)).await,
         ["INFO reconcile{hpa=shop/web}: scaled current=2 desired=4 \
           decision=\"cpu is at 100% of requests, target 50%\""]
     );
@@ -89,7 +89,7 @@ async fn scaling_is_logged_with_a_sentence() {
 
 #[tokio::test]
 async fn failed_metric_is_logged_with_its_cause_once() {
-    let lines = logged_by(server(), Down).await;
+    let lines = info_lines_of(server(), UnavailableMetrics).await;
     assert_eq!(
         lines,
         ["WARN reconcile{hpa=shop/web}: reconcile failed error=\"cpu cannot be read: the \
@@ -99,7 +99,7 @@ async fn failed_metric_is_logged_with_its_cause_once() {
 
 #[tokio::test]
 async fn failed_read_of_the_scale_is_logged_with_its_cause_once() {
-    let lines = logged_by(Server { scale_is_served: false, ..server() }, usage(100)).await;
+    let lines = info_lines_of(Server { scale_is_served: false, ..server() }, usage(100)).await;
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     let prefix = "WARN reconcile{hpa=shop/web}: reconcile failed error=\"failed to query scale \
                   subresource for Deployment/shop/web: ";
@@ -120,7 +120,7 @@ impl MetricsClient for OnlyCpu {
     ) -> Result<Reading, ReadError> {
         match query {
             MetricQuery::Resource { .. } => usage(self.0).read(namespace, selector, query).await,
-            _ => Down.read(namespace, selector, query).await,
+            _ => UnavailableMetrics.read(namespace, selector, query).await,
         }
     }
 }
@@ -142,7 +142,7 @@ fn hpa_with(spec: Value, with_external: bool) -> hpa_calc::HorizontalPodAutoscal
     serde_json::from_value(hpa).expect("an autoscaler")
 }
 
-/// At debug level, which logs all details.
+/// The debug level logs all details.
 #[tokio::test]
 async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
     let disabled = json!({ "behavior": { "scaleUp": {
@@ -169,7 +169,7 @@ async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
         reconciler.autoscalers.apply(&key(), hpa, Origin::List);
         // The second reconcile logs a failure that continues.
         for _ in 0..2 {
-            let lines = logged(std::slice::from_ref(&reconciler), Level::DEBUG).await;
+            let lines = log_lines_of(std::slice::from_ref(&reconciler), Level::DEBUG).await;
             let lines: Vec<_> =
                 lines.iter().filter(|line| line.contains("reconcile{hpa=shop/web}")).collect();
             assert!(

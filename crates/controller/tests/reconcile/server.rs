@@ -22,6 +22,7 @@ const CUSTOM_STATUS: &str =
 #[derive(Default)]
 pub(crate) struct Server {
     pub(crate) replicas: i64,
+    /// The resource version of the target.
     pub(crate) version: u64,
     /// Before each of the next scale writes, another client sets these replicas.
     pub(crate) concurrent_writes: Vec<i64>,
@@ -33,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) refuses_status_writes: bool,
     /// The annotations of the autoscaler.
     pub(crate) annotations: Value,
-    /// Replicas, and the resource version they were written against.
+    /// The replicas of each scale write, and the resource version that it was written against.
     pub(crate) scale_writes: Vec<(i64, u64)>,
     pub(crate) status_patches: Vec<Value>,
     pub(crate) events: Vec<Value>,
@@ -133,7 +134,7 @@ impl Server {
                 self.events.push(body.clone());
                 (StatusCode::CREATED, body)
             }
-            // The count of an event that was stored before.
+            // Updates the count of an event that is already stored.
             (&Method::PATCH, path) if path.starts_with(EVENTS) => (StatusCode::OK, body),
             // The custom API serves the same object.
             (method, CUSTOM) => self.respond(method, HPA, body),

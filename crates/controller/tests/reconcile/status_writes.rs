@@ -59,13 +59,14 @@ fn with_status_interval() -> (Reconciler, Arc<ManualClock>, Arc<Mutex<Server>>) 
 async fn changed_values_are_written_once_in_a_status_interval() {
     let (mut reconciler, clock, server) = with_status_interval();
     let mut written = Vec::new();
-    // Time, usage, and whether that is written. The target is 50, and 51 is within its tolerance.
+    // Each step: second, usage, and whether the usage is written. The target is 50, and the
+    // tolerance is 5.
     let steps = [
         (0, 50, true),
         (15, 51, false),
         (30, 52, false),
         (45, 51, false),
-        // A little early, as reconciles may be.
+        // Reconciles may start a little early.
         (59, 52, true),
         (75, 51, false),
         (90, 51, false),
@@ -73,7 +74,7 @@ async fn changed_values_are_written_once_in_a_status_interval() {
         (120, 51, true),
         (180, 51, false),
         (195, 52, true),
-        // By more than the tolerance, which is 5.
+        // The value moved by more than the tolerance.
         (210, 46, true),
         (225, 50, false),
     ];
@@ -99,12 +100,12 @@ async fn other_changes_of_a_status_are_written_at_once() {
     let (mut reconciler, clock, server) = with_status_interval();
     reconciler.metrics = Arc::new(usage(50));
     reconciler.reconcile(&key()).await;
-    // A scaling.
+    // A scaling changes the desired replicas.
     *clock.elapsed.lock() = Duration::from_secs(15);
     reconciler.metrics = Arc::new(usage(100));
     reconciler.reconcile(&key()).await;
     assert_eq!(merged(&server.lock().status_patches)["desiredReplicas"], 4);
-    // A condition.
+    // An unreadable scale changes a condition.
     *clock.elapsed.lock() = Duration::from_secs(30);
     server.lock().scale_is_served = false;
     reconciler.reconcile(&key()).await;

@@ -33,16 +33,16 @@ pub(crate) const LEASE: i64 = 15;
 
 /// The writes of the controllers, and the faults of the API server.
 #[derive(Default)]
-pub(crate) struct Writes {
+pub(crate) struct WritesAndFaults {
     /// The seconds at which a ConfigMap was written.
     pub(crate) config_maps: Mutex<Vec<i64>>,
     /// Writes of statuses and ConfigMaps hang, so that a scaling leaves no record.
-    pub(crate) hang: AtomicBool,
+    pub(crate) hang_status_and_history_writes: AtomicBool,
     /// Writes of ConfigMaps are refused.
     pub(crate) refuse_config_maps: AtomicBool,
     /// Reads of the external metric hang.
     pub(crate) hang_metrics: AtomicBool,
-    /// Whether such a read hangs or has hung.
+    /// Whether a read of the external metric hangs or has hung.
     pub(crate) has_hung: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Cluster {
     pub(crate) clock: VirtualClock,
     pub(crate) testbed: Testbed,
     pub(crate) metrics: Arc<SettableMetrics>,
-    pub(crate) writes: Arc<Writes>,
+    pub(crate) writes: Arc<WritesAndFaults>,
     pub(crate) keep_history: bool,
 }
 
@@ -73,11 +73,14 @@ impl Cluster {
     }
 
     /// Starts a controller. It is a standby if there is a leader.
-    pub(crate) fn controller(&self, name: &str) -> RunningController {
-        self.observed_controller(name).0
+    pub(crate) fn start_controller(&self, name: &str) -> RunningController {
+        self.start_controller_with_telemetry(name).0
     }
 
-    pub(crate) fn observed_controller(&self, name: &str) -> (RunningController, Arc<Telemetry>) {
+    pub(crate) fn start_controller_with_telemetry(
+        &self,
+        name: &str,
+    ) -> (RunningController, Arc<Telemetry>) {
         let client = self.client();
         let clients =
             Clients { api: client.clone(), metrics: client.clone(), server: String::new() };
@@ -115,7 +118,10 @@ impl Cluster {
                 let (is_read, path) =
                     (request.method() == Method::GET, request.uri().path().to_owned());
                 let is_record = path.ends_with("/status") || path.contains("/configmaps");
-                if !is_read && is_record && writes.hang.load(Ordering::SeqCst) {
+                if !is_read
+                    && is_record
+                    && writes.hang_status_and_history_writes.load(Ordering::SeqCst)
+                {
                     std::future::pending::<()>().await;
                 }
                 let is_metric = path.contains("/external.metrics.k8s.io/");
@@ -154,7 +160,7 @@ impl Cluster {
     }
 
     /// Waits for this number of replicas. Returns the second.
-    pub(crate) async fn scaled_to(&self, replicas: i64) -> i64 {
+    pub(crate) async fn wait_until_scaled_to(&self, replicas: i64) -> i64 {
         let mut second = self.second();
         while self.replicas() != replicas {
             assert!(second < 5000, "still {} replicas, not {replicas}", self.replicas());
@@ -165,7 +171,7 @@ impl Cluster {
     }
 
     /// Waits until the number of replicas changes. Returns the second and the new number.
-    pub(crate) async fn scaled_from(&self, replicas: i64) -> (i64, i64) {
+    pub(crate) async fn wait_until_scaled_from(&self, replicas: i64) -> (i64, i64) {
         let mut second = self.second();
         while self.replicas() == replicas {
             assert!(second < 5000, "still {replicas} replicas");
@@ -177,7 +183,7 @@ impl Cluster {
 }
 
 /// The value of a series of a controller; -1 if it has none.
-pub(crate) fn exported(telemetry: &Telemetry, series: &str) -> i64 {
+pub(crate) fn exported_value(telemetry: &Telemetry, series: &str) -> i64 {
     let text = telemetry.render();
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     value.map_or(-1, |value| value.parse().expect("an integer"))

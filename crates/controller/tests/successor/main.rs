@@ -16,19 +16,19 @@ use hpa_controller::Telemetry;
 use hpa_tests::harness::{NAMESPACE, TestbedExt, objects};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported};
+use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported_value};
 
 /// The second of the scale-down, if the load falls at 200 and the leader is killed at `killed`.
 async fn scale_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
     let cluster = Cluster::new(Value::Null, keep_history);
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let _standby = cluster.controller("b");
-    assert!(cluster.scaled_to(10).await < 60);
+    let _standby = cluster.start_controller("b");
+    assert!(cluster.wait_until_scaled_to(10).await < 60);
     cluster.load_at(200, 4).await;
     cluster.at(killed).await;
     leader.kill().await;
-    let (scaled, replicas) = cluster.scaled_from(10).await;
+    let (scaled, replicas) = cluster.wait_until_scaled_from(10).await;
     assert_eq!(replicas, 4);
     let maps = cluster.writes.config_maps.lock();
     assert!(maps.windows(2).all(|pair| pair[1] - pair[0] >= 60), "{maps:?}");
@@ -61,25 +61,25 @@ async fn stabilization_window_restarts_without_stored_histories() {
 #[tokio::test(start_paused = true)]
 async fn unwritten_change_delays_a_scale_down_by_at_most_a_minute() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let _standby = cluster.controller("b");
+    let _standby = cluster.start_controller("b");
     cluster.load_at(200, 6).await;
     cluster.load_at(220, 4).await;
     cluster.at(250).await;
     leader.kill().await;
-    let scaled = cluster.scaled_to(6).await;
+    let scaled = cluster.wait_until_scaled_to(6).await;
     assert!(scaled >= 200 - SYNC + WINDOW && scaled <= 200 + WINDOW + SYNC + 1, "{scaled}");
-    let scaled = cluster.scaled_to(4).await;
+    let scaled = cluster.wait_until_scaled_to(4).await;
     assert!(scaled >= 220 - SYNC + WINDOW && scaled <= 220 + 60 + WINDOW + SYNC + 1, "{scaled}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn hanging_reconcile_does_not_prevent_the_last_write() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let _standby = cluster.controller("b");
+    let _standby = cluster.start_controller("b");
     cluster.load_at(200, 6).await;
     cluster.load_at(220, 4).await;
     // After the reconcile that reads the 4, and within a minute of the last write.
@@ -92,45 +92,45 @@ async fn hanging_reconcile_does_not_prevent_the_last_write() {
     let stopped = cluster.second();
     cluster.writes.hang_metrics.store(false, Ordering::SeqCst);
     assert_eq!(cluster.writes.config_maps.lock().last(), Some(&stopped));
-    let scaled = cluster.scaled_to(4).await;
+    let scaled = cluster.wait_until_scaled_to(4).await;
     assert!(scaled >= 220 - SYNC + WINDOW && scaled <= 220 + WINDOW + SYNC + 1, "{scaled}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn unchanged_recommendation_holds_until_the_end_of_the_leader() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let _standby = cluster.controller("b");
+    let _standby = cluster.start_controller("b");
     cluster.load_at(200, 6).await;
     // The unchanged recommendation is written once.
     cluster.at(470).await;
     assert!(cluster.writes.config_maps.lock().iter().all(|second| *second < 270));
     leader.kill().await;
     cluster.load_at(471, 4).await;
-    let (down, replicas) = cluster.scaled_from(10).await;
+    let (down, replicas) = cluster.wait_until_scaled_from(10).await;
     assert_eq!(replicas, 6);
     assert!(down >= 200 - SYNC + WINDOW && down <= 200 + WINDOW + SYNC + 1, "{down}");
-    let down = cluster.scaled_to(4).await;
+    let down = cluster.wait_until_scaled_to(4).await;
     assert!(down >= 470 - SYNC + WINDOW && down <= 470 + WINDOW + SYNC + 1, "{down}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn scale_up_that_was_not_stored_is_not_undone() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let _standby = cluster.controller("b");
+    let _standby = cluster.start_controller("b");
     cluster.load_at(200, 11).await;
-    assert!(cluster.scaled_to(11).await < 220);
+    assert!(cluster.wait_until_scaled_to(11).await < 220);
     // Within a minute of the last write.
     cluster.load_at(220, 20).await;
-    let scaled = cluster.scaled_to(20).await;
+    let scaled = cluster.wait_until_scaled_to(20).await;
     let stored = cluster.writes.config_maps.lock().last().copied().expect("a write");
     assert!(stored < scaled, "stored at {stored}, scaled at {scaled}");
     leader.kill().await;
     cluster.load_at(scaled + 1, 3).await;
-    let (down, replicas) = cluster.scaled_from(20).await;
+    let (down, replicas) = cluster.wait_until_scaled_from(20).await;
     assert_eq!(replicas, 3);
     assert!(down >= scaled + WINDOW, "early, at {down}: scaled up at {scaled}");
     assert!(down <= scaled + WINDOW + LEASE + SYNC, "late, at {down}: scaled up at {scaled}");
@@ -139,19 +139,19 @@ async fn scale_up_that_was_not_stored_is_not_undone() {
 #[tokio::test(start_paused = true)]
 async fn scale_up_without_any_record_is_not_undone() {
     let cluster = Cluster::new(Value::Null, true);
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let _standby = cluster.controller("b");
-    cluster.scaled_to(10).await;
+    let _standby = cluster.start_controller("b");
+    cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
     // The leader is killed between its scale write and its status write.
-    cluster.writes.hang.store(true, Ordering::SeqCst);
+    cluster.writes.hang_status_and_history_writes.store(true, Ordering::SeqCst);
     cluster.load_at(200, 20).await;
-    let scaled = cluster.scaled_to(20).await;
+    let scaled = cluster.wait_until_scaled_to(20).await;
     leader.kill().await;
-    cluster.writes.hang.store(false, Ordering::SeqCst);
+    cluster.writes.hang_status_and_history_writes.store(false, Ordering::SeqCst);
     cluster.load_at(scaled + 1, 10).await;
-    let (down, replicas) = cluster.scaled_from(20).await;
+    let (down, replicas) = cluster.wait_until_scaled_from(20).await;
     assert_eq!(replicas, 10);
     assert!(down >= scaled + WINDOW, "early, at {down}: scaled up at {scaled}");
     assert!(down <= scaled + LEASE + WINDOW + 2 * SYNC, "late, at {down}: scaled up at {scaled}");
@@ -164,23 +164,23 @@ async fn policies_count_scale_events_of_the_last_leader() {
         json!({ "scaleDown": { "stabilizationWindowSeconds": 0, "policies": [policy] } });
     for keep_history in [true, false] {
         let cluster = Cluster::new(behavior.clone(), keep_history);
-        let leader = cluster.controller("a");
+        let leader = cluster.start_controller("a");
         cluster.at(1).await;
-        let _standby = cluster.controller("b");
-        cluster.scaled_to(10).await;
+        let _standby = cluster.start_controller("b");
+        cluster.wait_until_scaled_to(10).await;
         // The policy counts from the replicas before the scale-up, until its period has passed.
         cluster.load_at(600, 4).await;
-        let first = cluster.scaled_to(9).await;
+        let first = cluster.wait_until_scaled_to(9).await;
         cluster.at(first + 20).await;
         leader.kill().await;
-        let second = cluster.scaled_to(8).await;
+        let second = cluster.wait_until_scaled_to(8).await;
         if keep_history {
             assert!(
                 second >= first + 300 && second <= first + 300 + SYNC,
                 "{first}, then {second}"
             );
         } else {
-            // As in the reference.
+            // Without a history, the policy allows another pod at once, as in the reference.
             assert!(second <= first + 20 + LEASE + 2 * SYNC, "{first}, then {second}");
         }
     }
@@ -208,30 +208,30 @@ fn fallback_condition(cluster: &Cluster) -> Value {
 #[tokio::test(start_paused = true)]
 async fn active_fallback_survives_leader_changes() {
     let cluster = failing_cluster();
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let standby = cluster.controller("b");
-    cluster.scaled_to(10).await;
+    let standby = cluster.start_controller("b");
+    cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
     cluster.metrics.set_external_down(true);
-    let scaled = cluster.scaled_to(14).await;
+    let scaled = cluster.wait_until_scaled_to(14).await;
     assert!(scaled >= 320 - SYNC && scaled <= 320 + SYNC, "{scaled}");
     cluster.at(400).await;
     let active = fallback_condition(&cluster);
     assert_eq!(active[0], "True");
     leader.kill().await;
-    // Only an active fallback restores what a user changes.
+    // An active fallback restores the replicas after a user changes them.
     cluster.at(450).await;
     let mut web = cluster.testbed.deployment("web").expect("the target");
     web["spec"]["replicas"] = json!(9);
     cluster.testbed.apply_all([web]);
-    let restored = cluster.scaled_to(14).await;
+    let restored = cluster.wait_until_scaled_to(14).await;
     assert!(restored <= 450 + SYNC + 1, "{restored}");
     assert_eq!(fallback_condition(&cluster), active, "it is not a new failure");
     // No controller runs for a while.
     standby.kill().await;
     cluster.at(700).await;
-    let _next = cluster.controller("c");
+    let _next = cluster.start_controller("c");
     cluster.at(750).await;
     assert_eq!((cluster.replicas(), fallback_condition(&cluster)), (14, active));
     // The failure ends once the metric was read for long enough.
@@ -246,15 +246,15 @@ async fn active_fallback_survives_leader_changes() {
 #[tokio::test(start_paused = true)]
 async fn failure_before_a_leader_change_counts_for_the_fallback() {
     let cluster = failing_cluster();
-    let leader = cluster.controller("a");
+    let leader = cluster.start_controller("a");
     cluster.at(1).await;
-    let _standby = cluster.controller("b");
-    cluster.scaled_to(10).await;
+    let _standby = cluster.start_controller("b");
+    cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
     cluster.metrics.set_external_down(true);
     cluster.at(290).await;
     leader.kill().await;
-    let scaled = cluster.scaled_to(14).await;
+    let scaled = cluster.wait_until_scaled_to(14).await;
     assert!(scaled >= 320 - SYNC && scaled <= 320 + LEASE + 2 * SYNC, "{scaled}");
 }
 
@@ -267,13 +267,13 @@ async fn time_without_a_controller_shortens_no_window() {
         (1200, 1200 + WINDOW, 1200 + WINDOW + LEASE + 2 * SYNC),
     ] {
         let cluster = Cluster::new(Value::Null, true);
-        let leader = cluster.controller("a");
+        let leader = cluster.start_controller("a");
         cluster.load_at(200, 4).await;
         cluster.at(300).await;
         leader.kill().await;
         cluster.at(started).await;
-        let _next = cluster.controller("b");
-        let scaled = cluster.scaled_to(4).await;
+        let _next = cluster.start_controller("b");
+        let scaled = cluster.wait_until_scaled_to(4).await;
         assert!(
             (earliest..=latest).contains(&scaled),
             "started at {started}, scaled down at {scaled}"
@@ -285,29 +285,32 @@ async fn time_without_a_controller_shortens_no_window() {
 async fn master_status_is_0_on_a_standby_and_after_the_lease_was_lost() {
     const MASTER: &str = "leader_election_master_status{name=\"hpa-controller\"}";
     let cluster = Cluster::new(Value::Null, true);
-    let (first, of_first) = cluster.observed_controller("a");
+    let (first, of_first) = cluster.start_controller_with_telemetry("a");
     cluster.at(5).await;
-    let (second, of_second) = cluster.observed_controller("b");
+    let (second, of_second) = cluster.start_controller_with_telemetry("b");
     cluster.at(60).await;
-    assert_eq!((exported(&of_first, MASTER), exported(&of_second, MASTER)), (1, 0));
+    assert_eq!((exported_value(&of_first, MASTER), exported_value(&of_second, MASTER)), (1, 0));
     first.stop().await;
     cluster.at(70).await;
-    assert_eq!((exported(&of_first, MASTER), exported(&of_second, MASTER)), (0, 1));
+    assert_eq!((exported_value(&of_first, MASTER), exported_value(&of_second, MASTER)), (0, 1));
     cluster.take_lease("c").await;
     cluster.at(90).await;
     assert!(second.is_finished(), "it lost the lease");
-    assert_eq!(exported(&of_second, MASTER), 0);
+    assert_eq!(exported_value(&of_second, MASTER), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn standby_has_an_empty_work_queue() {
     let queue = |telemetry: &Telemetry, metric: &str| {
-        exported(telemetry, &format!("workqueue_{metric}{{name=\"horizontalpodautoscaler\"}}"))
+        exported_value(
+            telemetry,
+            &format!("workqueue_{metric}{{name=\"horizontalpodautoscaler\"}}"),
+        )
     };
     let cluster = Cluster::new(Value::Null, true);
-    let (leader, _) = cluster.observed_controller("a");
+    let (leader, _) = cluster.start_controller_with_telemetry("a");
     cluster.at(5).await;
-    let (_standby, telemetry) = cluster.observed_controller("b");
+    let (_standby, telemetry) = cluster.start_controller_with_telemetry("b");
     cluster.at(60).await;
     let hpa = objects::hpa("api", 1..=20, [objects::external_metric("load", "1")]);
     cluster.testbed.apply_all([hpa]);

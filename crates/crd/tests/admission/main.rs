@@ -1,5 +1,6 @@
-//! Compares the definition with recorded responses of an API server to autoscaling/v2. Defaults,
-//! bounds and rules are evaluated here; `cargo test --test crd` uses a real API server.
+//! Compares the definition with recorded responses of an API server to autoscalers of
+//! autoscaling/v2. This test evaluates defaults, bounds and CEL rules itself; `cargo test --test
+//! crd` creates the autoscalers in a real API server.
 
 #![allow(
     clippy::expect_used,
@@ -20,25 +21,25 @@ use std::{
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-const RECORDED: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
+const RECORDED_RESPONSES: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
 
 fn schema() -> Value {
     hpa_crd::definition().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// The violations of the schema by a spec.
+/// The violations that the API server would report for a spec.
 fn violations(schema: &Value, spec: &Value) -> Vec<String> {
     let mut object = json!({ "spec": spec });
-    server::complete(&mut object, schema);
-    let mut found = Vec::new();
-    server::errors(&object, schema, "", &mut found);
-    found
+    server::apply_defaults(&mut object, schema);
+    let mut violations = Vec::new();
+    server::find_violations(&object, schema, "", &mut violations);
+    violations
 }
 
 #[test]
-fn recorded_responses_match() {
+fn schema_accepts_what_the_recorded_api_server_accepted() {
     let schema = schema();
-    let file = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED))
+    let file = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED_RESPONSES))
         .expect("the recorded responses");
     let (mut accepted, mut refused) = (0, 0);
     for (number, line) in BufReader::new(GzDecoder::new(file)).lines().enumerate() {
@@ -51,8 +52,8 @@ fn recorded_responses_match() {
     assert!(accepted > 150 && refused > 150, "{accepted} accepted, {refused} refused");
 }
 
-/// A valid spec in which the value at `pointer` is replaced.
-fn spec(pointer: &str, value: Value) -> Value {
+/// A valid spec, except for the value at `pointer`.
+fn spec_with(pointer: &str, value: Value) -> Value {
     let target = json!({ "type": "Utilization", "averageUtilization": 50 });
     let resource = json!({ "name": "cpu", "container": "app", "target": target });
     let external = json!({ "metric": { "name": "m" }, "target": { "type": "Value", "value": 1 } });
@@ -97,20 +98,20 @@ fn strings_are_validated_as_in_the_core_api() {
     ] {
         for text in valid {
             assert_eq!(
-                violations(&schema, &spec(pointer, (*text).into())),
+                violations(&schema, &spec_with(pointer, (*text).into())),
                 [""; 0],
                 "{pointer} {text:?}"
             );
         }
         for text in invalid {
             assert_ne!(
-                violations(&schema, &spec(pointer, (*text).into())),
+                violations(&schema, &spec_with(pointer, (*text).into())),
                 [""; 0],
                 "{pointer} {text:?}"
             );
         }
     }
-    let long = |count: usize| spec(container, "a".repeat(count).into());
+    let long = |count: usize| spec_with(container, "a".repeat(count).into());
     assert_eq!(violations(&schema, &long(63)), [""; 0]);
     assert_ne!(violations(&schema, &long(64)), [""; 0]);
 }

@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use crate::model::Identity;
 
-/// An event, as the page shows it.
+/// An event, as a line of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventLine {
+    /// The time of its last occurrence.
     pub(super) at: Option<Timestamp>,
     #[serde(rename = "type")]
     event_type: String,
@@ -21,12 +22,12 @@ pub(super) struct EventLine {
 impl EventLine {
     pub(super) fn new(event: &Event) -> Self {
         let series = event.series.as_ref();
-        let micro = series.and_then(|series| series.last_observed_time.as_ref());
-        let micro = micro.or(event.event_time.as_ref()).map(|time| time.0);
-        let at = event.last_timestamp.as_ref().map(|time| time.0).or(micro);
+        let observed = series.and_then(|series| series.last_observed_time.as_ref());
+        let event_time = observed.or(event.event_time.as_ref()).map(|time| time.0);
+        let last = event.last_timestamp.as_ref().map(|time| time.0).or(event_time);
         let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
         Self {
-            at: at.or(created),
+            at: last.or(created),
             event_type: event.type_.clone().unwrap_or_default(),
             reason: event.reason.clone().unwrap_or_default(),
             message: event.message.clone().unwrap_or_default(),
@@ -35,8 +36,8 @@ impl EventLine {
     }
 }
 
-/// Selects the events about an autoscaler. Without a UID, also selects those about earlier objects
-/// with the same name.
+/// The field selector for events about an autoscaler. If `uid` is empty, it includes events about
+/// earlier objects with the same name.
 pub(super) fn field_selector(id: &Identity, uid: &str) -> String {
     let (name, api) = (&id.name, id.api);
     let object = match uid {

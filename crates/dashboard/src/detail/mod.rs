@@ -1,4 +1,4 @@
-//! One autoscaler: a decision on the current state of the cluster, its events and its past.
+//! The page of one autoscaler: a decision on the current state of the cluster, events and the past.
 
 mod events;
 mod view;
@@ -25,23 +25,23 @@ use tokio::{
 
 use self::{
     events::{EventLine, field_selector},
-    view::{Reads, View},
+    view::{ReadOutcome, View},
 };
 use crate::{
     cluster::{Cluster, usable_selector},
-    follow::{Follower, Objects},
+    informer::{Informer, Objects},
     model::{Board, Entry, Identity, Sample},
-    past::{Past, shifted, silence_limit},
+    past::{ControllerRecords, shifted, silence_limit},
 };
 
-/// Changes within this time are sent together.
+/// After a change, wait for this time, to send the changes that follow with it.
 const DEBOUNCE: Duration = Duration::from_millis(250);
-/// After this time, the page is shown even if the first lists are incomplete.
+/// The longest time that the page waits for the first list of pods, and for that of events.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The shortest time between two readings of the metrics, which can't be watched.
+/// The shortest period in which the metrics are read again. They can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-const UNKNOWN_PAST: &str = "Past recommendations and scalings are known to the controller only. \
+const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and scalings. \
     Stabilization and policies may prevent a scaling that this page shows; see the conditions.";
 
 /// Watches an autoscaler while a page shows it.
@@ -49,22 +49,23 @@ pub(crate) struct Detail {
     id: Identity,
     cluster: Arc<Cluster>,
     board: Arc<Board>,
-    /// The events that a field selector selects.
-    events: Option<(String, Follower<EventLine>)>,
-    /// The pods of a selector. `None` if the target has none.
-    pods: Option<(String, Follower<Pod>)>,
-    /// The time of the last decision of the controller.
+    /// The field selector of the events, and their informer.
+    events: Option<(String, Informer<EventLine>)>,
+    /// The label selector of the pods, and their informer. `None` if the target has no selector.
+    pods: Option<(String, Informer<Pod>)>,
+    /// The time of the controller's last known decision.
     decided_at: Option<Timestamp>,
-    /// The last view that was read completely. It is shown during an outage.
-    last: Option<View>,
+    /// The last view before an outage, which is shown during the outage.
+    last_view: Option<View>,
 }
 
 impl Detail {
     pub(crate) fn new(id: Identity, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
-        Self { id, cluster, board, events: None, pods: None, decided_at: None, last: None }
+        Self { id, cluster, board, events: None, pods: None, decided_at: None, last_view: None }
     }
 
-    /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
+    /// Sends the view as JSON after each change and once per sync period, until the receiver is
+    /// dropped.
     pub(crate) async fn run(mut self, sender: mpsc::Sender<String>) {
         let mut changes = self.board.subscribe();
         let mut period = interval(self.cluster.sync_period.max(MIN_INTERVAL));
@@ -74,9 +75,9 @@ impl Detail {
             let version = self.board.version_of(&self.id);
             let was_down = self.board.is_down();
             let view = self.current_view().await;
-            let is_down = view.reads == Reads::BeforeOutage;
+            let is_down = view.read_outcome == ReadOutcome::BeforeOutage;
             if was_down != is_down {
-                // Their watches would resume after a backoff only.
+                // Start the informers again: their watches would resume only after a backoff.
                 (self.events, self.pods) = (None, None);
             }
             if sender.send(view.to_json()).await.is_err() {
@@ -86,8 +87,8 @@ impl Detail {
             loop {
                 tokio::select! {
                     _ = period.tick() => break,
-                    () = changed(&mut self.events) => break,
-                    () = changed(&mut self.pods) => break,
+                    () = wait_for_change(&mut self.events) => break,
+                    () = wait_for_change(&mut self.pods) => break,
                     () = sender.closed() => return,
                     outcome = changes.changed() => {
                         if outcome.is_err() {
@@ -104,20 +105,20 @@ impl Detail {
         }
     }
 
-    /// What can be read. During an outage, that is what was read before it.
+    /// Reads the view. During an outage, returns the last view from before it.
     async fn current_view(&mut self) -> View {
         if !self.board.is_down() {
-            let view = self.view().await;
-            if view.reads == Reads::Failed {
-                // The API server may be the cause.
-                self.cluster.probe.check().await;
+            let view = self.read_view().await;
+            if view.read_outcome == ReadOutcome::Failed {
+                // An outage of the API server may be the cause.
+                self.cluster.probe.check_connection().await;
             }
             if !self.board.is_down() {
-                self.last = Some(view.clone());
+                self.last_view = Some(view.clone());
                 return view;
             }
         }
-        let view = match (&self.last, self.board.get(&self.id)) {
+        let view = match (&self.last_view, self.board.get(&self.id)) {
             (Some(last), _) => last.clone(),
             (None, Some(entry)) => {
                 View::new(entry, None, std::iter::empty(), self.cluster.clock.now())
@@ -127,10 +128,11 @@ impl Detail {
                 View::absent(self.id.clone(), now, true, Vec::new()).with_complete_list(false)
             }
         };
-        view.in_outage(self.board.problems(), self.board.unread(), self.cluster.clock.now())
+        let now = self.cluster.clock.now();
+        view.in_outage(self.board.problems(), self.board.outage_summary(), now)
     }
 
-    async fn view(&mut self) -> View {
+    async fn read_view(&mut self) -> View {
         let now = self.cluster.clock.now();
         let mut problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
@@ -138,17 +140,18 @@ impl Detail {
             let is_complete = self.board.is_complete(&self.id);
             return View::absent(self.id.clone(), now, is_known, problems)
                 .with_complete_list(is_complete)
-                .with_unread(self.board.unread());
+                .with_unread(self.board.outage_summary());
         };
         if let Some(sentence) = shared_target(&entry) {
             problems.push(sentence);
         }
-        let (mut past, mut missing) = self.past(&entry).await;
+        let (mut past, mut missing) = self.read_past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
         // Keep the last known decision while the controller can't be read.
         self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
         let forecasts = past.forecasts.clone();
-        let (report, forbidden, not_read) = self.decide(&entry, past).await;
+        let doubt = self.doubt(&entry).await;
+        let (report, forbidden, not_read) = self.decide(&entry, past, doubt.clone()).await;
         let has_failed =
             !not_read.is_empty() || report.as_ref().is_some_and(|report| report.error.is_some());
         problems.extend(forbidden);
@@ -156,28 +159,31 @@ impl Detail {
         if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
             && let Some(sample) = Sample::from_report(report, hpa)
         {
-            self.board.record(&self.id, sample);
+            self.board.record_sample(&self.id, sample);
         }
-        let events = self.events(&entry).await;
+        let events = self.watch_events(&entry).await;
         let has_failed = has_failed || events.problem().is_some();
         missing.extend(events.problem().map(|text| format!("Events can't be read: {text}.")));
         // Get the entry again: it has the sample of this decision now.
-        let entry = self.board.get(&self.id).unwrap_or(entry);
+        let mut entry = self.board.get(&self.id).unwrap_or(entry);
+        if let (None, Some(_), Some(doubt)) = (&report, &entry.hpa, doubt) {
+            entry.row.sentence = format!("{doubt}; before: {}", entry.row.sentence);
+        }
         let now = self.cluster.clock.now();
         View::new(entry, report, events.items.into_values(), now)
             .with_decisions(decisions)
-            .with_last_decision(self.decided_at.filter(|at| self.is_late(*at)))
+            .with_last_decision(self.decided_at.filter(|at| self.is_silent_since(*at)))
             .with_forecasts(forecasts)
             .with_problems(problems, missing)
-            .with_unread(self.board.unread())
-            .with_reads(if has_failed { Reads::Failed } else { Reads::Complete })
+            .with_unread(self.board.outage_summary())
+            .with_read_outcome(if has_failed { ReadOutcome::Failed } else { ReadOutcome::Complete })
     }
 
-    /// Reads the past from the controller, whose samples become part of the chart. Also returns
-    /// sentences about what could not be read.
-    async fn past(&self, entry: &Entry) -> (Past, Vec<String>) {
+    /// Reads the controller's records, and adds their samples to the board. Also returns sentences
+    /// about what could not be read.
+    async fn read_past(&self, entry: &Entry) -> (ControllerRecords, Vec<String>) {
         let Some(source) = &self.cluster.past else {
-            return (Past::default(), vec![UNKNOWN_PAST.to_owned()]);
+            return (ControllerRecords::default(), vec![UNKNOWN_PAST.to_owned()]);
         };
         let key = HpaKey::from(&self.id);
         let manager = entry.controller.name.as_deref();
@@ -186,12 +192,14 @@ impl Detail {
             Ok(past) => past,
             Err(error) => {
                 return (
-                    Past::default(),
-                    vec![format!("{UNKNOWN_PAST} They can't be read: {error}.")],
+                    ControllerRecords::default(),
+                    vec![format!(
+                        "{UNKNOWN_PAST} The controller's records can't be read: {error}."
+                    )],
                 );
             }
         };
-        // Relative to the time before the read: the last sample must not be in the future.
+        // `now` is from before the read: otherwise, the last sample could be in the future.
         let ahead = past
             .now
             .map_or(SignedDuration::ZERO, |controller_now| now.duration_since(controller_now));
@@ -204,27 +212,29 @@ impl Detail {
         (past, unknown.into_iter().collect())
     }
 
-    /// Decides as the controller would, if the user may read what it needs. Also returns a sentence
-    /// about a right that prevents that, and sentences about what could not be read.
+    /// Decides as the controller would. Returns the report, a sentence about a right that the user
+    /// lacks, and sentences about what could not be read. Without the right, there is no report.
+    /// `doubt` is the reason to doubt that a controller makes this decision too.
     async fn decide(
         &mut self,
         entry: &Entry,
-        past: Past,
+        past: ControllerRecords,
+        doubt: Option<String>,
     ) -> (Option<Report>, Option<String>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, None, Vec::new()) };
         let mut missing = Vec::new();
-        let target = match self.cluster.target(hpa).await {
-            // The controller has rights of its own, so this is no failure of the autoscaler.
+        let target = match self.cluster.target_scale(hpa).await {
+            // The user lacks the right, not the controller: the autoscaler doesn't fail.
             Err(ScaleUnavailable { error, is_forbidden: true, .. }) => {
-                return (None, Some(by_status(&error)), missing);
+                return (None, Some(missing_right(&error)), missing);
             }
             target => target.map_err(|unavailable| unavailable.error),
         };
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
-        let pods = self.pods(selector.as_ref()).await;
-        if let Some(text) = pods.forbidden() {
-            return (None, Some(by_status(&text)), missing);
+        let pods = self.watch_pods(selector.as_ref()).await;
+        if let Some(error) = pods.forbidden_error() {
+            return (None, Some(missing_right(&error)), missing);
         }
         missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
         let pods: Vec<_> = pods.items.into_values().collect();
@@ -239,7 +249,7 @@ impl Detail {
             }
             _ => SelectedPods::new(pods),
         };
-        let autoscalers = self.selecting(entry, &selected.pods).await;
+        let autoscalers = self.selecting_autoscalers(entry, &selected.pods).await;
         let inputs = Inputs {
             hpa: (**hpa).clone(),
             scale,
@@ -265,55 +275,72 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
-        (Some(inputs.doubted_report(self.doubt(entry))), None, missing)
+        let mut report = inputs.report_with_doubt(doubt.clone());
+        if let Some(doubt) = doubt {
+            report.sentence = with_doubt_first(&report.sentence, &doubt);
+        }
+        (Some(report), None, missing)
     }
 
-    /// The reason to doubt that a controller carries out the decision, if any.
-    fn doubt(&self, entry: &Entry) -> Option<String> {
+    /// The reason to doubt that a controller makes this decision too. `None` if there is none.
+    async fn doubt(&self, entry: &Entry) -> Option<String> {
+        let is_silent = self.board.is_silent();
+        if let (true, Some(source), Some(manager)) =
+            (is_silent, &self.cluster.past, &entry.controller.name)
+        {
+            let inactivity = source.inactivity(&HpaKey::from(&self.id), manager).await;
+            if inactivity.is_some() {
+                return inactivity;
+            }
+        }
         let text = match self.decided_at {
-            Some(at) if self.is_late(at) => "the controller made its last decision long ago",
+            Some(at) if self.is_silent_since(at) => {
+                "the controller made its last decision long ago"
+            }
             Some(_) => return None,
-            // Only controllers of this project are checked for silence.
-            None if entry.controller.is_reference() || !self.board.is_silent() => return None,
+            // The reference has no debug API, so only its lease shows whether it runs.
+            None if entry.controller.is_reference() || !is_silent => return None,
             None => "the controller may make no decisions",
         };
         Some(text.to_owned())
     }
 
-    /// Whether the last decision was so long ago that the controller may have stopped deciding.
-    fn is_late(&self, at: Timestamp) -> bool {
+    /// Whether a last decision at this time suggests that the controller has stopped deciding.
+    fn is_silent_since(&self, at: Timestamp) -> bool {
         self.cluster.clock.now().duration_since(at) > silence_limit(self.cluster.sync_period)
     }
 
-    async fn events(&mut self, entry: &Entry) -> Objects<EventLine> {
+    /// The events about the autoscaler. Starts an informer if the selector is new.
+    async fn watch_events(&mut self, entry: &Entry) -> Objects<EventLine> {
         let uid = entry.hpa.as_ref().map_or("", |hpa| &*hpa.metadata.uid);
         let selector = field_selector(&self.id, uid);
         if self.events.as_ref().is_none_or(|(current, _)| *current != selector) {
             let config = watcher::Config::default().fields(&selector);
             let events: Api<Event> =
                 Api::namespaced(self.cluster.client.clone(), &self.id.namespace);
-            let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
+            let events = Informer::start(events, config, |event| Ok(EventLine::new(event)));
             self.events = Some((selector, events));
         }
-        objects(&mut self.events).await
+        listed_objects(&mut self.events).await
     }
 
-    async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
+    /// The pods that the selector selects. Starts an informer if the selector is new.
+    async fn watch_pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
         let Some(selector) = selector.map(ToString::to_string) else {
             self.pods = None;
             return Objects::default();
         };
         if self.pods.as_ref().is_none_or(|(current, _)| *current != selector) {
             let config = watcher::Config::default().labels(&selector);
-            let pods = self.cluster.pods(&self.id.namespace);
-            self.pods = Some((selector, Follower::start(pods, config, decode_pod)));
+            let pods = self.cluster.pod_api(&self.id.namespace);
+            self.pods = Some((selector, Informer::start(pods, config, decode_pod)));
         }
-        objects(&mut self.pods).await
+        listed_objects(&mut self.pods).await
     }
 
-    /// The autoscalers that select any of the pods. Those of other targets are looked up only if the
-    /// controller reports an ambiguous selector, because each of them costs a request.
-    async fn selecting(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
+    /// The autoscalers that select any of the pods. Other autoscalers are checked only if the
+    /// controller reports an ambiguous selector, because each check costs requests.
+    async fn selecting_autoscalers(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
         let own_name = HpaKey::from(&self.id).to_string();
         let active = entry.hpa.as_ref();
         let active = active.and_then(|hpa| hpa.status.condition(&ConditionType::ScalingActive));
@@ -321,7 +348,10 @@ impl Detail {
             active.is_some_and(|active| active.reason == ConditionReason::AmbiguousSelector);
         let mut names = match (pods.is_empty(), is_ambiguous) {
             (true, _) => return Vec::new(),
-            (false, true) => self.cluster.selecting(self.board.others(&self.id), pods).await,
+            (false, true) => {
+                let others = self.board.others_in_namespace(&self.id);
+                self.cluster.selecting_autoscalers(others, pods).await
+            }
             (false, false) => Vec::new(),
         };
         names.push(own_name);
@@ -330,17 +360,24 @@ impl Detail {
     }
 }
 
-/// A right is missing. The rest of the page doesn't need it.
-fn by_status(error: &dyn std::fmt::Display) -> String {
+/// Moves the doubt from the end of a report's sentence to its start. A dry run's sentence ends with
+/// another doubt, which stays.
+fn with_doubt_first(sentence: &str, doubt: &str) -> String {
+    let decision = sentence.strip_suffix(doubt).and_then(|start| start.strip_suffix("; "));
+    format!("{doubt}; {}", decision.unwrap_or(sentence))
+}
+
+/// A sentence about a right that the decision needs and the user lacks.
+fn missing_right(error: &dyn std::fmt::Display) -> String {
     format!(
-        "You lack a right, so the decision is not computed here, and the page has what the controller \
-         reported last: {error}. The list and the conditions don't need it."
+        "The decision isn't computed, because you lack a right: {error}. The page shows the \
+         controller's last report. The list and the conditions don't need the right."
     )
 }
 
-/// A sentence about the other autoscalers of the target.
+/// A sentence about other autoscalers of the same target, if there are any.
 fn shared_target(entry: &Entry) -> Option<String> {
-    let others = &entry.row.of_same_target;
+    let others = &entry.row.others_of_target;
     let verb = if others.len() == 1 { "scales" } else { "scale" };
     let target = &entry.row.target;
     (!others.is_empty()).then(|| format!("{} {verb} {target} too.", others.join(" and ")))
@@ -351,19 +388,19 @@ fn decode_pod(pod: &DynamicObject) -> Result<Pod, String> {
     pod.map_err(|error| error.to_string())
 }
 
-/// The objects that are watched, after their first list.
-async fn objects<T: Clone + Send + Sync + 'static>(
-    watched: &mut Option<(String, Follower<T>)>,
+/// The objects of an informer. Waits for its first list, at most [`FIRST_LIST_TIMEOUT`].
+async fn listed_objects<T: Clone + Send + Sync + 'static>(
+    informer: &mut Option<(String, Informer<T>)>,
 ) -> Objects<T> {
-    let Some((_, follower)) = watched else { return Objects::default() };
-    let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, follower.settled()).await;
-    follower.objects()
+    let Some((_, informer)) = informer else { return Objects::default() };
+    let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, informer.wait_for_first_list()).await;
+    informer.objects()
 }
 
-/// Waits until one of the objects that are watched has changed.
-async fn changed<T: Send + Sync + 'static>(watched: &mut Option<(String, Follower<T>)>) {
-    match watched {
-        Some((_, follower)) => follower.changed().await,
+/// Waits for a change of the informer's objects. Without an informer, waits forever.
+async fn wait_for_change<T: Send + Sync + 'static>(informer: &mut Option<(String, Informer<T>)>) {
+    match informer {
+        Some((_, informer)) => informer.changed().await,
         None => std::future::pending().await,
     }
 }

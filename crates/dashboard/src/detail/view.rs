@@ -1,4 +1,4 @@
-//! One autoscaler as JSON.
+//! The data of the page of one autoscaler, as JSON.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::events::EventLine;
 use crate::{
-    model::{Controller, Entry, Identity, Row, Series, Unread},
+    model::{Controller, Entry, Identity, OutageSummary, Row, Series},
     past::PastDecision,
 };
 
@@ -19,23 +19,24 @@ const MAX_EVENTS: usize = 50;
 /// The page shows at most this many earlier decisions.
 const MAX_DECISIONS: usize = 50;
 
-/// The page of an autoscaler.
+/// What the page of an autoscaler shows.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct View {
     id: Identity,
-    /// The clock that all times refer to.
+    /// The time of the view, by the clock that its other times refer to.
     now: Timestamp,
-    /// Whether the first lists are complete, or have failed. If they are complete, an absent `row`
-    /// means that the autoscaler doesn't exist.
+    /// Whether the first list of every API is complete, or has failed. Before that, an absent `row`
+    /// doesn't mean that the autoscaler doesn't exist.
     is_known: bool,
-    /// Whether the list of its API is complete and has its namespace. Otherwise, it may lack the
-    /// autoscaler.
+    /// Whether the list of the autoscaler's API is complete and includes its namespace. If not, the
+    /// list may lack the autoscaler.
     is_complete: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Report>,
+    /// The report in sentences.
     words: ReportLines,
     controller: Controller,
     /// The conditions that the controller stored last.
@@ -49,29 +50,29 @@ pub(super) struct View {
     decisions: Vec<PastDecision>,
     /// The number of older decisions.
     more_decisions: usize,
-    /// The last decision that the controller is known to have made, if that is long ago.
+    /// The time of the controller's last known decision, if that is long ago.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_decision: Option<Timestamp>,
-    /// The forecasts of its metrics.
+    /// The forecasts of the load that the metrics measure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forecasts: Vec<ForecastView>,
     /// Sentences about lists and watches that fail.
     problems: Vec<String>,
-    /// Sentences about missing data, with the reason.
+    /// Sentences about data that the page lacks, with the reason.
     missing: Vec<String>,
-    /// What can't be read of the cluster, if anything.
-    unread: Option<Unread>,
+    /// `None` if everything can be read.
+    unread: Option<OutageSummary>,
     #[serde(skip)]
-    pub(super) reads: Reads,
+    pub(super) read_outcome: ReadOutcome,
 }
 
-/// How the requests for a view ended.
+/// The outcome of the requests for a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reads {
+pub(super) enum ReadOutcome {
     Complete,
-    /// Some failed, or the decision has an error.
+    /// Some requests failed, or the decision has an error.
     Failed,
-    /// The view is of the time before an outage of the API server.
+    /// There were none: the view is from before an outage of the API server.
     BeforeOutage,
 }
 
@@ -103,7 +104,7 @@ impl View {
             problems,
             missing: Vec::new(),
             unread: None,
-            reads: Reads::Complete,
+            read_outcome: ReadOutcome::Complete,
         }
     }
 
@@ -161,26 +162,26 @@ impl View {
         Self { problems, missing, ..self }
     }
 
-    pub(super) fn with_unread(self, unread: Option<Unread>) -> Self {
+    pub(super) fn with_unread(self, unread: Option<OutageSummary>) -> Self {
         Self { unread, ..self }
     }
 
-    pub(super) fn with_reads(self, reads: Reads) -> Self {
-        Self { reads, ..self }
+    pub(super) fn with_read_outcome(self, read_outcome: ReadOutcome) -> Self {
+        Self { read_outcome, ..self }
     }
 
-    /// The view of the time before an outage.
+    /// This view, to be shown during an outage: only the problems and the time are new.
     pub(super) fn in_outage(
         self,
         problems: Vec<String>,
-        unread: Option<Unread>,
+        unread: Option<OutageSummary>,
         now: Timestamp,
     ) -> Self {
-        Self { problems, unread, now, reads: Reads::BeforeOutage, ..self }
+        Self { problems, unread, now, read_outcome: ReadOutcome::BeforeOutage, ..self }
     }
 
     pub(super) fn to_json(&self) -> String {
-        // All keys of maps are strings, so this doesn't fail.
+        // Serialization can't fail: all keys of maps are strings.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

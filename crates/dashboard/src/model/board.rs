@@ -1,4 +1,4 @@
-//! All autoscalers, with the version of their last change.
+//! The shared state of all pages: the autoscalers, and what can't be read of the cluster.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,20 +10,21 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{
-    Controller, Entry, Identity, Outage, Row, Sample, SourceState, Unread, outage::Connection,
-    rows::Rows, sources::Sources,
+    Controller, Entry, Identity, Outage, OutageSummary, Row, Sample, SourceState,
+    outage::Connection, rows::Rows, sources::Sources,
 };
-use crate::past::{Overdue, PastSample};
+use crate::past::{OverdueAutoscaler, PastSample};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedAutoscaler {
     pub(crate) id: Identity,
+    /// The error of decoding the object, if it could not be decoded.
     pub(crate) hpa: Result<HorizontalPodAutoscaler, String>,
     pub(crate) controller: Controller,
 }
 
-/// A change to the autoscalers of one API.
+/// A change of the autoscalers of one API.
 #[derive(Clone, Debug)]
 pub(crate) enum Update {
     /// A new list. Autoscalers that it lacks were deleted.
@@ -40,76 +41,77 @@ pub(crate) struct Changes {
     pub(crate) reset: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) deleted: Vec<Identity>,
-    /// The first lists are complete, or have failed.
+    /// Whether the first list of every API is complete, or has failed.
     pub(crate) synced: bool,
-    /// Sentences about data that can't be read or is not shown.
+    /// As [`Board::problems`].
     pub(crate) problems: Vec<String>,
     /// Whether `problems` says that the controller makes no decisions.
     pub(crate) silent: bool,
-    /// What can't be read of the cluster, if anything.
-    pub(crate) unread: Option<Unread>,
-    /// The clock that times refer to.
+    /// `None` if everything can be read.
+    pub(crate) unread: Option<OutageSummary>,
+    /// The time of this message, by the clock that its other times refer to.
     pub(crate) now: Timestamp,
     #[serde(skip)]
     pub(crate) version: u64,
 }
 
-/// All autoscalers.
+/// All autoscalers, with a version that increases with each change.
 pub(crate) struct Board {
-    state: RwLock<Inner>,
+    state: RwLock<BoardState>,
     version: watch::Sender<u64>,
     /// The number of pages that show the list.
-    shown: watch::Sender<usize>,
+    viewers: watch::Sender<usize>,
 }
 
-/// A page that shows the list, until it is dropped.
-pub(crate) struct Shown(watch::Sender<usize>);
+/// Counts as a page that shows the list, until it is dropped.
+pub(crate) struct ListViewer(watch::Sender<usize>);
 
-impl Drop for Shown {
+impl Drop for ListViewer {
     fn drop(&mut self) {
-        self.0.send_modify(|pages| *pages -= 1);
+        self.0.send_modify(|viewers| *viewers -= 1);
     }
 }
 
 #[derive(Default)]
-struct Inner {
+struct BoardState {
     rows: Rows,
     sources: Sources,
-    /// A sentence about a controller that makes no decisions.
+    /// A sentence about a controller that makes no decisions, if there is one.
     silence: Option<String>,
 }
 
 impl Board {
     pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings, policy: SettingPolicy) -> Self {
         let rows = Rows::new(settings, policy);
-        let state = RwLock::new(Inner { rows, sources: Sources::new(apis), silence: None });
-        Self { state, version: watch::Sender::new(0), shown: watch::Sender::new(0) }
+        let state = RwLock::new(BoardState { rows, sources: Sources::new(apis), silence: None });
+        Self { state, version: watch::Sender::new(0), viewers: watch::Sender::new(0) }
     }
 
-    /// A page shows the list.
-    pub(crate) fn show(&self) -> Shown {
-        self.shown.send_modify(|pages| *pages += 1);
-        Shown(self.shown.clone())
+    /// Counts one more page that shows the list.
+    pub(crate) fn add_viewer(&self) -> ListViewer {
+        self.viewers.send_modify(|viewers| *viewers += 1);
+        ListViewer(self.viewers.clone())
     }
 
     /// Waits until a page shows the list.
-    pub(crate) async fn is_shown(&self) {
-        // The sender lives as long as the board.
-        _ = self.shown.subscribe().wait_for(|pages| *pages > 0).await;
+    pub(crate) async fn wait_for_viewer(&self) {
+        // There is no error: the sender lives as long as the board.
+        _ = self.viewers.subscribe().wait_for(|viewers| *viewers > 0).await;
     }
 
-    /// Autoscalers whose rows need a scale that was not read since a time, the oldest first.
-    pub(crate) fn without_scale(
+    /// At most `limit` autoscalers whose rows need a scale that was not read after `since`. The
+    /// one that was not read for longest is first.
+    pub(crate) fn without_recent_scale(
         &self,
         limit: usize,
         since: Timestamp,
     ) -> Vec<(Identity, Arc<HorizontalPodAutoscaler>)> {
-        self.state.read().rows.without_scale(limit, since)
+        self.state.read().rows.without_recent_scale(limit, since)
     }
 
-    /// Sets the scales of targets. Those that could not be read are `None`.
+    /// Sets the scales of the autoscalers' targets. `None` is a scale that could not be read.
     pub(crate) fn set_scales(&self, scales: Vec<(Identity, Option<Scale>)>, now: Timestamp) {
-        self.change(|state| {
+        self.modify(|state| {
             for (id, scale) in scales {
                 state.rows.set_scale(&id, scale, now);
             }
@@ -117,14 +119,14 @@ impl Board {
     }
 
     pub(crate) fn update(&self, update: Update, now: Timestamp) {
-        self.change(|state| match update {
+        self.modify(|state| match update {
             Update::Apply(observed) => state.rows.apply(*observed, now),
             Update::Delete(id) => state.rows.delete(&id, now),
             Update::Replace(api, all) => {
                 let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
-                let gone: Vec<_> =
+                let previous: Vec<_> =
                     state.rows.entries.keys().filter(|id| id.api == api).cloned().collect();
-                for id in gone.iter().filter(|id| !listed.contains(*id)) {
+                for id in previous.iter().filter(|id| !listed.contains(*id)) {
                     state.rows.delete(id, now);
                 }
                 for observed in all {
@@ -137,11 +139,12 @@ impl Board {
 
     pub(crate) fn set_source(&self, api: AutoscalerApi, source: SourceState) {
         if self.state.read().sources.get(api) != Some(&source) {
-            self.change(|state| state.sources.set(api, source));
+            self.modify(|state| state.sources.set(api, source));
         }
     }
 
-    /// Reports a list or watch that fails. `text` gets the time of the first failure.
+    /// Reports a failed list or watch. `text` returns a sentence about it, with the time of the
+    /// first failure. `is_unanswered` is whether the API server gave no usable answer.
     pub(crate) fn fail_source(
         &self,
         api: AutoscalerApi,
@@ -149,27 +152,28 @@ impl Board {
         now: Timestamp,
         text: impl FnOnce(Timestamp) -> String,
     ) {
-        let failed = self.state.read().sources.failed(api, is_unanswered, now, text);
+        let failed = self.state.read().sources.failed_state(api, is_unanswered, now, text);
         self.set_source(api, failed);
     }
 
-    /// The API server answers.
-    pub(crate) fn set_up(&self, now: Timestamp) {
+    /// Reports that the API server answers.
+    pub(crate) fn mark_up(&self, now: Timestamp) {
         let was_up = {
             let mut state = self.state.write();
             state.sources.read_at = Some(now);
             state.sources.connection == Connection::Up
         };
         if !was_up {
-            self.change(|state| state.sources.connect());
+            self.modify(|state| state.sources.mark_up());
         }
     }
 
-    /// The API server can't be read. `outage` gets the time of the first failure of its kind.
-    pub(crate) fn set_down(&self, now: Timestamp, outage: impl Fn(Timestamp) -> Outage) {
-        let connection = self.state.read().sources.down(now, outage);
+    /// Reports that the API server can't be read. `outage` gets the time of the first failure of
+    /// the same kind.
+    pub(crate) fn mark_down(&self, now: Timestamp, outage: impl Fn(Timestamp) -> Outage) {
+        let connection = self.state.read().sources.down_connection(now, outage);
         if self.state.read().sources.connection != connection {
-            self.change(|state| state.sources.connection = connection);
+            self.modify(|state| state.sources.connection = connection);
         }
     }
 
@@ -178,85 +182,85 @@ impl Board {
     }
 
     /// Waits until the API server answers.
-    pub(crate) async fn up(&self) {
-        self.wait(|state| state.sources.connection == Connection::Up).await;
+    pub(crate) async fn wait_until_up(&self) {
+        self.wait_until(|state| state.sources.connection == Connection::Up).await;
     }
 
-    /// Waits until the API server answers again after an outage.
-    pub(crate) async fn restored(&self) {
-        self.wait(|state| state.sources.is_down()).await;
-        self.up().await;
+    /// Waits for an outage and then until the API server answers again.
+    pub(crate) async fn wait_until_restored(&self) {
+        self.wait_until(|state| state.sources.is_down()).await;
+        self.wait_until_up().await;
     }
 
-    async fn wait(&self, is_over: impl Fn(&Inner) -> bool) {
+    async fn wait_until(&self, is_met: impl Fn(&BoardState) -> bool) {
         let mut changes = self.subscribe();
-        while !is_over(&self.state.read()) {
+        while !is_met(&self.state.read()) {
             if changes.changed().await.is_err() {
-                // The board is gone.
+                // Doesn't happen: the board owns the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// What can't be read, and sentences about what is not shown.
+    /// The outages, and sentences about what the page doesn't show.
     pub(crate) fn outages(&self) -> (Vec<Outage>, Vec<String>) {
         let state = self.state.read();
         (state.sources.outages(), state.sources.visible_notes())
     }
 
-    /// What can't be read of the cluster, for the page.
-    pub(crate) fn unread(&self) -> Option<Unread> {
-        self.state.read().unread()
+    /// Summarizes the outages for the page. `None` if everything can be read.
+    pub(crate) fn outage_summary(&self) -> Option<OutageSummary> {
+        self.state.read().outage_summary()
     }
 
-    /// Sets the only namespace that is shown of an API.
+    /// Restricts an API to one namespace.
     pub(crate) fn set_namespace(&self, api: AutoscalerApi, namespace: String) {
         self.state.write().sources.namespaces.insert(api, namespace);
     }
 
     /// Sets a sentence about what the page doesn't show of an API.
     pub(crate) fn set_note(&self, api: AutoscalerApi, note: String) {
-        self.change(|state| _ = state.sources.notes.insert(api, note));
+        self.modify(|state| _ = state.sources.notes.insert(api, note));
     }
 
-    /// Sets the sentence about a controller that makes no decisions.
+    /// Sets the sentence about a controller that makes no decisions. `None` if there is none.
     pub(crate) fn set_silence(&self, silence: Option<String>) {
         if self.state.read().silence != silence {
-            self.change(|state| state.silence = silence);
+            self.modify(|state| state.silence = silence);
         }
     }
 
     /// Sets the autoscalers without a recent decision.
-    pub(crate) fn set_overdue(&self, overdue: Vec<Overdue>, now: Timestamp) {
+    pub(crate) fn set_overdue(&self, overdue: Vec<OverdueAutoscaler>, now: Timestamp) {
         let (overdue, is_changed) = {
             let state = self.state.read();
-            let overdue = state.rows.times_of(overdue, now);
+            let overdue = state.rows.overdue_since(overdue, now);
             let is_changed = overdue != state.rows.overdue;
             (overdue, is_changed)
         };
         if is_changed {
-            self.change(|state| state.rows.set_overdue(overdue));
+            self.modify(|state| state.rows.set_overdue(overdue));
         }
     }
 
-    /// Whether the controller makes no decisions, or may make none.
+    /// Whether the controller makes no decisions, as far as that can be read.
     pub(crate) fn is_silent(&self) -> bool {
         self.state.read().is_silent()
     }
 
-    /// The field managers of the statuses, one for each autoscaler.
+    /// The field managers of the statuses, one for each autoscaler with a status.
     pub(crate) fn managers(&self) -> Vec<String> {
         let state = self.state.read();
         state.rows.entries.values().filter_map(|entry| entry.controller.name.clone()).collect()
     }
 
     /// Waits until the first list of every API is complete, or has failed.
-    pub(crate) async fn synced(&self) {
-        self.wait(|state| state.sources.is_synced()).await;
+    pub(crate) async fn wait_until_synced(&self) {
+        self.wait_until(|state| state.sources.is_synced()).await;
     }
 
-    /// Adds the sample of a decision. The version of the autoscaler doesn't change.
-    pub(crate) fn record(&self, id: &Identity, sample: Sample) {
+    /// Adds the sample of a decision. This doesn't change the version of the autoscaler.
+    pub(crate) fn record_sample(&self, id: &Identity, sample: Sample) {
         let mut state = self.state.write();
         let capacity = state.rows.capacity();
         if let Some(entry) = state.rows.entries.get_mut(id) {
@@ -264,8 +268,8 @@ impl Board {
         }
     }
 
-    /// Adds the samples that the controller recorded, oldest first. The dashboard's clock is
-    /// `ahead` of the controller's.
+    /// Adds samples that the controller recorded, oldest first. The dashboard's clock is ahead of
+    /// the controller's by `ahead`.
     pub(crate) fn record_past(
         &self,
         id: &Identity,
@@ -288,8 +292,11 @@ impl Board {
         self.state.read().rows.entries.get(id).map(|entry| entry.version)
     }
 
-    /// The other autoscalers of a namespace, with their names.
-    pub(crate) fn others(&self, id: &Identity) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
+    /// The other autoscalers in the namespace of an autoscaler, with their names.
+    pub(crate) fn others_in_namespace(
+        &self,
+        id: &Identity,
+    ) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
         let state = self.state.read();
         let is_other = |other: &&Identity| other.namespace == id.namespace && *other != id;
         let others = state.rows.entries.iter().filter(|(other, _)| is_other(other));
@@ -305,25 +312,26 @@ impl Board {
         self.state.read().sources.is_synced()
     }
 
-    /// Whether the list of an autoscaler's API has all autoscalers of its namespace.
+    /// Whether the list of an autoscaler's API has all autoscalers of the autoscaler's namespace.
     pub(crate) fn is_complete(&self, id: &Identity) -> bool {
         self.state.read().sources.is_complete(id.api, &id.namespace)
     }
 
-    /// Sentences about data that can't be read or is not shown.
+    /// Sentences about silent controllers, outages, and data that is not shown.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.state.read().problems()
     }
 
-    /// Returns a receiver that is notified of every change.
+    /// Returns a receiver that is notified of each new version.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// The changes since a version; everything for 0.
+    /// The changes after a version. All rows if the version is 0, or so old that deletions after it
+    /// were dropped.
     pub(crate) fn changes_since(&self, version: u64, now: Timestamp) -> Changes {
         let state = self.state.read();
-        let reset = version == 0 || version < state.rows.forgotten;
+        let reset = version == 0 || version < state.rows.last_dropped_deletion;
         let rows = state.rows.entries.values().filter(|entry| reset || entry.version > version);
         let deleted = state
             .rows
@@ -337,13 +345,14 @@ impl Board {
             synced: state.sources.is_synced(),
             problems: state.problems(),
             silent: state.is_silent(),
-            unread: state.unread(),
+            unread: state.outage_summary(),
             now,
             version: state.rows.version,
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Inner)) {
+    /// Applies a change as a new version.
+    fn modify(&self, change: impl FnOnce(&mut BoardState)) {
         let mut state = self.state.write();
         state.rows.version += 1;
         change(&mut state);
@@ -353,12 +362,12 @@ impl Board {
     }
 }
 
-impl Inner {
-    fn unread(&self) -> Option<Unread> {
-        self.sources.unread(!self.rows.entries.is_empty())
+impl BoardState {
+    fn outage_summary(&self) -> Option<OutageSummary> {
+        self.sources.outage_summary(!self.rows.entries.is_empty())
     }
 
-    /// Whether the controller makes no decisions, as far as that can be read.
+    /// During an outage, the leases can't be read, so the controller doesn't count as silent.
     fn is_silent(&self) -> bool {
         self.silence.is_some() && !self.sources.is_down()
     }

@@ -1,4 +1,4 @@
-//! The data of the page, without I/O and without a clock.
+//! The data of the page. No module here does I/O or reads a clock.
 
 mod board;
 mod outage;
@@ -10,8 +10,8 @@ mod sources;
 mod tests;
 
 pub(crate) use self::{
-    board::{Board, ObservedAutoscaler, Shown, Update},
-    outage::{Outage, Unread, seconds},
+    board::{Board, ListViewer, ObservedAutoscaler, Update},
+    outage::{Outage, OutageSummary, format_seconds},
     row::{Controller, Identity, Row},
     rows::Entry,
     series::{Sample, Series},

@@ -1,25 +1,26 @@
-//! Whether the cluster can be read, and since when not.
+//! Outages: what can't be read of the cluster, since when, and the sentences about it.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// Something that can't be read.
+/// A part of the cluster that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// What can't be read: the API server, or the autoscalers of an API.
+    /// The part: "The API server", or "The list of the autoscalers of" an API.
     pub(crate) subject: String,
-    /// What happens, such as "has been unreachable". A change of it is another sentence.
+    /// The predicate of `text`, such as "has been unreachable". Empty for lists. If the kind
+    /// changes, the outage is reported again.
     pub(crate) kind: &'static str,
-    /// Since when it happens.
+    /// The time of the first failure of this kind.
     pub(crate) since: Timestamp,
-    /// A sentence about it, with the cause, without a full stop.
+    /// A sentence about the outage with its cause, without a full stop.
     pub(crate) text: String,
 }
 
 impl Outage {
-    /// A sentence about its end.
-    pub(crate) fn end(&self, now: Timestamp) -> String {
-        let (now, age) = (seconds(now), duration(now.duration_since(self.since)));
+    /// The sentence that reports the end of the outage.
+    pub(crate) fn end_sentence(&self, now: Timestamp) -> String {
+        let (now, age) = (format_seconds(now), format_duration(now.duration_since(self.since)));
         format!("{} can be read again since {now}, after {age}", self.subject)
     }
 }
@@ -32,30 +33,31 @@ pub(crate) enum Connection {
     Unknown,
     Up,
     Down {
-        /// The first failure, of any kind.
+        /// The time of the first failure of any kind.
         since: Timestamp,
         outage: Outage,
     },
 }
 
-/// What can't be read of the cluster, for the page.
+/// All outages together, for the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Unread {
+pub(crate) struct OutageSummary {
+    /// The start of the first outage.
     pub(crate) since: Timestamp,
-    /// The time of the values that are shown. Absent if there are none.
+    /// The time of the values that the page shows. `None` if it shows none.
     pub(crate) values_at: Option<Timestamp>,
-    /// Whether the rest is read.
+    /// Whether the autoscalers of another API can be read.
     pub(crate) is_partial: bool,
 }
 
-/// A time without a fraction of its second.
-pub(crate) fn seconds(at: Timestamp) -> String {
+/// Formats a time without the fraction of its second.
+pub(crate) fn format_seconds(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
 }
 
-/// A duration in one or two units: `45s`, `3m 20s`, `2h 5m`.
-fn duration(duration: SignedDuration) -> String {
+/// Formats a duration in one or two units: `45s`, `3m 20s`, `2h 5m`.
+fn format_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds}s"),
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn end_of_an_outage_has_its_time_and_duration() {
+    fn end_sentence_has_the_time_and_the_duration_of_the_outage() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let outage = |since| Outage {
             subject: "The API server at api:443".to_owned(),
@@ -81,7 +83,7 @@ mod tests {
             let expected = format!(
                 "The API server at api:443 can be read again since 1970-01-01T02:00:00Z, after {age}"
             );
-            assert_eq!(outage(since).end(at(7200)), expected);
+            assert_eq!(outage(since).end_sentence(at(7200)), expected);
         }
     }
 }

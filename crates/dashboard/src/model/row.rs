@@ -1,4 +1,4 @@
-//! One autoscaler in the list: its state, and the reason in words, from its status.
+//! A row of the list: an autoscaler's state and the reason for it, computed from its status.
 
 use std::fmt;
 
@@ -11,17 +11,18 @@ use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// The controller that stored the status last, as its field manager says.
+/// The controller that stored the status last, by the field manager of that write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Controller {
-    /// The field manager. Absent if no status was stored.
+    /// The field manager. `None` if no status was stored.
     pub(crate) name: Option<String>,
+    /// The time of the write.
     pub(crate) at: Option<Timestamp>,
 }
 
 impl Controller {
-    /// Whether it is the controller of Kubernetes, which ignores our annotations.
+    /// Whether this is the reference, which ignores the annotations of hpa-rs.
     pub(crate) fn is_reference(&self) -> bool {
         self.name.as_deref() == Some("kube-controller-manager")
     }
@@ -34,32 +35,34 @@ pub(crate) struct Row {
     pub(crate) id: Identity,
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Kind and name: `Deployment/web`.
     pub(crate) target: String,
     pub(crate) state: State,
+    /// The reason for the state.
     pub(crate) sentence: String,
     /// Absent before the first status, and while the target's scale can't be read.
     pub(crate) current: Option<i32>,
     /// Absent before the first decision.
     pub(crate) desired: Option<i32>,
-    /// The bounds at the last change of the object, by its schedule if it has one. Absent if the
-    /// object can't be decoded.
+    /// The bounds at the time when the row was computed, which matters if there is a schedule.
+    /// Absent if the object can't be decoded.
     pub(crate) min: Option<i32>,
     pub(crate) max: Option<i32>,
     /// The settings that its controller applies, and the next change of scheduled bounds.
     pub(crate) settings: Option<String>,
-    /// Whether settings are ignored or not used as written. The sentence says which.
+    /// Whether a setting is ignored or not used as written. The sentence names it.
     pub(crate) has_invalid_settings: bool,
-    /// The largest value of a metric divided by its target.
+    /// The largest ratio of a metric's value to its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
-    /// Since when there is no decision, if that is long ago. The rest of the row is as old.
+    /// If there was no decision for long: the time since when. The rest of the row is from then.
     pub(crate) undecided_since: Option<Timestamp>,
-    /// Whether the target's scale would complete the sentence.
+    /// Whether the sentence lacks numbers that are only in the target's scale.
     #[serde(skip)]
     pub(crate) needs_scale: bool,
-    /// The names of the other autoscalers of the target.
+    /// The names of the other autoscalers with the same target.
     #[serde(skip)]
-    pub(crate) of_same_target: Vec<String>,
+    pub(crate) others_of_target: Vec<String>,
 }
 
 impl Row {
@@ -72,7 +75,7 @@ impl Row {
     ) -> Self {
         let bounds = settings.bounds_at(&hpa.spec, now);
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
-        let report = ShortReport::in_cluster(hpa, settings, surroundings);
+        let report = ShortReport::with_surroundings(hpa, settings, surroundings);
         let needs_scale = report.needs_scale();
         let ShortReport { state, sentence, load, warnings, .. } = report;
         Self {
@@ -86,17 +89,17 @@ impl Row {
             desired: desired_replicas(hpa),
             min: Some(bounds.min_replicas),
             max: Some(bounds.max_replicas),
-            settings: own_settings(hpa, settings),
+            settings: settings_text(hpa, settings),
             has_invalid_settings: warnings.contains(&Warning::InvalidSettings),
             load,
             last_scale: status.last_scale_time,
             undecided_since: None,
             needs_scale,
-            of_same_target: surroundings.of_same_target.to_vec(),
+            others_of_target: surroundings.other_autoscalers.to_vec(),
         }
     }
 
-    /// An object that doesn't have the fields of an autoscaler.
+    /// The row of an undecodable object.
     pub(crate) fn undecodable(id: Identity, error: &str) -> Self {
         let (hpa, settings) = (HorizontalPodAutoscaler::default(), Settings::default());
         let surroundings = Surroundings::default();
@@ -109,11 +112,13 @@ impl Row {
     }
 }
 
-/// The settings of the autoscaler, by its status. A dry run stores none.
-fn own_settings(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<String> {
+/// The settings that the autoscaler sets itself, as its status lists them. In a dry run, the
+/// controller stores no status, so they are taken from the object.
+fn settings_text(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<String> {
     if settings.dry_run {
-        let own = settings.autoscaler_settings.as_ref();
-        let applied = own.map(|own| &*own.applied).filter(|applied| !applied.is_empty());
+        let overrides = settings.autoscaler_settings.as_ref();
+        let applied =
+            overrides.map(|overrides| &*overrides.applied).filter(|applied| !applied.is_empty());
         return Some(["dry-run=true"].into_iter().chain(applied).collect::<Vec<_>>().join(", "));
     }
     let custom = hpa.status.condition(&ConditionType::CustomSettings);
@@ -128,8 +133,8 @@ pub(crate) fn current_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     (!is_unread).then_some(hpa.status.current_replicas)
 }
 
-/// The desired replicas of the status. A controller that has never decided stores none, which is 0
-/// on the wire.
+/// The desired replicas in the status. `None` if the controller has not decided yet: the status
+/// then has 0.
 pub(crate) fn desired_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     let status = &hpa.status;
     let is_active = status.is_true(&ConditionType::ScalingActive);
@@ -137,7 +142,7 @@ pub(crate) fn desired_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     (is_known && !status.conditions.is_empty()).then_some(status.desired_replicas)
 }
 
-/// Identifies an autoscaler in addresses and messages: `core/shop/web`.
+/// Identifies an autoscaler in URLs and JSON: `core/shop/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub(crate) api: AutoscalerApi,
@@ -158,7 +163,7 @@ impl From<&Identity> for HpaKey {
 }
 
 impl Identity {
-    /// Parses what `Display` prints.
+    /// Parses the form that `Display` prints.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (api, rest) = text.split_once('/')?;
         let (namespace, name) = rest.split_once('/')?;

@@ -1,4 +1,4 @@
-//! The rows of the list, with what they were made of.
+//! The rows of the list, with the objects and scales that they are computed from.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -15,18 +15,20 @@ use hpa_controller::{HpaKey, debug::settings_of_controller};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Controller, Identity, ObservedAutoscaler, Row, Sample, Series};
-use crate::past::{Overdue, shifted};
+use crate::past::{OverdueAutoscaler, shifted};
 
-/// Limit for the samples of all autoscalers together. A sample with two metrics has about 90 bytes.
+/// The maximum number of samples of all autoscalers together. A sample with two metrics has about
+/// 90 bytes.
 const MAX_SAMPLES: usize = 500_000;
-/// Bounds of the limit for the samples of one autoscaler.
-const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
-/// Ages of a decision that differ by less are of the same one.
-const SAME_AGE: SignedDuration = SignedDuration::from_secs(5);
+/// The bounds of the maximum number of samples of one autoscaler.
+const SAMPLES_PER_AUTOSCALER: std::ops::RangeInclusive<usize> = 60..=1000;
+/// Times of an autoscaler's last decision that differ by less are those of the same decision. They
+/// are computed from an age, so they are inexact.
+const SAME_DECISION: SignedDuration = SignedDuration::from_secs(5);
 /// The number of deletions that are remembered. A reader that missed more gets all rows again.
 pub(super) const MAX_DELETIONS: usize = 1000;
 
-/// An autoscaler, and what was observed of it.
+/// An autoscaler with its row and samples.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) row: Row,
@@ -36,21 +38,22 @@ pub(crate) struct Entry {
     pub(crate) series: Series,
     /// The target's scale, if the row needs it and it was read.
     scale: Option<Scale>,
-    /// When it was read, or could not be.
+    /// The time of the last attempt to read the scale.
     scale_read_at: Option<Timestamp>,
-    /// The version of the board at the last change of the object.
+    /// The version of the board at the last change of the row or the object.
     pub(crate) version: u64,
 }
 
-/// All autoscalers that are shown.
+/// The rows of all autoscalers, and the deletions that readers may have missed.
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) entries: HashMap<Identity, Entry>,
     by_target: HashMap<TargetKey, BTreeSet<Identity>>,
+    /// The last deletions with their versions, oldest first.
     pub(super) deleted: VecDeque<(u64, Identity)>,
     /// The version of the newest deletion that was dropped from `deleted`.
-    pub(super) forgotten: u64,
-    /// Since when autoscalers are without a decision.
+    pub(super) last_dropped_deletion: u64,
+    /// The autoscalers without a recent decision, and the time since when they are without one.
     pub(super) overdue: HashMap<Identity, Timestamp>,
     /// The version of the change that is being made.
     pub(super) version: u64,
@@ -73,7 +76,7 @@ impl Rows {
             Err(error) => {
                 let row = Row::undecodable(id.clone(), &error);
                 let previous = self.entries.remove(&id);
-                self.retarget(
+                self.update_target(
                     &id,
                     previous.as_ref().and_then(|entry| entry.hpa.as_deref()),
                     None,
@@ -93,16 +96,16 @@ impl Rows {
             entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name
         };
         if let Some(entry) = previous.as_ref().filter(is_unchanged) {
-            // A list repeats what a watch returned.
+            // A relist also returns unchanged objects.
             self.entries.insert(id, entry.clone());
             return;
         }
-        let is_same = |entry: &Entry| {
+        let has_same_uid = |entry: &Entry| {
             entry.hpa.as_ref().is_some_and(|old| old.metadata.uid == hpa.metadata.uid)
         };
         let old = previous.as_ref().and_then(|entry| entry.hpa.clone());
         // A re-created object has no past.
-        let (mut series, scale, scale_read_at) = previous.filter(is_same).map_or_else(
+        let (mut series, scale, scale_read_at) = previous.filter(has_same_uid).map_or_else(
             || (Series::default(), None, None),
             |entry| (entry.series, entry.scale, entry.scale_read_at),
         );
@@ -110,14 +113,14 @@ impl Rows {
         if !hpa.status.conditions.is_empty() {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
-        self.retarget(&id, old.as_deref(), Some(&hpa), now);
-        let row = self.row(&id, &hpa, &controller, scale.as_ref(), now);
+        self.update_target(&id, old.as_deref(), Some(&hpa), now);
+        let row = self.compute_row(&id, &hpa, &controller, scale.as_ref(), now);
         let hpa = Some(Arc::new(hpa));
         let entry = Entry { row, hpa, controller, series, scale, scale_read_at, version };
         self.entries.insert(id, entry);
     }
 
-    fn row(
+    fn compute_row(
         &self,
         id: &Identity,
         hpa: &HorizontalPodAutoscaler,
@@ -131,24 +134,26 @@ impl Rows {
         let of_target = self.by_target.get(&TargetKey::new(hpa)).into_iter().flatten();
         let others = of_target.filter(|other| *other != id);
         let others: Vec<_> = others.map(|other| HpaKey::from(other).to_string()).collect();
-        let surroundings = Surroundings { scale, of_same_target: &others };
+        let surroundings = Surroundings { scale, other_autoscalers: &others };
         let undecided_since = self.overdue.get(id).copied();
         Row { undecided_since, ..Row::new(id.clone(), hpa, &settings, surroundings, now) }
     }
 
-    /// Computes a row again, after a change of what it needs beside the object.
+    /// Computes a row again, after its target's scale or the target's other autoscalers have
+    /// changed.
     fn refresh(&mut self, id: &Identity, now: Timestamp) {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = &entry.hpa else { return };
-        let row = self.row(id, hpa, &entry.controller, entry.scale.as_ref(), now);
+        let row = self.compute_row(id, hpa, &entry.controller, entry.scale.as_ref(), now);
         let version = self.version;
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
             (entry.row, entry.version) = (row, version);
         }
     }
 
-    /// Moves an autoscaler to another target, and refreshes the rows of the others of both.
-    fn retarget(
+    /// Updates the index by target for an object that changed, appeared or disappeared. Refreshes
+    /// the rows of the other autoscalers of its old and its new target.
+    fn update_target(
         &mut self,
         id: &Identity,
         old: Option<&HorizontalPodAutoscaler>,
@@ -179,17 +184,17 @@ impl Rows {
         }
     }
 
-    /// Since when autoscalers are without a decision. A time that differs little from the last one
-    /// stays, because each change of a row is sent to all pages.
-    pub(super) fn times_of(
+    /// Converts ages to the times since when autoscalers are without a decision. If the known time
+    /// differs little, it is kept, because each change of a row is sent to all pages.
+    pub(super) fn overdue_since(
         &self,
-        overdue: Vec<Overdue>,
+        overdue: Vec<OverdueAutoscaler>,
         now: Timestamp,
     ) -> HashMap<Identity, Timestamp> {
-        let times = overdue.into_iter().map(|Overdue { key, age }| {
+        let times = overdue.into_iter().map(|OverdueAutoscaler { key, age }| {
             let (id, since) = (Identity::from(&key), shifted(now, -age));
             let known = self.overdue.get(&id).copied();
-            let known = known.filter(|known| known.duration_since(since).abs() < SAME_AGE);
+            let known = known.filter(|known| known.duration_since(since).abs() < SAME_DECISION);
             (id, known.unwrap_or(since))
         });
         times.collect()
@@ -208,21 +213,23 @@ impl Rows {
 
     pub(super) fn delete(&mut self, id: &Identity, now: Timestamp) {
         let Some(entry) = self.entries.remove(id) else { return };
-        self.retarget(id, entry.hpa.as_deref(), None, now);
+        self.update_target(id, entry.hpa.as_deref(), None, now);
         self.deleted.push_back((self.version, id.clone()));
         while self.deleted.len() > MAX_DELETIONS {
             if let Some((version, _)) = self.deleted.pop_front() {
-                self.forgotten = version;
+                self.last_dropped_deletion = version;
             }
         }
     }
 
-    /// The maximum number of samples of an autoscaler.
+    /// The maximum number of samples of one autoscaler. It is smaller if there are many
+    /// autoscalers.
     pub(super) fn capacity(&self) -> usize {
-        (MAX_SAMPLES / self.entries.len().max(1)).clamp(*SAMPLES.start(), *SAMPLES.end())
+        (MAX_SAMPLES / self.entries.len().max(1))
+            .clamp(*SAMPLES_PER_AUTOSCALER.start(), *SAMPLES_PER_AUTOSCALER.end())
     }
 
-    /// Sets the scale of a target. `None` if it could not be read.
+    /// Sets the scale of an autoscaler's target. `None` if it could not be read.
     pub(super) fn set_scale(&mut self, id: &Identity, scale: Option<Scale>, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
             (entry.scale, entry.scale_read_at) = (scale, Some(now));
@@ -230,8 +237,7 @@ impl Rows {
         }
     }
 
-    /// Autoscalers whose rows need a scale that was not read since a time, the oldest first.
-    pub(super) fn without_scale(
+    pub(super) fn without_recent_scale(
         &self,
         limit: usize,
         since: Timestamp,

@@ -1,4 +1,4 @@
-//! Values over time: those that the dashboard read, and those that the controller recorded.
+//! The samples of an autoscaler over time, read by the dashboard or recorded by the controller.
 
 use std::collections::VecDeque;
 
@@ -12,13 +12,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer, ser::SerializeTuple};
 
 use super::row::{current_replicas, desired_replicas};
-use crate::past::{PastSample, shifted, value};
+use crate::past::{PastSample, compared_value, shifted};
 
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Unit {
-    /// Percent of the pods' requests.
+    /// Percentage of the pods' requests.
     Percent,
     Bytes,
     /// An amount of another resource, as Kubernetes prints it: `540m`.
@@ -32,12 +32,12 @@ impl Unit {
         if target.is_some_and(|target| target.average_utilization.is_some()) {
             Self::Percent
         } else {
-            Self::of_samples(spec)
+            Self::for_samples(spec)
         }
     }
 
-    /// The unit of a pod's sample, which is an amount even if the target is a utilization.
-    fn of_samples(spec: &MetricSpec) -> Self {
+    /// The unit of a pod's sample: an amount, even if the target is a utilization.
+    fn for_samples(spec: &MetricSpec) -> Self {
         let is_resource = spec.resource.is_some() || spec.container_resource.is_some();
         match (is_memory(spec), is_resource) {
             (true, _) => Self::Bytes,
@@ -47,7 +47,7 @@ impl Unit {
     }
 }
 
-/// A metric with its unit and target, for the chart.
+/// A metric in the chart, with its units and its target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MetricLine {
@@ -66,12 +66,12 @@ pub(crate) struct Sample {
     pub(crate) desired: Option<i32>,
     /// The largest proposal of the metrics, before all limits. `None` in samples from a status.
     pub(crate) recommended: Option<i32>,
-    /// The values by the index of their metric.
+    /// The values of the metrics, in the order of the spec.
     pub(crate) values: Box<[Option<MilliValue>]>,
 }
 
 impl Sample {
-    /// The sample that the controller last reported in the status.
+    /// The sample in the status, as the controller last stored it.
     pub(crate) fn from_status(hpa: &HorizontalPodAutoscaler, at: Timestamp) -> Self {
         let status = &hpa.status;
         let values = hpa.spec.metrics.iter().enumerate();
@@ -86,10 +86,11 @@ impl Sample {
         }
     }
 
-    /// The sample of a decision. `None` if the target could not be read. Without the history, the
-    /// decision may differ from the controller's; the desired replicas then come from the status.
+    /// The sample of a decision by the dashboard. `None` if the target could not be read. Without
+    /// the history, the decision may differ from the controller's, so the desired replicas are
+    /// those of the status.
     pub(crate) fn from_report(report: &Report, hpa: &HorizontalPodAutoscaler) -> Option<Self> {
-        let values = report.metrics.iter().map(|metric| value(&metric.explanation));
+        let values = report.metrics.iter().map(|metric| compared_value(&metric.explanation));
         let current = Some(report.current_replicas?);
         let decided = report.desired_replicas.filter(|_| report.history_known);
         Some(Self {
@@ -101,10 +102,11 @@ impl Sample {
         })
     }
 
-    /// The sample of an earlier reconcile. Values of metrics that an earlier spec had are left out.
+    /// The sample of an earlier reconcile. If the spec had another number of metrics then, the
+    /// values are left out.
     fn from_past(past: PastSample, metrics: &[MetricLine]) -> Self {
         let PastSample { at, current, desired, proposed, values } = past;
-        let is_same = values.len() == metrics.len();
+        let has_same_count = values.len() == metrics.len();
         let values = metrics.iter().zip(values).map(|(metric, value)| match metric.unit {
             Unit::Percent => value.map(MilliValue::from_units),
             Unit::Bytes | Unit::Quantity | Unit::Number => value.map(MilliValue::from_milli),
@@ -114,11 +116,15 @@ impl Sample {
             current: Some(current),
             desired,
             recommended: proposed,
-            values: if is_same { values.collect() } else { vec![None; metrics.len()].into() },
+            values: if has_same_count {
+                values.collect()
+            } else {
+                vec![None; metrics.len()].into()
+            },
         }
     }
 
-    fn has_values_of(&self, other: &Self) -> bool {
+    fn equals_except_time(&self, other: &Self) -> bool {
         self.current == other.current
             && self.desired == other.desired
             && self.recommended == other.recommended
@@ -126,8 +132,8 @@ impl Sample {
     }
 }
 
-/// Serializes to an array, which is shorter than an object: time in milliseconds, current, desired
-/// and recommended replicas, and the values in thousandths.
+/// Serializes to an array, which is shorter than an object: the time in milliseconds, the current,
+/// desired and recommended replicas, and an array of the values in thousandths.
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut tuple = serializer.serialize_tuple(5)?;
@@ -146,18 +152,18 @@ impl Serialize for Sample {
 pub(crate) struct Series {
     metrics: Vec<MetricLine>,
     samples: VecDeque<Sample>,
-    /// The time of the controller's last sample, by its own clock.
+    /// The time of the last sample that the controller recorded, by the controller's clock.
     #[serde(skip)]
     past_until: Option<Timestamp>,
 }
 
 impl Series {
-    /// Sets the metrics of the spec. Drops the samples if the metrics have changed.
+    /// Sets the metrics of the spec. If a name or unit has changed, drops the samples.
     pub(crate) fn set_metrics(&mut self, hpa: &HorizontalPodAutoscaler) {
         let metrics = hpa.spec.metrics.iter().map(|spec| MetricLine {
             name: metric_name(spec),
             unit: Unit::new(spec),
-            sample_unit: Unit::of_samples(spec),
+            sample_unit: Unit::for_samples(spec),
             target: target_value(spec),
         });
         let metrics: Vec<_> = metrics.collect();
@@ -168,10 +174,11 @@ impl Series {
         self.metrics = metrics;
     }
 
-    /// Adds a sample, unless its numbers are those of the last one. Keeps at most `capacity`.
+    /// Adds a sample, unless only its time differs from the last one. Keeps the last `capacity`
+    /// samples.
     pub(crate) fn record(&mut self, sample: Sample, capacity: usize) {
         match self.samples.back() {
-            Some(last) if last.has_values_of(&sample) => return,
+            Some(last) if last.equals_except_time(&sample) => return,
             // The clock was set back.
             Some(last) if last.at > sample.at => self.clear(),
             _ => {}
@@ -182,19 +189,19 @@ impl Series {
         self.samples.push_back(sample);
     }
 
-    /// Drops the samples. Those of the controller are then read again.
+    /// Drops all samples. The next read of the past then returns all samples of the controller.
     fn clear(&mut self) {
         self.samples.clear();
         self.past_until = None;
     }
 
-    /// The time of the controller's last sample, by its own clock.
+    /// The time of the last sample that the controller recorded, by the controller's clock.
     pub(crate) fn past_until(&self) -> Option<Timestamp> {
         self.past_until
     }
 
-    /// Replaces samples by the controller's for the same time, which are complete. The dashboard's
-    /// clock is `ahead` of the controller's.
+    /// Adds samples that the controller recorded, oldest first. They replace the dashboard's
+    /// samples of the same period. The dashboard's clock is ahead of the controller's by `ahead`.
     pub(crate) fn merge(
         &mut self,
         mut past: Vec<PastSample>,
@@ -211,7 +218,7 @@ impl Series {
         all.retain(|sample| sample.at < from || sample.at > until);
         all.extend(past.into_iter().map(|sample| Sample::from_past(sample, &self.metrics)));
         all.sort_by_key(|sample| sample.at);
-        all.dedup_by(|next, previous| previous.has_values_of(next));
+        all.dedup_by(|next, previous| previous.equals_except_time(next));
         all.drain(..all.len().saturating_sub(capacity.max(1)));
         self.samples = all.into();
     }

@@ -1,13 +1,13 @@
-//! What of the cluster is read: the connection, and the lists of the APIs.
+//! The state of the connection to the API server and of the lists of autoscalers.
 
 use std::collections::BTreeMap;
 
 use hpa_controller::AutoscalerApi;
 use jiff::Timestamp;
 
-use super::{Outage, Unread, outage::Connection};
+use super::{Outage, OutageSummary, outage::Connection};
 
-/// The state of the list of autoscalers of an API.
+/// The state of the list and watch of an API's autoscalers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SourceState {
     /// The first list is not complete.
@@ -15,22 +15,23 @@ pub(crate) enum SourceState {
     Synced,
     /// The cluster doesn't have the API.
     NotServed,
-    /// The list or watch fails.
+    /// The list or watch has failed.
     Failed {
         outage: Outage,
-        /// There was no usable answer. If the API server can't be read at all, this is a consequence.
+        /// Whether the API server gave no usable answer. When an outage of the API server ends,
+        /// such a list counts as unread again.
         is_unanswered: bool,
     },
 }
 
-/// The lists of all APIs.
+/// The connection, and the lists of all APIs.
 #[derive(Default)]
 pub(super) struct Sources {
     states: BTreeMap<AutoscalerApi, SourceState>,
     pub(super) connection: Connection,
-    /// The last time when the API server was read.
+    /// The time of the last successful probe of the API server.
     pub(super) read_at: Option<Timestamp>,
-    /// The only namespace that is shown of an API.
+    /// The only namespace of an API that is watched. If an API is absent, it is all namespaces.
     pub(super) namespaces: BTreeMap<AutoscalerApi, String>,
     /// Sentences about what is not shown of an API.
     pub(super) notes: BTreeMap<AutoscalerApi, String>,
@@ -54,8 +55,9 @@ impl Sources {
         matches!(self.connection, Connection::Down { .. })
     }
 
-    /// A list or watch that fails. `text` gets the time of the first failure.
-    pub(super) fn failed(
+    /// The new state of an API whose list or watch failed. `text` gets the time of the first
+    /// failure.
+    pub(super) fn failed_state(
         &self,
         api: AutoscalerApi,
         is_unanswered: bool,
@@ -71,13 +73,18 @@ impl Sources {
         SourceState::Failed { outage, is_unanswered }
     }
 
-    /// A connection that is down. `outage` gets the time of the first failure of its kind.
-    pub(super) fn down(&self, now: Timestamp, outage: impl Fn(Timestamp) -> Outage) -> Connection {
+    /// The new state of the connection after a failure. `outage` gets the time of the first failure
+    /// of the same kind.
+    pub(super) fn down_connection(
+        &self,
+        now: Timestamp,
+        outage: impl Fn(Timestamp) -> Outage,
+    ) -> Connection {
         let current = outage(now);
         match &self.connection {
             Connection::Down { since, outage: last } => {
-                let is_same = last.kind == current.kind;
-                let outage = if is_same { outage(last.since) } else { current };
+                let has_same_kind = last.kind == current.kind;
+                let outage = if has_same_kind { outage(last.since) } else { current };
                 Connection::Down { since: *since, outage }
             }
             _ => Connection::Down { since: now, outage: current },
@@ -96,8 +103,8 @@ impl Sources {
         self.is_down() || self.states.values().all(|source| *source != SourceState::Reading)
     }
 
-    /// The API server answers. Lists that had no answer are read again.
-    pub(super) fn connect(&mut self) {
+    /// The API server answers again. Lists that had no answer are then read again.
+    pub(super) fn mark_up(&mut self) {
         self.connection = Connection::Up;
         for source in self.states.values_mut() {
             if let SourceState::Failed { is_unanswered: true, .. } = source {
@@ -106,7 +113,8 @@ impl Sources {
         }
     }
 
-    /// What can't be read.
+    /// The outage of the API server, or else those of the lists. The last one names an API whose
+    /// autoscalers are shown, if there is one.
     pub(super) fn outages(&self) -> Vec<Outage> {
         if let Connection::Down { outage, .. } = &self.connection {
             return vec![outage.clone()];
@@ -117,28 +125,28 @@ impl Sources {
         });
         let mut failed: Vec<_> = failed.collect();
         let mut sources = self.states.iter();
-        let rest = sources.find(|(_, source)| **source == SourceState::Synced);
-        if let (Some((api, _)), Some(last)) = (rest, failed.last_mut()) {
+        let synced = sources.find(|(_, source)| **source == SourceState::Synced);
+        if let (Some((api, _)), Some(last)) = (synced, failed.last_mut()) {
             last.text = format!("{}. The autoscalers of {api} are shown", last.text);
         }
         failed
     }
 
-    /// What can't be read, for the page. `has_values` is whether it shows autoscalers.
-    pub(super) fn unread(&self, has_values: bool) -> Option<Unread> {
+    /// Summarizes the outages. `has_values` is whether the page shows autoscalers.
+    pub(super) fn outage_summary(&self, has_values: bool) -> Option<OutageSummary> {
         let first = self.outages().iter().map(|outage| outage.since).min()?;
         let since = match self.connection {
             Connection::Down { since, .. } => since,
             _ => first,
         };
         let is_down = self.is_down();
-        let has_rest = self.states.values().any(|source| *source == SourceState::Synced);
+        let has_synced = self.states.values().any(|source| *source == SourceState::Synced);
         let read_at = if is_down { self.read_at } else { Some(since) };
         let values_at = read_at.filter(|_| has_values);
-        Some(Unread { since, values_at, is_partial: has_rest && !is_down })
+        Some(OutageSummary { since, values_at, is_partial: has_synced && !is_down })
     }
 
-    /// The notes about APIs whose list was read.
+    /// The notes about APIs whose autoscalers are shown.
     pub(super) fn visible_notes(&self) -> Vec<String> {
         let is_shown = |api: &AutoscalerApi| self.states.get(api) == Some(&SourceState::Synced);
         let notes = self.notes.iter().filter(|(api, _)| is_shown(api));

@@ -12,7 +12,7 @@ use super::{
     Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
     series::Series,
 };
-use crate::past::{Overdue, PastSample};
+use crate::past::{OverdueAutoscaler, PastSample};
 
 mod cluster;
 
@@ -25,12 +25,12 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn cpu(utilization: i32) -> Value {
+fn cpu_metric(utilization: i32) -> Value {
     let target = json!({ "type": "Utilization", "averageUtilization": utilization });
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
 
-fn used(utilization: i32) -> Value {
+fn cpu_status(utilization: i32) -> Value {
     let current = json!({ "averageUtilization": utilization, "averageValue": "100m" });
     json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } })
 }
@@ -44,25 +44,25 @@ fn hpa(status: Value) -> HorizontalPodAutoscaler {
     serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "shop", "uid": "1" },
         "spec": { "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9,
-            "metrics": [cpu(60)] },
+            "metrics": [cpu_metric(60)] },
         "status": status,
     }))
     .unwrap()
 }
 
-/// A status with the usual conditions, except for these.
-fn status(current: i32, desired: i32, other: &[Value]) -> Value {
+/// A status whose conditions are the usual ones, replaced by those of `special` with the same type.
+fn status(current: i32, desired: i32, special: &[Value]) -> Value {
     let mut conditions = vec![
         condition("AbleToScale", "True", "ReadyForNewScale"),
         condition("ScalingActive", "True", "ValidMetricFound"),
         condition("ScalingLimited", "False", "DesiredWithinRange"),
     ];
-    for condition in other {
+    for condition in special {
         conditions.retain(|usual| usual["type"] != condition["type"]);
         conditions.push(condition.clone());
     }
     json!({ "currentReplicas": current, "desiredReplicas": desired, "conditions": conditions,
-        "currentMetrics": [used(90)] })
+        "currentMetrics": [cpu_status(90)] })
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn invalid_settings_are_marked(#[case] name: &str, #[case] is_invalid: bool) {
 }
 
 #[test]
-fn dry_run_is_shown_as_a_setting_without_a_status() {
+fn dry_run_without_a_status_is_shown_as_a_setting() {
     let mut hpa = hpa(Value::Null);
     for (name, value) in [("dry-run", "true"), ("tolerance", "0.2")] {
         hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), value.into());
@@ -116,12 +116,12 @@ fn replicas_of_a_missing_target_are_unknown() {
 }
 
 #[test]
-fn load_is_the_largest_ratio() {
+fn load_is_the_largest_ratio_of_value_to_target() {
     let mut hpa = hpa(status(4, 4, &[]));
-    hpa.spec.metrics.push(serde_json::from_value(cpu(30)).unwrap());
-    hpa.status.current_metrics.push(serde_json::from_value(used(90)).unwrap());
+    hpa.spec.metrics.push(serde_json::from_value(cpu_metric(30)).unwrap());
+    hpa.status.current_metrics.push(serde_json::from_value(cpu_status(90)).unwrap());
     // A metric that could not be read has an empty status.
-    hpa.spec.metrics.push(serde_json::from_value(cpu(1)).unwrap());
+    hpa.spec.metrics.push(serde_json::from_value(cpu_metric(1)).unwrap());
     hpa.status.current_metrics.push(serde_json::from_value(json!({ "type": "" })).unwrap());
     let row = Row::new(id("web"), &hpa, &Settings::default(), Surroundings::default(), at(0));
     assert_eq!(row.load, Some(3.0));
@@ -136,12 +136,12 @@ fn load_is_the_largest_ratio() {
 #[case("core/shop", false)]
 #[case("core//web", false)]
 #[case("core/shop/web/x", false)]
-fn identity_round_trips(#[case] text: &str, #[case] is_valid: bool) {
+fn only_valid_identity_is_parsed_and_printed_unchanged(#[case] text: &str, #[case] is_valid: bool) {
     let parsed = Identity::parse(text).map(|id| id.to_string());
     assert_eq!(parsed, is_valid.then(|| text.to_owned()));
 }
 
-/// An autoscaler whose target has the same name.
+/// An autoscaler whose target has its name.
 fn observed(name: &str, status: Value) -> ObservedAutoscaler {
     let mut hpa = hpa(status);
     name.clone_into(&mut hpa.spec.scale_target_ref.name);
@@ -202,31 +202,31 @@ fn reader_that_missed_too_many_deletions_gets_everything() {
     assert_eq!((next.reset, next.rows.len()), (true, 1));
 }
 
-fn fail(board: &Board, api: AutoscalerApi, is_unanswered: bool, second: i64) {
+fn fail_list(board: &Board, api: AutoscalerApi, is_unanswered: bool, second: i64) {
     board.fail_source(api, is_unanswered, at(second), |since| format!("broken since {since}"));
 }
 
 #[test]
-fn only_problems_of_its_own_api_make_a_list_incomplete() {
+fn list_is_incomplete_only_if_its_own_api_fails_or_lacks_the_namespace() {
     let board = board(&["a"]);
     board.set_silence(Some("No controller makes decisions.".to_owned()));
     board.set_note(AutoscalerApi::Custom, "only one namespace of the custom API".to_owned());
     board.set_namespace(AutoscalerApi::Custom, "other".to_owned());
-    fail(&board, AutoscalerApi::Custom, false, 0);
+    fail_list(&board, AutoscalerApi::Custom, false, 0);
     assert!(board.is_complete(&id("b")));
     board.set_namespace(AutoscalerApi::Core, "other".to_owned());
     assert!(!board.is_complete(&id("b")), "another namespace");
     board.set_namespace(AutoscalerApi::Core, "shop".to_owned());
-    fail(&board, AutoscalerApi::Core, false, 0);
+    fail_list(&board, AutoscalerApi::Core, false, 0);
     assert!(!board.is_complete(&id("b")));
 }
 
 #[test]
-fn age_of_a_decision_is_sent_once_and_survives_a_change_of_the_object() {
+fn time_without_decision_is_sent_once_and_survives_a_change_of_the_object() {
     let board = board(&["a", "b"]);
     let overdue = |age| {
         let key = HpaKey::new("shop", "a");
-        vec![Overdue { key, age: SignedDuration::from_secs(age) }]
+        vec![OverdueAutoscaler { key, age: SignedDuration::from_secs(age) }]
     };
     let since = |board: &Board| board.get(&id("a")).unwrap().row.undecided_since;
     board.set_overdue(overdue(200), at(1000));
@@ -271,7 +271,7 @@ fn times(series: &Series) -> Vec<i64> {
 }
 
 #[test]
-fn series_is_a_ring_of_changes() {
+fn series_keeps_the_last_changes_up_to_its_capacity() {
     let mut series = Series::default();
     for (second, current) in [(1, 4), (2, 4), (3, 5), (4, 6), (5, 7)] {
         series.record(sample(second, current), 3);
@@ -281,16 +281,17 @@ fn series_is_a_ring_of_changes() {
     assert_eq!(times(&series), [2], "the clock was set back");
 }
 
-fn remembered(second: i64, current: i32) -> PastSample {
+/// A sample that the controller recorded.
+fn past_sample(second: i64, current: i32) -> PastSample {
     PastSample { at: at(second), current, desired: None, proposed: Some(9), values: vec![Some(60)] }
 }
 
 #[test]
-fn remembered_values_have_the_unit_of_their_target() {
+fn past_values_have_the_unit_of_their_target() {
     let mut series = Series::default();
     series.set_metrics(&hpa(Value::Null));
-    let other = PastSample { values: vec![Some(1), Some(2)], ..remembered(1, 4) };
-    series.merge(vec![other, remembered(2, 5)], SignedDuration::ZERO, 9);
+    let other = PastSample { values: vec![Some(1), Some(2)], ..past_sample(1, 4) };
+    series.merge(vec![other, past_sample(2, 5)], SignedDuration::ZERO, 9);
     let values: Vec<_> = series.samples().map(|sample| sample.values.to_vec()).collect();
     assert_eq!(values, [vec![None], vec![Some(MilliValue::from_units(60))]]);
 }
@@ -318,41 +319,41 @@ fn container_name_does_not_make_cpu_memory() {
 }
 
 #[test]
-fn remembered_samples_replace_those_of_their_time() {
+fn past_samples_replace_those_of_the_same_period() {
     let mut series = Series::default();
     for (second, current) in [(10, 4), (20, 5), (30, 6)] {
         series.record(sample(second, current), 9);
     }
-    let past = [(5, 3), (15, 3), (25, 7)].map(|(second, current)| remembered(second, current));
+    let past = [(5, 3), (15, 3), (25, 7)].map(|(second, current)| past_sample(second, current));
     series.merge(past.to_vec(), SignedDuration::ZERO, 9);
     assert_eq!(times(&series), [5, 25, 30], "equal ones that follow each other are one");
-    series.merge(vec![remembered(31, 8), remembered(32, 9)], SignedDuration::ZERO, 3);
+    series.merge(vec![past_sample(31, 8), past_sample(32, 9)], SignedDuration::ZERO, 3);
     assert_eq!(times(&series), [30, 31, 32], "the oldest are dropped");
     series.merge(Vec::new(), SignedDuration::ZERO, 3);
     assert_eq!(times(&series), [30, 31, 32]);
 }
 
 #[test]
-fn remembered_samples_have_the_time_of_the_dashboard() {
+fn past_samples_are_converted_to_the_clock_of_the_dashboard() {
     let mut series = Series::default();
     series.record(sample(100, 4), 9);
     // The controller's clock is 3 s ahead.
-    series.merge(vec![remembered(104, 5)], SignedDuration::from_secs(-3), 9);
+    series.merge(vec![past_sample(104, 5)], SignedDuration::from_secs(-3), 9);
     assert_eq!((times(&series), series.past_until()), (vec![100, 101], Some(at(104))));
     series.record(sample(102, 6), 9);
     assert_eq!(times(&series), [100, 101, 102]);
 }
 
 #[test]
-fn dropped_samples_of_the_controller_are_read_again() {
+fn dropping_samples_makes_all_past_samples_be_read_again() {
     let mut series = Series::default();
     series.set_metrics(&hpa(Value::Null));
-    series.merge(vec![remembered(10, 5)], SignedDuration::ZERO, 9);
+    series.merge(vec![past_sample(10, 5)], SignedDuration::ZERO, 9);
     let mut other = hpa(Value::Null);
     other.spec.metrics.clear();
     series.set_metrics(&other);
     assert_eq!((times(&series), series.past_until()), (vec![], None));
-    series.merge(vec![remembered(10, 5)], SignedDuration::ZERO, 9);
+    series.merge(vec![past_sample(10, 5)], SignedDuration::ZERO, 9);
     series.record(sample(9, 6), 9);
     assert_eq!((times(&series), series.past_until()), (vec![9], None), "the clock was set back");
 }
@@ -360,12 +361,12 @@ fn dropped_samples_of_the_controller_are_read_again() {
 #[test]
 fn samples_survive_a_new_target_but_not_a_re_created_object() {
     let board = board(&["a"]);
-    board.record(&id("a"), sample(1, 5));
+    board.record_sample(&id("a"), sample(1, 5));
     let count = |board: &Board| board.get(&id("a")).unwrap().series.samples().count();
     assert_eq!(count(&board), 2);
     let mut other_target = observed("a", status(4, 4, &[]));
     other_target.hpa.as_mut().unwrap().spec.metrics =
-        vec![serde_json::from_value(cpu(70)).unwrap()];
+        vec![serde_json::from_value(cpu_metric(70)).unwrap()];
     board.update(Update::Apply(Box::new(other_target.clone())), at(2));
     assert_eq!(count(&board), 3, "another target is the same metric");
     let mut recreated = other_target;
@@ -375,7 +376,7 @@ fn samples_survive_a_new_target_but_not_a_re_created_object() {
 }
 
 #[test]
-fn sample_is_an_array() {
+fn sample_is_serialized_as_an_array() {
     let json = serde_json::to_value(sample(1, 4)).unwrap();
     assert_eq!(json, json!([1000, 4, 4, null, [60_000]]));
 }
@@ -396,11 +397,11 @@ fn row_has_the_settings_that_the_controller_applies() {
         board.update(Update::Apply(Box::new(observed)), at(0));
         board.get(&id("web")).unwrap().row
     };
-    let entry = json!([{ "start": "00:00", "end": "00:00", "minReplicas": 5 }]).to_string();
-    let bounds = json!({ "autoscaling.hpa-rs.dev/bounds": entry });
-    let with = row(bounds.clone(), "hpa-controller");
-    assert_eq!((with.min, with.max), (Some(5), Some(9)));
-    assert_eq!(with.settings.as_deref(), Some("SetOnAutoscaler!"));
+    let schedule = json!([{ "start": "00:00", "end": "00:00", "minReplicas": 5 }]).to_string();
+    let bounds = json!({ "autoscaling.hpa-rs.dev/bounds": schedule });
+    let scheduled = row(bounds.clone(), "hpa-controller");
+    assert_eq!((scheduled.min, scheduled.max), (Some(5), Some(9)));
+    assert_eq!(scheduled.settings.as_deref(), Some("SetOnAutoscaler!"));
     // The reference ignores the annotation.
     assert_eq!(row(bounds, "kube-controller-manager").min, Some(2));
 }

@@ -13,18 +13,18 @@ use tokio::{
 
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// The timeout of every wait: more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(120);
+/// The timeout of each wait: more than ten times the expected duration.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The browser reads the protocol from descriptor 3 and writes it to descriptor 4.
-const SCRIPT: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
+/// Starts the browser, which reads the protocol from descriptor 3 and writes it to descriptor 4.
+const START_SCRIPT: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
 /// A tab in its own browser process.
 pub(crate) struct Tab {
     _process: Child,
     _profile: TempDir,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    requests: ChildStdin,
+    messages: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
     /// Whether the page has loaded since the last navigation.
@@ -35,15 +35,15 @@ pub(crate) struct Tab {
 }
 
 /// The path of Chromium. If there is none, prints that the test is skipped and returns `None`.
-pub(crate) fn program() -> Option<String> {
+pub(crate) fn find_program() -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_program = |name: &&&str| path.split(':').any(|dir| Path::new(dir).join(name).is_file());
-    let given = std::env::var("CHROMIUM").ok();
-    let found = given.or_else(|| PROGRAMS.iter().find(is_program).map(ToString::to_string));
-    if found.is_none() {
+    let configured = std::env::var("CHROMIUM").ok();
+    let program = configured.or_else(|| PROGRAMS.iter().find(is_program).map(ToString::to_string));
+    if program.is_none() {
         programs::skip("chromium", "there is no chromium in PATH, and CHROMIUM names none");
     }
-    found
+    program
 }
 
 impl Tab {
@@ -51,7 +51,7 @@ impl Tab {
         let profile = tempfile::tempdir().expect("a directory");
         let mut command = Command::new("sh");
         command
-            .args(["-c", SCRIPT, "sh", program, "--headless", "--remote-debugging-pipe"])
+            .args(["-c", START_SCRIPT, "sh", program, "--headless", "--remote-debugging-pipe"])
             .args([
                 "--hide-scrollbars",
                 "--no-first-run",
@@ -70,13 +70,13 @@ impl Tab {
             .kill_on_drop(true)
             .spawn()
             .expect("the browser starts");
-        let to = process.stdin.take().expect("a pipe");
-        let from = BufReader::new(process.stdout.take().expect("a pipe"));
+        let requests = process.stdin.take().expect("a pipe");
+        let messages = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut tab = Self {
             _process: process,
             _profile: profile,
-            to,
-            from,
+            requests,
+            messages,
             session: None,
             last_id: 0,
             is_loaded: false,
@@ -92,6 +92,7 @@ impl Tab {
         tab
     }
 
+    /// Calls a method of the protocol, and returns its result.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         let id = self.last_id;
@@ -101,16 +102,16 @@ impl Tab {
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.to.write_all(&bytes).await.expect("the browser reads");
-        let response = timeout(LIMIT, self.response(id));
+        self.requests.write_all(&bytes).await.expect("the browser reads");
+        let response = timeout(TIMEOUT, self.wait_for_response(id));
         let response = response.await.unwrap_or_else(|_| panic!("no response to {method}"));
         assert!(response.get("error").is_none(), "{method}: {response}");
         response["result"].clone()
     }
 
-    async fn response(&mut self, id: u64) -> Value {
+    async fn wait_for_response(&mut self, id: u64) -> Value {
         loop {
-            let message = self.message().await;
+            let message = self.next_message().await;
             if message["id"] == id {
                 return message;
             }
@@ -118,17 +119,16 @@ impl Tab {
         }
     }
 
-    /// Waits until the page has loaded.
-    async fn loaded(&mut self) {
+    async fn wait_until_loaded(&mut self) {
         while !self.is_loaded {
-            let event = self.message().await;
+            let event = self.next_message().await;
             self.handle_event(&event);
         }
     }
 
-    async fn message(&mut self) -> Value {
+    async fn next_message(&mut self) -> Value {
         let mut bytes = Vec::new();
-        self.from.read_until(0, &mut bytes).await.expect("the browser writes");
+        self.messages.read_until(0, &mut bytes).await.expect("the browser writes");
         assert_eq!(bytes.pop(), Some(0), "the browser has exited");
         serde_json::from_slice(&bytes).expect("JSON")
     }
@@ -156,7 +156,7 @@ impl Tab {
         result["result"]["value"].clone()
     }
 
-    /// Waits until a condition holds. Checks it after each change of the document.
+    /// Waits until a JavaScript condition holds. Checks it after each change of the document.
     pub(crate) async fn wait_for(&mut self, condition: &str) {
         let wait = format!(
             "new Promise((resolve) => {{
@@ -184,7 +184,7 @@ impl Tab {
         // A navigation within the document has no loader. Otherwise, scripts would run in the
         // previous page until the new one has loaded.
         if navigation.get("loaderId").is_some() {
-            let loaded = timeout(LIMIT, self.loaded());
+            let loaded = timeout(TIMEOUT, self.wait_until_loaded());
             loaded.await.unwrap_or_else(|_| panic!("{url} is not loaded"));
         }
         self.wait_for(condition).await;

@@ -1,4 +1,4 @@
-//! A testbed with autoscalers in all states, and its dashboard.
+//! A testbed with autoscalers in several states, and its dashboard.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 const NAMESPACES: [&str; 4] = ["bank", "checkout", "search", NAMESPACE];
 const TEAMS: [&str; 5] = ["api", "frontend", "worker", "cache", "recommendations"];
 
-/// The condition that makes a state: type, status and reason.
-const STATES: [[&str; 3]; 6] = [
+/// Conditions that cause different states: type, status and reason.
+const STATE_CONDITIONS: [[&str; 3]; 6] = [
     ["ScalingLimited", "False", "DesiredWithinRange"],
     ["ScalingLimited", "True", "TooManyReplicas"],
     ["AbleToScale", "True", "ScaleDownStabilized"],
@@ -30,7 +30,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// `shop/web`, which has pods, and this number of others.
+    /// A cluster with the autoscaler `shop/web`, whose target has pods, and `others` without pods.
     pub(crate) async fn new(others: usize) -> Self {
         Self::with_options(others, Options::default()).await
     }
@@ -54,18 +54,18 @@ impl Cluster {
         failed["status"]["phase"] = json!("Failed");
         let metrics_of_web = [objects::cpu_metric(60), objects::external_metric("waiting", "30")];
         let mut web = objects::hpa("web", 2..=10, metrics_of_web);
-        web["status"] = status(STATES[0], 5, 54);
+        web["status"] = status(STATE_CONDITIONS[0], 5, 54);
         testbed.apply_all([failed, web]);
-        testbed.apply_all([event(&testbed)]);
-        testbed.apply_all((0..others).map(other));
+        testbed.apply_all([rescale_event(&testbed)]);
+        testbed.apply_all((0..others).map(autoscaler_without_pods));
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
         let options = Options { title: "production-eu".to_owned(), ..options };
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
         Self { testbed, url: dashboard.url(), metrics, faults, _dashboard: dashboard }
     }
 
-    /// Adds autoscalers whose pages differ most: `failing`, `paused` and `new`.
-    pub(crate) fn add_states(&self) {
+    /// Adds autoscalers whose pages differ most from that of `web`: `failing`, `paused` and `new`.
+    pub(crate) fn add_unusual_autoscalers(&self) {
         let lost = json!({ "type": "AbleToScale", "status": "False", "reason": "FailedGetScale",
             "message": "the HPA controller was unable to get the target's current scale: \
                 deployments.apps \"failing\" not found" });
@@ -83,22 +83,21 @@ impl Cluster {
         self.testbed.apply_all([failing, paused, new]);
     }
 
-    /// The API server answers no request from now on.
+    /// Makes the API server drop each connection without an answer.
     pub(crate) fn stop_answering(&self) {
         self.faults.add(Fault::on(Match::any()).effect(Effect::Disconnect { applied: false }));
     }
 
-    /// The API server answers again.
-    pub(crate) fn answer(&self) {
+    pub(crate) fn answer_again(&self) {
         self.faults.clear();
     }
 }
 
-pub(crate) fn other(index: usize) -> Value {
+pub(crate) fn autoscaler_without_pods(index: usize) -> Value {
     let name = format!("{}-{index}", TEAMS[index % TEAMS.len()]);
     let mut hpa = objects::hpa(&name, 2..=20, [objects::cpu_metric(60)]);
     hpa["metadata"]["namespace"] = json!(NAMESPACES[index % NAMESPACES.len()]);
-    let state = STATES[if index % 7 < 3 { 0 } else { index % STATES.len() }];
+    let state = STATE_CONDITIONS[if index % 7 < 3 { 0 } else { index % STATE_CONDITIONS.len() }];
     let used = 20 + i64::try_from(index % 60).expect("small");
     hpa["status"] = status(state, 2 + i64::try_from(index % 12).expect("small"), used);
     hpa
@@ -131,7 +130,7 @@ fn status(state: [&str; 3], replicas: i64, used: i64) -> Value {
     })
 }
 
-fn event(testbed: &Testbed) -> Value {
+fn rescale_event(testbed: &Testbed) -> Value {
     let web = testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web");
     json!({
         "apiVersion": "v1", "kind": "Event",

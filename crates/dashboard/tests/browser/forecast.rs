@@ -1,4 +1,5 @@
-//! The chart of a forecast, and the notes about a controller that makes no decisions.
+//! The page of an autoscaler in special cases: with a forecast, with a silent controller, and
+//! absent. Also line breaks in settings.
 
 use std::sync::Arc;
 
@@ -7,12 +8,12 @@ use hpa_controller::{
     HpaKey,
     forecast::{ForecastPoint, ForecastView, LoadReading, Yesterday},
 };
-use hpa_dashboard::{Options, Past, PastDecision, PastSource};
+use hpa_dashboard::{ControllerRecords, Options, PastDecision, RecordSource};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     EXPLAINED, LOADED, assert_no_errors,
-    chromium::{Tab, program},
+    chromium::{Tab, find_program},
     cluster::Cluster,
     text,
 };
@@ -23,13 +24,13 @@ struct Forecaster {
 }
 
 #[async_trait]
-impl PastSource for Forecaster {
+impl RecordSource for Forecaster {
     async fn past(
         &self,
         _: &HpaKey,
         _: Option<&str>,
         _: Option<Timestamp>,
-    ) -> Result<Past, String> {
+    ) -> Result<ControllerRecords, String> {
         let now = Timestamp::now();
         let until = now - self.last_decision;
         let decision = PastDecision {
@@ -39,10 +40,14 @@ impl PastSource for Forecaster {
             scaled_to: None,
             sentence: "stays".to_owned(),
         };
-        Ok(Past { decisions: vec![decision], forecasts: vec![forecast(now)], ..Past::default() })
+        Ok(ControllerRecords {
+            decisions: vec![decision],
+            forecasts: vec![forecast(now)],
+            ..ControllerRecords::default()
+        })
     }
 
-    async fn silence(&self, _: &[String], limit: SignedDuration) -> Option<String> {
+    async fn silence_sentence(&self, _: &[String], limit: SignedDuration) -> Option<String> {
         (self.last_decision > limit).then(|| "No controller makes decisions.".to_owned())
     }
 }
@@ -72,7 +77,7 @@ fn forecast(now: Timestamp) -> ForecastView {
     }
 }
 
-/// A load that has risen for ten minutes.
+/// A point of a load that has been rising for the last ten minutes.
 fn point(now: Timestamp, minute: i32) -> ForecastPoint {
     let forecast = 0.3 + 0.09 * f64::from((minute + 10).max(0));
     ForecastPoint {
@@ -85,8 +90,9 @@ fn point(now: Timestamp, minute: i32) -> ForecastPoint {
     }
 }
 
-async fn open(tab: &mut Tab, last_decision: SignedDuration) -> Cluster {
-    let past: Option<Arc<dyn PastSource>> = Some(Arc::new(Forecaster { last_decision }));
+/// Opens the page of `shop/web`, whose controller made its last decision this long ago.
+async fn open_detail(tab: &mut Tab, last_decision: SignedDuration) -> Cluster {
+    let past: Option<Arc<dyn RecordSource>> = Some(Arc::new(Forecaster { last_decision }));
     let cluster = Cluster::with_options(0, Options { past, ..Options::default() }).await;
     tab.set_appearance(1280, 1000, "light").await;
     tab.open(&cluster.url, LOADED).await;
@@ -96,27 +102,27 @@ async fn open(tab: &mut Tab, last_decision: SignedDuration) -> Cluster {
 }
 
 /// The chart of the last hour, which precedes that of the last day.
-const PICTURE: &str = "document.querySelector('#metrics section section svg[role=img]')";
+const HOUR_CHART: &str = "document.querySelector('#metrics section section svg[role=img]')";
 
 #[tokio::test]
 async fn forecast_is_drawn_around_now_with_its_band_and_the_newest_reading() {
-    let Some(program) = program() else { return };
+    let Some(program) = find_program() else { return };
     let mut tab = Tab::new(&program).await;
-    let _cluster = open(&mut tab, SignedDuration::ZERO).await;
+    let _cluster = open_detail(&mut tab, SignedDuration::ZERO).await;
     let card = "document.querySelector('#metrics section section')";
     let legend = tab.evaluate(&format!("{card}.querySelector('.legend').textContent")).await;
     let legend = legend.as_str().expect("text");
     assert!(legend.contains("last reading: 1.26 cores"), "{legend}");
     assert!(!legend.contains("none"), "{legend}");
-    let described = tab.evaluate(&format!("{PICTURE}.getAttribute('aria-label')")).await;
+    let described = tab.evaluate(&format!("{HOUR_CHART}.getAttribute('aria-label')")).await;
     let described = described.as_str().expect("text");
     assert!(described.starts_with("Load of cpu in cores and its forecast: "), "{described}");
     assert!(described.contains("8 of 10 cases is 1.18 cores to 1.76 cores at"), "{described}");
-    // The band is closed and filled, and the hour fills the picture: now is near its right edge.
-    let band = format!("{PICTURE}.querySelector('.area.band').getAttribute('d')");
+    // The band is a closed area. The chart shows an hour, so now is near its right edge.
+    let band = format!("{HOUR_CHART}.querySelector('.area.band').getAttribute('d')");
     assert!(tab.evaluate(&band).await.as_str().is_some_and(|path| path.ends_with('Z')));
     let share = format!(
-        "(() => {{ const numbers = (name) => [...{PICTURE}.querySelector(name).getAttribute('d')
+        "(() => {{ const numbers = (name) => [...{HOUR_CHART}.querySelector(name).getAttribute('d')
             .matchAll(/[MH]([0-9.]+)/g)].map(([, x]) => Number(x));
             const [left, right] = numbers('path.grid');
             return (numbers('path.now')[0] - left) / (right - left); }})()"
@@ -127,12 +133,12 @@ async fn forecast_is_drawn_around_now_with_its_band_and_the_newest_reading() {
 }
 
 #[tokio::test]
-async fn silent_controller_is_seen_at_once() {
-    let Some(program) = program() else { return };
+async fn silent_controller_is_marked_on_the_page_and_in_the_list() {
+    let Some(program) = find_program() else { return };
     let mut tab = Tab::new(&program).await;
-    let _cluster = open(&mut tab, SignedDuration::from_secs(190)).await;
+    let _cluster = open_detail(&mut tab, SignedDuration::from_secs(190)).await;
     let state = text(&mut tab, "detail-state").await;
-    assert!(state.contains("No decision of the controller for 3m "), "{state}");
+    assert!(state.contains("No decision by the controller for 3m "), "{state}");
     assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
     tab.wait_for("document.body.classList.contains('silent')").await;
     tab.evaluate("document.querySelector('#back').click()").await;
@@ -145,8 +151,8 @@ async fn silent_controller_is_seen_at_once() {
 }
 
 #[tokio::test]
-async fn page_of_an_autoscaler_that_does_not_exist_has_no_panels() {
-    let Some(program) = program() else { return };
+async fn page_of_an_absent_autoscaler_has_no_panels() {
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
@@ -166,8 +172,8 @@ async fn page_of_an_autoscaler_that_does_not_exist_has_no_panels() {
 }
 
 #[tokio::test]
-async fn setting_may_break_after_its_equals_sign_only() {
-    let Some(program) = program() else { return };
+async fn line_may_break_only_after_the_equals_sign_of_a_setting() {
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;

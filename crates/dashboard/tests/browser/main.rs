@@ -1,8 +1,8 @@
-//! The page in a real, headless Chromium. Skipped, with a line, where there is none.
+//! The page in a headless Chromium. If there is none, the tests are skipped.
 //!
-//! - `AXE_CORE` names the file `axe.min.js` of the npm package `axe-core`: no serious violation of
-//!   accessibility rules may be found.
-//! - `DASHBOARD_SCREENSHOTS` names a directory for pictures, to look at.
+//! - `AXE_CORE` is the path of `axe.min.js` of the npm package `axe-core`, which checks
+//! accessibility.
+//! - `DASHBOARD_SCREENSHOTS` is a directory for screenshots.
 
 #![allow(
     clippy::expect_used,
@@ -25,13 +25,13 @@ use hpa_tests::harness::{NAMESPACE, TestbedExt, long_tests};
 use serde_json::json;
 
 use self::{
-    chromium::{Tab, program},
-    cluster::{Cluster, other},
+    chromium::{Tab, find_program},
+    cluster::{Cluster, autoscaler_without_pods},
 };
 
-/// The list is complete.
+/// The list has rows.
 const LOADED: &str = "document.querySelectorAll('#autoscalers tbody tr').length > 0";
-/// The decision is explained, with pods and events.
+/// The page of an autoscaler has pods and events.
 const EXPLAINED: &str = "document.querySelectorAll('#metrics tbody tr').length > 4
     && document.querySelectorAll('#events tr').length > 1";
 
@@ -52,8 +52,8 @@ fn assert_no_errors(tab: &Tab) {
 }
 
 #[tokio::test]
-async fn list_is_used_by_keyboard_and_follows_the_cluster() {
-    let Some(program) = program() else { return };
+async fn list_can_be_used_by_keyboard_and_shows_changes() {
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(30).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, "document.querySelectorAll('#autoscalers tbody tr').length === 31")
@@ -62,7 +62,7 @@ async fn list_is_used_by_keyboard_and_follows_the_cluster() {
     assert_eq!(text(&mut tab, "count").await, "31 autoscalers");
     let first = tab.evaluate("document.querySelector('#autoscalers .badge').textContent").await;
     assert_eq!(first, "✕Failing", "the most urgent state comes first");
-    // Filter.
+    // Filter the list.
     tab.press("/").await;
     for key in ["w", "e", "b"] {
         tab.press(key).await;
@@ -81,7 +81,7 @@ async fn list_is_used_by_keyboard_and_follows_the_cluster() {
     tab.evaluate("history.back()").await;
     tab.wait_for("!document.getElementById('list').hidden").await;
     assert_eq!(shown_names(&mut tab).await, ["web"]);
-    // Sort by name, both ways.
+    // Clear the filter, and sort by name in both orders.
     tab.evaluate(
         "byQuery = document.getElementById('query'); byQuery.value = '';
         byQuery.dispatchEvent(new Event('input'))",
@@ -94,15 +94,15 @@ async fn list_is_used_by_keyboard_and_follows_the_cluster() {
     }
     let names = shown_names(&mut tab).await;
     assert_eq!(names[0], "worker-27", "numbers in names are compared as numbers");
-    // One more, and one less.
-    cluster.testbed.apply_all([other(100)]);
+    // Add an autoscaler, and delete one.
+    cluster.testbed.apply_all([autoscaler_without_pods(100)]);
     tab.wait_for("document.querySelectorAll('#autoscalers tbody tr').length === 32").await;
     cluster
         .testbed
         .delete("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web")
         .expect("deleted");
     tab.wait_for("document.querySelectorAll('#autoscalers tbody tr').length === 31").await;
-    // States.
+    // Show one state only.
     tab.evaluate("document.querySelector('#states [data-state=failing]').click()").await;
     let states = "new Set([...document.querySelectorAll('#autoscalers .badge')]
         .map((badge) => badge.dataset.state)).size";
@@ -111,8 +111,8 @@ async fn list_is_used_by_keyboard_and_follows_the_cluster() {
 }
 
 #[tokio::test]
-async fn autoscaler_is_explained_and_followed() {
-    let Some(program) = program() else { return };
+async fn page_of_an_autoscaler_has_its_decision_and_shows_changes() {
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
@@ -130,15 +130,15 @@ async fn autoscaler_is_explained_and_followed() {
     assert!(limits.contains("Largest proposal: 5, by cpu"), "{limits}");
     assert!(text(&mut tab, "changes").await.contains("Scales to "));
     assert!(text(&mut tab, "events").await.contains("New size: 5"));
-    assert!(text(&mut tab, "missing").await.contains("known to the controller only"));
+    assert!(text(&mut tab, "missing").await.contains("Only the controller knows past"));
     let label = "document.querySelector('#replicas-chart svg').getAttribute('aria-label')";
     let label = tab.evaluate(label).await;
     let label = label.as_str().expect("a label").to_owned();
     assert!(label.contains("maximum is 10") && label.contains("current is 5"), "{label}");
-    // Moving the pointer over the chart shows a past value.
+    // Moving the pointer over a chart must not cause an error.
     let moved = json!({ "type": "mouseMoved", "x": 200, "y": 500 });
     tab.call("Input.dispatchMouseEvent", moved).await;
-    // The page follows the cluster.
+    // Change the metrics, then delete the autoscaler.
     cluster.metrics.set_cpu_percent(90);
     let mut web = cluster.testbed.hpa("web").expect("the autoscaler");
     web["status"]["desiredReplicas"] = json!(6);
@@ -156,8 +156,8 @@ async fn autoscaler_is_explained_and_followed() {
     assert_no_errors(&tab);
 }
 
-/// Draws a chart whose second sample is a minute newer than its right edge. The x coordinates of its
-/// line, and the right edge of the grid.
+/// Draws a chart whose second sample is a minute newer than its right edge. Returns the x
+/// coordinates of its line, and the right edge of the grid.
 const CHART_WITH_FUTURE_SAMPLE: &str = "import('/chart.js').then(({ createChart }) => {
     const container = document.body.appendChild(document.createElement('div'));
     const now = 10 * 60_000;
@@ -174,7 +174,7 @@ const CHART_WITH_FUTURE_SAMPLE: &str = "import('/chart.js').then(({ createChart 
 
 #[tokio::test]
 async fn sample_in_the_future_does_not_bend_the_line_back() {
-    let Some(program) = program() else { return };
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
@@ -186,10 +186,10 @@ async fn sample_in_the_future_does_not_bend_the_line_back() {
 }
 
 #[tokio::test]
-async fn missing_target_has_no_replicas() {
-    let Some(program) = program() else { return };
+async fn replicas_of_a_missing_target_are_shown_as_unknown() {
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
-    let mut lost = other(0);
+    let mut lost = autoscaler_without_pods(0);
     lost["metadata"]["name"] = json!("lost");
     lost["status"] = json!({
         "currentReplicas": 0, "desiredReplicas": 0,
@@ -207,12 +207,12 @@ async fn missing_target_has_no_replicas() {
 }
 
 #[tokio::test]
-async fn five_thousand_autoscalers_are_shown() {
+async fn list_of_five_thousand_has_only_rows_near_the_window() {
     const COUNT: usize = 5000;
-    let Some(program) = program() else { return };
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(COUNT - 1).await;
     let mut tab = Tab::new(&program).await;
-    // The dashboard reads the autoscalers when it starts.
+    // The first load includes the dashboard's own first list. The second load is measured.
     let loaded = format!("document.getElementById('count').textContent === '{COUNT} autoscalers'");
     tab.open(&cluster.url, &loaded).await;
     let address = cluster.url.split('?').next().expect("an address").to_owned();
@@ -237,7 +237,8 @@ async fn five_thousand_autoscalers_are_shown() {
     assert_no_errors(&tab);
 }
 
-/// Scrolls through the list in two seconds. The median and the longest time between frames.
+/// Scrolls through the list in two seconds. Returns the number of frames, and the median, the 95th
+/// percentile and the maximum of the times between them.
 const SCROLL: &str = "new Promise((resolve) => {
     const times = [];
     const start = performance.now();
@@ -255,7 +256,8 @@ const SCROLL: &str = "new Promise((resolve) => {
     requestAnimationFrame(step);
 })";
 
-/// Runs axe. Its source is evaluated by the protocol, which the content security policy allows.
+/// Runs axe, and returns the serious violations of accessibility rules. The content security policy
+/// doesn't apply to scripts that the `DevTools` protocol evaluates.
 async fn violations(tab: &mut Tab, axe: &str) -> Vec<String> {
     tab.evaluate(&format!("{axe}; true")).await;
     let run = "axe.run(document, { resultTypes: ['violations'] }).then((result) =>
@@ -267,13 +269,14 @@ async fn violations(tab: &mut Tab, axe: &str) -> Vec<String> {
     found.map(|violation| violation.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The page of an autoscaler has its decision.
+/// The page of an autoscaler has facts, conditions and a sentence.
 const DECIDED: &str = "document.querySelectorAll('#facts dd').length > 0
     && document.querySelectorAll('#conditions li').length > 0
     && !document.querySelector('#detail-sentence').textContent.startsWith('Reading')";
 
-/// Looks at the current page at each width, in both themes.
-async fn look(tab: &mut Tab, part: &str, axe: Option<&str>) {
+/// Checks the current page at each width and in both themes: it must not be wider than the window,
+/// and axe must find nothing. Saves screenshots.
+async fn check_appearance(tab: &mut Tab, part: &str, axe: Option<&str>) {
     for width in [1280, 768, 400] {
         for scheme in ["light", "dark"] {
             tab.set_appearance(width, 900, scheme).await;
@@ -283,7 +286,7 @@ async fn look(tab: &mut Tab, part: &str, axe: Option<&str>) {
             let overflow = "document.documentElement.scrollWidth - innerWidth";
             let overflow = tab.evaluate(overflow).await;
             assert!(overflow.as_i64() <= Some(0), "{part} is wider than {width} pixels");
-            save(tab, &format!("{part}-{width}-{scheme}")).await;
+            save_screenshot(tab, &format!("{part}-{width}-{scheme}")).await;
             if let Some(axe) = axe {
                 let found = violations(tab, axe).await;
                 assert!(found.is_empty(), "{part} {width} {scheme}: {found:#?}");
@@ -294,17 +297,17 @@ async fn look(tab: &mut Tab, part: &str, axe: Option<&str>) {
 
 #[tokio::test]
 async fn pages_are_accessible_in_both_themes_and_at_all_widths() {
-    let Some(program) = program() else { return };
+    let Some(program) = find_program() else { return };
     let axe = std::env::var_os("AXE_CORE").map(|path| fs::read_to_string(path).expect("axe"));
     if axe.is_none() {
         hpa_tests::programs::skip("axe", "AXE_CORE doesn't name the file axe.min.js");
     }
     let axe = axe.as_deref();
     let cluster = Cluster::new(30).await;
-    cluster.add_states();
+    cluster.add_unusual_autoscalers();
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
-    look(&mut tab, "list", axe).await;
+    check_appearance(&mut tab, "list", axe).await;
     let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
     for (name, ready) in
         [("web", EXPLAINED), ("failing", DECIDED), ("paused", DECIDED), ("new", DECIDED)]
@@ -312,17 +315,17 @@ async fn pages_are_accessible_in_both_themes_and_at_all_widths() {
         tab.open(&format!("{origin}/?autoscaler=core/{NAMESPACE}/{name}"), ready).await;
         tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
             .await;
-        look(&mut tab, name, axe).await;
+        check_appearance(&mut tab, name, axe).await;
     }
     assert_no_errors(&tab);
 }
 
-/// The state at the top of the page.
+/// The state of the connection, as the top of the page shows it.
 const STATE: &str = "document.getElementById('live').dataset.state";
 
 #[tokio::test]
-async fn outage_is_on_every_page_with_the_age_of_its_values() {
-    let Some(program) = program() else { return };
+async fn outage_is_shown_on_every_page_with_the_age_of_the_values() {
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(5).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
@@ -337,23 +340,23 @@ async fn outage_is_on_every_page_with_the_age_of_its_values() {
     let problem = text(&mut tab, "problems").await;
     assert!(problem.starts_with("The API server has been unreachable since "), "{problem}");
     let age = text(&mut tab, "age").await;
-    assert!(age.starts_with("Old values, of ") && age.ends_with(" ago."), "{age}");
+    assert!(age.starts_with("Values from ") && age.ends_with(" ago."), "{age}");
     let sentence = text(&mut tab, "detail-sentence").await;
     assert!(sentence.starts_with("Stays at 5: cpu is at 54% of requests"), "{sentence}");
-    look(&mut tab, "outage", None).await;
+    check_appearance(&mut tab, "outage", None).await;
     tab.evaluate("history.back()").await;
     tab.wait_for("!document.getElementById('list').hidden").await;
     assert_eq!(text(&mut tab, "count").await, "6 autoscalers");
-    look(&mut tab, "outage-list", None).await;
-    cluster.answer();
+    check_appearance(&mut tab, "outage-list", None).await;
+    cluster.answer_again();
     tab.wait_for(&format!("{STATE} === 'live' && document.getElementById('age').hidden")).await;
     tab.wait_for("document.getElementById('problems').hidden").await;
     assert_no_errors(&tab);
 }
 
 #[tokio::test]
-async fn list_that_was_never_read_is_not_empty() {
-    let Some(program) = program() else { return };
+async fn list_that_was_never_read_is_not_shown_as_empty() {
+    let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
     cluster.stop_answering();
     let clients = Clients::from_service(cluster.testbed.service(), &ClientLimits::default());
@@ -362,11 +365,11 @@ async fn list_that_was_never_read_is_not_empty() {
     tab.open(&dashboard.url(), &format!("{STATE} === 'unread'")).await;
     assert_eq!(text(&mut tab, "count").await, "No autoscaler could be read");
     assert!(tab.evaluate("document.getElementById('age').hidden").await == true);
-    look(&mut tab, "never-read", None).await;
+    check_appearance(&mut tab, "never-read", None).await;
 }
 
-/// Saves a picture, if a directory for pictures is given.
-async fn save(tab: &mut Tab, name: &str) {
+/// Saves a screenshot if `DASHBOARD_SCREENSHOTS` is set.
+async fn save_screenshot(tab: &mut Tab, name: &str) {
     let Some(dir) = std::env::var_os("DASHBOARD_SCREENSHOTS") else { return };
     let picture = STANDARD.decode(tab.screenshot().await).expect("base64");
     fs::write(Path::new(&dir).join(format!("{name}.png")), picture).expect("written");

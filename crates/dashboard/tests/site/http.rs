@@ -1,4 +1,4 @@
-//! A plain HTTP client, to send what a browser would not.
+//! A plain HTTP client, for requests that a browser would not send.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio::{
     time::timeout,
 };
 
-/// Timeout of every wait, more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(60);
+/// The timeout of each wait: more than ten times the expected duration.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The server, and the cookie for it.
+/// The address of the server, with a token and a cookie that it accepts.
 pub(crate) struct Page {
     pub(crate) host: String,
     pub(crate) token: String,
@@ -27,8 +27,8 @@ pub(crate) struct Response {
 
 impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(header, _)| header == name);
-        found.map(|(_, value)| value.as_str())
+        let header = self.headers.iter().find(|(header, _)| header == name);
+        header.map(|(_, value)| value.as_str())
     }
 }
 
@@ -60,7 +60,7 @@ impl Page {
     ) -> Response {
         let mut stream = self.send(method, path, host, cookie).await;
         let mut bytes = Vec::new();
-        // An event stream has no end.
+        // The body of an event stream is not read, because it has no end.
         let body = async {
             let (status, headers) = read_head(&mut stream).await;
             let is_stream = headers.iter().any(|(_, value)| value == "text/event-stream");
@@ -69,7 +69,7 @@ impl Page {
             }
             (status, headers)
         };
-        let (status, headers) = timeout(LIMIT, body).await.expect("a response in time");
+        let (status, headers) = timeout(TIMEOUT, body).await.expect("a response in time");
         Response { status, headers, text: String::from_utf8_lossy(&bytes).into_owned() }
     }
 
@@ -113,13 +113,13 @@ async fn read_head(reader: &mut BufReader<TcpStream>) -> (u16, Vec<(String, Stri
     (status, headers.collect())
 }
 
-/// An event stream.
+/// An open stream of server-sent events.
 pub(crate) struct Stream {
     reader: BufReader<TcpStream>,
 }
 
 impl Stream {
-    /// The first message that fulfills the condition.
+    /// Waits for the first message that fulfills the condition.
     pub(crate) async fn until(&mut self, mut condition: impl FnMut(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let wait = async {
@@ -134,7 +134,7 @@ impl Stream {
                 }
             }
         };
-        let is_in_time = timeout(LIMIT, wait).await.is_ok();
+        let is_in_time = timeout(TIMEOUT, wait).await.is_ok();
         assert!(is_in_time, "no such message; the last one is {last:#}");
         last
     }

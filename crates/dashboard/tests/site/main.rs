@@ -1,4 +1,4 @@
-//! The server of the page, on a testbed.
+//! The dashboard's server, with a testbed as the API server.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
@@ -16,7 +16,7 @@ use hpa_controller::{
     k8s::{ClientLimits, Clients},
 };
 use hpa_dashboard::{
-    Dashboard, DecisionMetrics, Options, Past, PastDecision, PastSample, PastSource,
+    ControllerRecords, Dashboard, DecisionMetrics, Options, PastDecision, PastSample, RecordSource,
 };
 use hpa_testbed::{Config, Fault, Faults, Testbed};
 use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use self::http::{Page, Stream};
 
 /// Interval of readings of the metrics.
-const PERIOD: Duration = Duration::from_secs(2);
+const SYNC_PERIOD: Duration = Duration::from_secs(2);
 
 /// A testbed with the autoscaler `web` at 90 % of its target, and a dashboard.
 struct Cluster {
@@ -38,7 +38,7 @@ struct Cluster {
 }
 
 fn options() -> Options {
-    Options { title: "a testbed".to_owned(), sync_period: PERIOD, ..Options::default() }
+    Options { title: "a testbed".to_owned(), sync_period: SYNC_PERIOD, ..Options::default() }
 }
 
 fn hpa(name: &str) -> Value {
@@ -53,7 +53,7 @@ fn with_status(mut hpa: Value, current: i64, desired: i64) -> Value {
     hpa
 }
 
-fn forbidden() -> Value {
+fn forbidden_effect() -> Value {
     json!({ "status": { "code": 403, "reason": "Forbidden", "message": "you may not" } })
 }
 
@@ -66,7 +66,6 @@ impl Cluster {
         Self::start(faults, options()).await
     }
 
-    /// The cluster serves the custom API.
     async fn with_custom_api() -> Self {
         let definition = hpa_crd::definition().expect("a definition");
         Self::start_with([definition], &[], options()).await
@@ -101,11 +100,11 @@ impl Cluster {
         Self { testbed, metrics, faults: injected, page, dashboard }
     }
 
-    async fn list(&self) -> Stream {
+    async fn open_list(&self) -> Stream {
         self.page.stream("/api/autoscalers").await
     }
 
-    /// An event about an autoscaler.
+    /// A `SuccessfulRescale` event about an autoscaler.
     fn event(&self, name: &str, message: &str) -> Value {
         let kind = "HorizontalPodAutoscaler";
         let object = self.testbed.get("autoscaling/v2", kind, NAMESPACE, name);
@@ -120,7 +119,7 @@ impl Cluster {
         })
     }
 
-    async fn detail(&self, name: &str) -> Stream {
+    async fn open_detail(&self, name: &str) -> Stream {
         self.page.stream(&format!("/api/autoscaler?id=core%2F{NAMESPACE}%2F{name}")).await
     }
 }
@@ -144,7 +143,7 @@ async fn requests_without_a_valid_token_are_refused() {
         (granted.status, granted.header("location")),
         (303, Some("/?autoscaler=core/shop/web"))
     );
-    // The token counts only where it is exchanged for a cookie.
+    // Only `/` accepts the token, in exchange for a cookie.
     let path = format!("{data}?token={}", page.token);
     assert_eq!(page.request("GET", &path, &page.host, "").await.status, 403);
 }
@@ -192,9 +191,9 @@ async fn dashboard_is_read_only_and_its_responses_are_closed_to_other_sites() {
 }
 
 #[tokio::test]
-async fn list_follows_changes() {
+async fn list_stream_reports_changed_and_deleted_autoscalers() {
     let cluster = Cluster::new().await;
-    let mut list = cluster.list().await;
+    let mut list = cluster.open_list().await;
     let first = list.until(|changes| changes["synced"] == true).await;
     let row = &first["rows"][0];
     assert_eq!((&row["id"], &row["state"]), (&json!("core/shop/web"), &json!("steady")));
@@ -218,17 +217,18 @@ async fn list_follows_changes() {
 }
 
 #[tokio::test]
-async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
-    // The sync period is too long to cause a read.
-    let cluster = Cluster::start(&[], Options { sync_period: 1000 * PERIOD, ..options() }).await;
-    let mut of_custom = cluster.event("web", "of the custom API");
-    of_custom["metadata"]["name"] = json!("web.2");
-    of_custom["involvedObject"]["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
-    of_custom["involvedObject"]["uid"] = json!("of the custom API");
+async fn change_of_pods_events_or_status_updates_the_page() {
+    // The sync period is so long that only changes cause reads.
+    let cluster =
+        Cluster::start(&[], Options { sync_period: 1000 * SYNC_PERIOD, ..options() }).await;
+    let mut custom_api_event = cluster.event("web", "of the custom API");
+    custom_api_event["metadata"]["name"] = json!("web.2");
+    custom_api_event["involvedObject"]["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    custom_api_event["involvedObject"]["uid"] = json!("of the custom API");
     let events = [cluster.event("web", "New size: 4"), cluster.event("other", "not mine")];
     cluster.testbed.apply_all(events);
-    cluster.testbed.apply_all([of_custom]);
-    let mut detail = cluster.detail("web").await;
+    cluster.testbed.apply_all([custom_api_event]);
+    let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
     let sentence = view["report"]["sentence"].as_str().expect("a sentence");
     assert!(
@@ -241,8 +241,8 @@ async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     assert_eq!(view["events"][0]["message"], "New size: 4");
     assert_eq!(view["series"]["metrics"][0]["targetMilli"], 60_000);
     let missing = view["missing"].to_string();
-    assert!(missing.contains("known to the controller only"), "{missing}");
-    // A pod that is not ready any more.
+    assert!(missing.contains("Only the controller knows past"), "{missing}");
+    // A pod fails.
     let mut pod = objects::pod("web", 3);
     pod["status"]["phase"] = json!("Failed");
     cluster.testbed.apply_all([pod]);
@@ -252,15 +252,15 @@ async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     cluster.testbed.apply_all([cluster.event("web", "New size: 5")]);
     detail.until(|view| view["events"][0]["message"] == "New size: 5").await;
     cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
-    // The state is that of the decision, not that of the status.
+    // The state comes from the decision, not from the status.
     let view = detail.until(|view| view["row"]["desired"] == 6).await;
     assert_eq!(view["row"]["state"], "steady");
 }
 
 #[tokio::test]
-async fn metrics_are_read_again_in_each_period() {
+async fn metrics_are_read_again_in_each_sync_period() {
     let cluster = Cluster::new().await;
-    let mut detail = cluster.detail("web").await;
+    let mut detail = cluster.open_detail("web").await;
     detail.until(|view| view["report"]["metrics"][0]["utilization"] == 54).await;
     cluster.metrics.set_cpu_percent(90);
     let view = detail.until(|view| view["report"]["scaleTo"] == 6).await;
@@ -271,7 +271,7 @@ async fn metrics_are_read_again_in_each_period() {
 #[tokio::test]
 async fn absent_autoscaler_is_reported_until_it_exists() {
     let cluster = Cluster::new().await;
-    let mut detail = cluster.detail("late").await;
+    let mut detail = cluster.open_detail("late").await;
     let view = detail.until(|view| view["isKnown"] == true).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(true)));
     cluster.testbed.apply_all([hpa("late")]);
@@ -285,39 +285,39 @@ async fn absent_autoscaler_is_reported_until_it_exists() {
 async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let fault = json!({
         "match": { "resources": ["horizontalpodautoscalers"], "namespaces": [""] },
-        "effect": forbidden(),
+        "effect": forbidden_effect(),
     });
     let cluster = Cluster::with_faults(&[fault]).await;
     let mut own = hpa("own");
     own["metadata"]["namespace"] = json!("default");
     cluster.testbed.apply_all([own]);
-    let mut list = cluster.list().await;
+    let mut list = cluster.open_list().await;
     let changes = list.until(|changes| changes["problems"] != json!([])).await;
     let problems = changes["problems"].to_string();
     let right = "You may not list horizontalpodautoscalers.autoscaling in all namespaces, so only \
                  those of the namespace default are shown.";
     assert!(problems.contains(right), "{problems}");
     assert_eq!(changes["unread"], Value::Null);
-    let mut list = cluster.list().await;
+    let mut list = cluster.open_list().await;
     let changes =
         list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1));
     assert_eq!(changes.await["rows"][0]["id"], "core/default/own");
-    let mut detail = cluster.detail("web").await;
+    let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["isKnown"] == true).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(false)), "not shown");
 }
 
 /// A controller that recommended 4 replicas a minute ago.
-struct Controller;
+struct RecordingController;
 
 #[async_trait]
-impl PastSource for Controller {
+impl RecordSource for RecordingController {
     async fn past(
         &self,
         autoscaler: &HpaKey,
         manager: Option<&str>,
         after: Option<Timestamp>,
-    ) -> Result<Past, String> {
+    ) -> Result<ControllerRecords, String> {
         if &*autoscaler.name != "web" {
             return Err(format!("{autoscaler} is not handled"));
         }
@@ -341,10 +341,16 @@ impl PastSource for Controller {
         };
         let samples = if after.is_none() { vec![sample] } else { Vec::new() };
         let settings = Some(Settings::default().with_tolerance(0.5));
-        Ok(Past { history, settings, samples, decisions: vec![decision], ..Past::default() })
+        Ok(ControllerRecords {
+            history,
+            settings,
+            samples,
+            decisions: vec![decision],
+            ..ControllerRecords::default()
+        })
     }
 
-    async fn silence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn silence_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
         None
     }
 }
@@ -352,9 +358,10 @@ impl PastSource for Controller {
 #[tokio::test]
 async fn recorded_past_is_shown_and_used_for_the_decision() {
     let cluster =
-        Cluster::start(&[], Options { past: Some(Arc::new(Controller)), ..options() }).await;
+        Cluster::start(&[], Options { past: Some(Arc::new(RecordingController)), ..options() })
+            .await;
     cluster.metrics.set_cpu_percent(10);
-    let mut detail = cluster.detail("web").await;
+    let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
     assert_eq!(view["report"]["historyKnown"], true);
     let sentence = view["report"]["sentence"].as_str().expect("a sentence");
@@ -365,7 +372,7 @@ async fn recorded_past_is_shown_and_used_for_the_decision() {
     assert_eq!((&first[1], &first[3], &first[4]), (&json!(3), &json!(4), &json!([80_000])));
     assert_eq!(view["missing"], json!([]));
     cluster.testbed.apply_all([hpa("other")]);
-    let mut detail = cluster.detail("other").await;
+    let mut detail = cluster.open_detail("other").await;
     let view = detail.until(|view| view["missing"] != json!([])).await;
     assert!(view["missing"][0].as_str().is_some_and(|text| text.ends_with("is not handled.")));
 }
@@ -374,27 +381,27 @@ async fn recorded_past_is_shown_and_used_for_the_decision() {
 struct ScheduleController;
 
 #[async_trait]
-impl PastSource for ScheduleController {
+impl RecordSource for ScheduleController {
     async fn past(
         &self,
         _autoscaler: &HpaKey,
         _manager: Option<&str>,
         _after: Option<Timestamp>,
-    ) -> Result<Past, String> {
+    ) -> Result<ControllerRecords, String> {
         let settings = Some(Settings::default().with_exact_schedules(true));
-        Ok(Past { settings, ..Past::default() })
+        Ok(ControllerRecords { settings, ..ControllerRecords::default() })
     }
 
-    async fn silence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn silence_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
         None
     }
 }
 
-/// A schedule whose value is 4.2.
-struct Schedule;
+/// The metrics of an autoscaler with a schedule, whose value is 4.2.
+struct ScheduleMetrics;
 
 #[async_trait]
-impl DecisionMetrics for Schedule {
+impl DecisionMetrics for ScheduleMetrics {
     async fn read(&self, _inputs: &Inputs) -> (Readings, Vec<String>) {
         let mut readings = Readings::new();
         readings.insert(0, Ok(Reading::Object(MilliValue::from_milli(4200).into())));
@@ -410,20 +417,20 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         "metric": { "name": "scheduled" },
         "target": { "type": "AverageValue", "averageValue": "1" },
     } });
-    let report = async |tolerance: f64, past: Option<Arc<dyn PastSource>>| {
+    let report = async |tolerance: f64, past: Option<Arc<dyn RecordSource>>| {
         let settings = Settings::default().with_tolerance(tolerance);
-        let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(Schedule));
+        let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(ScheduleMetrics));
         let cluster = Cluster::start(&[], Options { settings, past, metrics, ..options() }).await;
         cluster.testbed.apply_all([objects::hpa("scheduled", 2..=10, [metric.clone()])]);
         cluster.testbed.apply_all([objects::running_deployment("scheduled", 4)]);
         cluster.testbed.apply_all((0..4).map(|index| objects::pod("scheduled", index)));
-        let mut detail = cluster.detail("scheduled").await;
+        let mut detail = cluster.open_detail("scheduled").await;
         let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null);
         view.await["report"]["sentence"].as_str().expect("a sentence").to_owned()
     };
     let defaults = Settings::default().tolerance;
     for (tolerance, is_exact) in [(defaults, false), (defaults, true), (0.2, false), (0.2, true)] {
-        let controller: Arc<dyn PastSource> = Arc::new(ScheduleController);
+        let controller: Arc<dyn RecordSource> = Arc::new(ScheduleController);
         let sentence = report(tolerance, is_exact.then_some(controller)).await;
         let expected = if is_exact { "would scale from 4 to 5" } else { "stays at 4" };
         assert!(sentence.starts_with(expected), "{tolerance} {is_exact}: {sentence}");

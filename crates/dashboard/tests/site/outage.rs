@@ -1,10 +1,10 @@
-//! An API server that can't be read, and rights that are missing.
+//! Outages of the API server, and rights that the user lacks.
 
 use hpa_testbed::{Effect, Fault, Match};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::{Cluster, forbidden};
+use crate::{Cluster, forbidden_effect};
 
 #[rstest]
 #[case::dead(Effect::Disconnect { applied: false }, "The API server has been unreachable since ")]
@@ -16,13 +16,13 @@ use crate::{Cluster, forbidden};
     "The API server has rejected your credentials since "
 )]
 #[tokio::test]
-async fn values_before_an_outage_stay_and_their_age_is_known(
+async fn outage_keeps_the_last_values_with_their_time(
     #[case] effect: Effect,
     #[case] expected: &str,
 ) {
     let cluster = Cluster::new().await;
     let mut reporter = cluster.dashboard.reporter();
-    let (mut list, mut detail) = (cluster.list().await, cluster.detail("web").await);
+    let (mut list, mut detail) = (cluster.open_list().await, cluster.open_detail("web").await);
     let changes = list.until(|changes| changes["synced"] == true).await;
     assert_eq!(changes["unread"], Value::Null);
     let before = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
@@ -49,25 +49,25 @@ async fn values_before_an_outage_stay_and_their_age_is_known(
 }
 
 #[tokio::test]
-async fn first_read_that_fails_is_reported_instead_of_an_empty_list() {
+async fn outage_at_the_start_is_reported_instead_of_an_empty_list() {
     let fault = json!({ "effect": { "disconnect": {} } });
     let cluster = Cluster::with_faults(&[fault]).await;
-    let changes = cluster.list().await.until(|changes| changes["unread"] != Value::Null).await;
+    let changes = cluster.open_list().await.until(|changes| changes["unread"] != Value::Null).await;
     assert_eq!(changes["problems"].as_array().map(Vec::len), Some(1), "{changes}");
     assert_eq!((&changes["rows"], &changes["synced"]), (&json!([]), &json!(true)));
     assert_eq!(changes["unread"]["valuesAt"], Value::Null);
-    let view = cluster.detail("web").await.until(|view| view["unread"] != Value::Null).await;
+    let view = cluster.open_detail("web").await.until(|view| view["unread"] != Value::Null).await;
     assert_eq!((&view["isKnown"], &view["isComplete"]), (&json!(true), &json!(false)));
 }
 
 fn forbid(resource: &str) -> Value {
-    json!({ "match": { "resources": [resource] }, "effect": forbidden() })
+    json!({ "match": { "resources": [resource] }, "effect": forbidden_effect() })
 }
 
 #[tokio::test]
-async fn list_without_any_right_names_verb_resource_and_namespace() {
+async fn forbidden_list_is_reported_with_verb_resource_and_namespace() {
     let cluster = Cluster::with_faults(&[forbid("horizontalpodautoscalers")]).await;
-    let changes = cluster.list().await.until(|changes| changes["unread"] != Value::Null).await;
+    let changes = cluster.open_list().await.until(|changes| changes["unread"] != Value::Null).await;
     let right = "You may not list horizontalpodautoscalers.autoscaling, neither in all namespaces \
                  nor in the namespace default, so none is shown. --namespace selects another one";
     assert!(changes["problems"][0].as_str().expect("a sentence").starts_with(right), "{changes}");
@@ -75,15 +75,18 @@ async fn list_without_any_right_names_verb_resource_and_namespace() {
 }
 
 #[rstest]
-#[case::scale(json!({ "match": { "resources": ["deployments"] }, "effect": forbidden() }))]
+#[case::scale(json!({ "match": { "resources": ["deployments"] }, "effect": forbidden_effect() }))]
 #[case::pods(forbid("pods"))]
 #[tokio::test]
-async fn decision_that_the_user_may_not_read_is_no_failure_of_the_autoscaler(#[case] fault: Value) {
+async fn missing_right_for_the_decision_does_not_fail_the_autoscaler(#[case] fault: Value) {
     let cluster = Cluster::with_faults(&[fault, forbid("events")]).await;
-    let mut detail = cluster.detail("web").await;
+    let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["problems"] != json!([])).await;
     let problem = view["problems"][0].as_str().expect("a sentence");
-    assert!(problem.starts_with("You lack a right, so the decision is not computed"), "{problem}");
+    assert!(
+        problem.starts_with("The decision isn't computed, because you lack a right: "),
+        "{problem}"
+    );
     assert!(problem.contains("you may not"), "the API server's message: {problem}");
     assert_eq!((view.get("report"), &view["row"]["state"]), (None, &json!("steady")));
     assert_eq!(view["conditions"].as_array().map(Vec::len), Some(2), "they are shown");

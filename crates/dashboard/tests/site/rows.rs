@@ -1,27 +1,27 @@
-//! What rows of the list have beyond the stored status.
+//! Sentences of rows that depend on the target's scale or on other autoscalers.
 
 use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::{Value, json};
 
 use crate::{Cluster, hpa, with_status};
 
-/// The sentence of a row, as soon as it has a text.
-async fn sentence(cluster: &Cluster, name: &str, text: &str) -> String {
-    let mut found = String::new();
+/// Waits until the sentence of a row contains a text, and returns the sentence.
+async fn sentence_with(cluster: &Cluster, id: &str, text: &str) -> String {
+    let mut latest = String::new();
     cluster
-        .list()
+        .open_list()
         .await
         .until(|changes| {
             let mut rows = changes["rows"].as_array().expect("rows").iter();
-            let row = rows.find(|row| row["id"] == name);
+            let row = rows.find(|row| row["id"] == id);
             let sentence = row.and_then(|row| row["sentence"].as_str());
             if let Some(sentence) = sentence {
-                sentence.clone_into(&mut found);
+                sentence.clone_into(&mut latest);
             }
-            found.contains(text)
+            latest.contains(text)
         })
         .await;
-    found
+    latest
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn row_counts_the_pods_that_exist() {
     web["status"]["currentMetrics"] =
         json!([{ "type": "Resource", "resource": { "name": "cpu", "current": current } }]);
     cluster.testbed.apply_all([deployment, web]);
-    let sentence = sentence(&cluster, "core/shop/web", "3 of 4 pods exist").await;
+    let sentence = sentence_with(&cluster, "core/shop/web", "3 of 4 pods exist").await;
     assert_eq!(sentence, "cpu is at 90% of requests, target 60%; 3 of 4 pods exist");
 }
 
@@ -45,9 +45,9 @@ async fn row_and_page_name_another_autoscaler_of_the_target() {
     other["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
     other["spec"]["scaleTargetRef"]["name"] = json!("web");
     cluster.testbed.apply_all([other]);
-    sentence(&cluster, "core/shop/web", "; rhpa/shop/other scales the same target").await;
-    sentence(&cluster, "custom/shop/other", "; shop/web scales the same target").await;
-    let mut detail = cluster.detail("web").await;
+    sentence_with(&cluster, "core/shop/web", "; rhpa/shop/other scales the same target").await;
+    sentence_with(&cluster, "custom/shop/other", "; shop/web scales the same target").await;
+    let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!(view["problems"], json!(["rhpa/shop/other scales Deployment/web too."]));
 }

@@ -4,26 +4,28 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_controller::HpaKey;
-use hpa_dashboard::{Options, Overdue, Past, PastDecision, PastSample, PastSource};
+use hpa_dashboard::{
+    ControllerRecords, Options, OverdueAutoscaler, PastDecision, PastSample, RecordSource,
+};
 use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::{Cluster, hpa, options};
+use crate::{Cluster, hpa, options, with_status};
 
 /// A controller whose last decision is this old. `None` if its debug API doesn't answer.
 struct SilentController(Option<SignedDuration>);
 
 #[async_trait]
-impl PastSource for SilentController {
+impl RecordSource for SilentController {
     async fn past(
         &self,
         _: &HpaKey,
         _: Option<&str>,
         _: Option<Timestamp>,
-    ) -> Result<Past, String> {
+    ) -> Result<ControllerRecords, String> {
         let age = self.0.ok_or("nothing answers")?;
-        // Its clock is behind the dashboard's.
+        // The controller's clock is an hour behind the dashboard's.
         let now = Timestamp::now() - SignedDuration::from_hours(1);
         let until = now - age;
         let decision = PastDecision {
@@ -36,31 +38,37 @@ impl PastSource for SilentController {
         let sample =
             PastSample { at: until, current: 9, desired: None, proposed: None, values: vec![None] };
         let (decisions, samples) = (vec![decision], vec![sample]);
-        Ok(Past { now: Some(now), decisions, samples, ..Past::default() })
+        Ok(ControllerRecords { now: Some(now), decisions, samples, ..ControllerRecords::default() })
     }
 
-    async fn overdue(&self, _: &[String], limit: SignedDuration) -> Vec<Overdue> {
-        let overdue = |age| Overdue { key: HpaKey::new(NAMESPACE, "web"), age };
+    /// A dead kube-controller-manager.
+    async fn inactivity(&self, _: &HpaKey, manager: &str) -> Option<String> {
+        let is_reference = manager == "kube-controller-manager";
+        is_reference.then(|| "No controller acts on this autoscaler".to_owned())
+    }
+
+    async fn overdue(&self, _: &[String], limit: SignedDuration) -> Vec<OverdueAutoscaler> {
+        let overdue = |age| OverdueAutoscaler { key: HpaKey::new(NAMESPACE, "web"), age };
         self.0.filter(|age| *age > limit).map(overdue).into_iter().collect()
     }
 
-    async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
+    async fn silence_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
         let is_silent = self.0.is_none_or(|age| age > limit);
         is_silent.then(|| format!("No controller makes decisions ({} managers).", managers.len()))
     }
 }
 
-async fn cluster(age: Option<SignedDuration>) -> Cluster {
-    let past: Arc<dyn PastSource> = Arc::new(SilentController(age));
+async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
+    let past: Arc<dyn RecordSource> = Arc::new(SilentController(age));
     Cluster::start(&[], Options { past: Some(past), ..options() }).await
 }
 
 #[tokio::test]
 async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
-    let cluster = cluster(Some(SignedDuration::from_secs(190))).await;
-    let changes = cluster.list().await.until(|changes| changes["silent"] == true).await;
+    let cluster = start_cluster(Some(SignedDuration::from_secs(190))).await;
+    let changes = cluster.open_list().await.until(|changes| changes["silent"] == true).await;
     assert_eq!(changes["problems"], json!(["No controller makes decisions (0 managers)."]));
-    let mut detail = cluster.detail("web").await;
+    let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!(view["problems"], changes["problems"]);
     let time = |text: &Value| text.as_str().expect("a time").parse().expect("a time");
@@ -75,9 +83,9 @@ async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
 }
 
 #[tokio::test]
-async fn old_status_of_a_controller_that_decides_is_not_reported() {
-    let cluster = cluster(Some(SignedDuration::from_secs(60))).await;
-    let mut detail = cluster.detail("web").await;
+async fn controller_with_a_decision_a_minute_ago_is_not_reported() {
+    let cluster = start_cluster(Some(SignedDuration::from_secs(60))).await;
+    let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!((view.get("lastDecision"), &view["problems"]), (None, &json!([])));
 }
@@ -87,24 +95,50 @@ async fn silent_controller_makes_a_scaling_doubtful() {
     let old = Some(SignedDuration::from_secs(190));
     for (age, doubt) in [(None, "may make no decisions"), (old, "made its last decision long ago")]
     {
-        let cluster = cluster(age).await;
-        cluster.list().await.until(|changes| changes["silent"] == true).await;
+        let cluster = start_cluster(age).await;
+        cluster.open_list().await.until(|changes| changes["silent"] == true).await;
         cluster.metrics.set_cpu_percent(180);
-        let mut detail = cluster.detail("web").await;
+        let mut detail = cluster.open_detail("web").await;
         let view = detail.until(|view| view["report"]["scaleTo"] == 8).await;
         let sentence = view["report"]["sentence"].as_str().expect("a sentence");
-        assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
-        assert!(sentence.ends_with(&format!("; the controller {doubt}")), "{sentence}");
+        let start = format!("the controller {doubt}; would scale from 4 to 8: ");
+        assert!(sentence.starts_with(&start), "{sentence}");
+        assert!(!sentence.ends_with(doubt), "{sentence}");
         assert_eq!(view["row"]["state"], "steady", "the state is that of the last status");
     }
 }
 
 #[tokio::test]
-async fn row_without_a_recent_decision_has_its_age() {
-    let cluster = cluster(Some(SignedDuration::from_secs(190))).await;
+async fn page_says_first_that_no_controller_acts() {
+    let cluster = start_cluster(None).await;
+    let mut web = with_status(hpa("web"), 4, 4);
+    web["metadata"]["managedFields"] = json!([{
+        "manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
+        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+        "time": "2026-01-01T00:00:00Z",
+    }]);
+    cluster.testbed.apply_all([web]);
+    let first = "No controller acts on this autoscaler; ";
+    let starts = |view: &Value| {
+        view["report"]["sentence"].as_str().is_some_and(|sentence| sentence.starts_with(first))
+    };
+    let mut detail = cluster.open_detail("web").await;
+    let view = detail.until(starts).await;
+    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.starts_with(&format!("{first}stays at 4: ")), "{sentence}");
+    assert_eq!(sentence.matches("No controller").count(), 1, "{sentence}");
+    cluster.metrics.set_cpu_percent(180);
+    let view = detail.until(|view| view["report"]["scaleTo"] == 8).await;
+    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.starts_with(&format!("{first}would scale from 4 to 8: ")), "{sentence}");
+}
+
+#[tokio::test]
+async fn row_has_the_time_of_the_last_decision_if_that_is_old() {
+    let cluster = start_cluster(Some(SignedDuration::from_secs(190))).await;
     cluster.testbed.apply_all([hpa("other")]);
     let mut ages = [("web", None), ("other", None)];
-    let mut list = cluster.list().await;
+    let mut list = cluster.open_list().await;
     list.until(|changes| {
         for (name, age) in &mut ages {
             let mut rows = changes["rows"].as_array().expect("rows").iter();

@@ -31,14 +31,14 @@ fn settings() -> Settings {
 
 #[test]
 fn steep_mornings_open_the_gate() {
-    let decision = gate(&trace(28, office), &settings());
+    let decision = decide(&trace(28, office), &settings());
     assert_eq!(decision.reason, Reason::Forecasting, "{decision:?}");
     let comparison = decision.comparison.unwrap();
     assert!(comparison.ratio() < 0.2, "{comparison:?}");
     // At night, two surplus pods are within tolerance and stay.
     assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.15);
     assert!(comparison.perfect.overload_minutes <= comparison.forecast.overload_minutes);
-    assert_eq!(gate(&trace(28, office), &settings()), decision, "deterministic");
+    assert_eq!(decide(&trace(28, office), &settings()), decision, "deterministic");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
     for (rise, ratio) in [(5, 0.5), (10, 0.1), (20, 0.1)] {
         for open in (480..510).step_by(3) {
             let load = |minute| Some(hours(minute, open, rise));
-            let decision = gate(&trace(28, load), &settings());
+            let decision = decide(&trace(28, load), &settings());
             let name = format!("{rise} minutes from minute {open} on: {decision:?}");
             assert_eq!(decision.reason, Reason::Forecasting, "{name}");
             assert!(decision.choice.is_some_and(|choice| choice.skill > 0.1), "{name}");
@@ -73,29 +73,29 @@ fn short_rise_opens_the_gate_at_any_second() {
             let at = start + SignedDuration::from_secs(minute * 60 + phase);
             (at, load(at.as_second()))
         });
-        let decision = gate(&Trace::new(samples), &settings);
+        let decision = decide(&Trace::new(samples), &settings);
         assert_eq!(decision.reason, Reason::Forecasting, "second {phase}: {decision:?}");
         let text = decision.text();
         let comparison = decision.comparison.unwrap();
         let what = if comparison.ratio() > 0.8 { "unserved load" } else { "overload" };
-        assert!(text.contains(&format!(" % of the {what} that")), "{text} {comparison:?}");
+        assert!(text.contains(&format!(" % of the {what} of a run")), "{text} {comparison:?}");
     }
 }
 
 #[test]
-fn constant_load_needs_no_forecast() {
-    let decision = gate(&trace(28, |_| Some(50.0)), &settings());
+fn constant_or_never_overloading_load_keeps_the_gate_closed() {
+    let decision = decide(&trace(28, |_| Some(50.0)), &settings());
     assert_eq!(decision.reason, Reason::NoSeason);
     let slow =
         |minute: i64| Some(60.0 + 20.0 * (minute as f64 / 1440.0 * std::f64::consts::TAU).sin());
-    let decision = gate(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
+    let decision = decide(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
     assert_eq!(decision.reason, Reason::NoBenefit, "never overloaded");
 }
 
 /// The first week is not measured, because forecasts learn from it.
 #[test]
 fn text_has_the_number_of_measured_days() {
-    let text = |days, load: fn(i64) -> Option<f64>| gate(&trace(days, load), &settings()).text();
+    let text = |days, load: fn(i64) -> Option<f64>| decide(&trace(days, load), &settings()).text();
     assert!(text(10, office).starts_with("with forecasts, the past 3 days would have had "));
     assert!(text(28, office).starts_with("with forecasts, the past two weeks would have had "));
     let flat_day: fn(i64) -> Option<f64> = |minute| Some(hours(minute, 480, 300));
@@ -104,7 +104,7 @@ fn text_has_the_number_of_measured_days() {
 
 #[test]
 fn ten_days_with_few_gaps_are_required() {
-    let reason = |trace: &Trace| gate(trace, &settings()).reason;
+    let reason = |trace: &Trace| decide(trace, &settings()).reason;
     assert_eq!(reason(&trace(9, office)), Reason::NotEnoughHistory);
     assert_eq!(reason(&trace(10, office)), Reason::Forecasting);
     let recorded = |minute: i64| office(minute).filter(|_| minute % DAY > 360);
@@ -117,7 +117,7 @@ fn forecasts_do_not_depend_on_later_samples() {
     let trace = trace(28, office);
     let settings = settings();
     let first = 14 * 1440;
-    let known = trace.part(0..first + 600);
+    let known = trace.minutes_in(0..first + 600);
     let whole = Backtest::new(&trace, &settings, first).forecasts();
     let part = Backtest::new(&known, &settings, first).forecasts();
     let bits = |loads: &[f32]| loads.iter().map(|load| load.to_bits()).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ fn forecasts_do_not_depend_on_later_samples() {
 }
 
 #[test]
-fn each_direction_has_its_own_tolerance() {
+fn tolerance_for_scaling_down_is_applied() {
     let falling = |minute| Some(if minute % DAY < 600 { 60.0 } else { 40.0 });
     let fewest = |down| {
         let workload = Workload { tolerances: Tolerances { up: 0.0, down }, ..Workload::default() };

@@ -1,4 +1,4 @@
-//! Simple rules to compare forecasts with. They add proposals to decisions as forecasts do.
+//! Simple rules to compare forecasts with. Their loads add proposals to decisions, like forecasts.
 
 use hpa_forecast::{Settings, Trace};
 
@@ -8,7 +8,7 @@ const WEEK: usize = 7 * 24 * 60;
 const HOUR: usize = 60;
 const BUCKET: usize = 5;
 
-/// The highest load in the hour of the forecast time, one or two weeks before. Cloud providers
+/// The highest load in the hour of the forecast time one week and two weeks before. Cloud providers
 /// document such a rule.
 pub(crate) fn seasonal_naive(trace: &Trace, settings: &Settings) -> Vec<f32> {
     let ahead = minutes(settings.horizon.as_secs());
@@ -29,9 +29,9 @@ pub(crate) fn seasonal_naive(trace: &Trace, settings: &Settings) -> Vec<f32> {
     (0..trace.len()).map(|minute| forecast(minute) as f32).collect()
 }
 
-/// Additive exponential smoothing with a season of a week, or of a day if that fits better, on
-/// buckets of five minutes. Its parameters are those with the least error before `first`, and its
-/// margin is the quantile of its errors there.
+/// Additive exponential smoothing on buckets of five minutes, with a season of a day or a week. The
+/// season and the parameters are those with the least error before `first`. Forecasts are raised by
+/// the 0.8 quantile of these errors.
 pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> Vec<f32> {
     let buckets: Vec<f64> = (0..trace.len() / BUCKET)
         .map(|bucket| {
@@ -49,7 +49,7 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
             for trend in [0.0, 0.01, 0.1] {
                 for season in [0.1, 0.3] {
                     let forecasts = smooth(&buckets, period, [level, trend, season], ahead);
-                    let error = errors(&buckets, &forecasts, period, learned);
+                    let error = sorted_errors(&buckets, &forecasts, period, learned);
                     let mean = error.iter().map(|error| error.abs()).sum::<f64>()
                         / error.len().max(1) as f64;
                     if !error.is_empty() && best.as_ref().is_none_or(|(least, _)| mean < *least) {
@@ -62,11 +62,10 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
         }
     }
     let (_, forecasts) = best.unwrap();
-    // At a minute, the last complete bucket is known.
-    let known = |minute: usize| (minute / BUCKET).checked_sub(1);
+    let last_complete_bucket = |minute: usize| (minute / BUCKET).checked_sub(1);
     (0..trace.len())
         .map(|minute| {
-            let at = known(minute).map(|bucket| bucket + ahead);
+            let at = last_complete_bucket(minute).map(|bucket| bucket + ahead);
             at.and_then(|at| forecasts.get(at)).map_or(f32::NAN, |load| load.max(0.0) as f32)
         })
         .collect()
@@ -95,8 +94,9 @@ fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> 
     forecasts
 }
 
-/// The sorted errors of the forecasts up to `learned`, without the first season and a day.
-fn errors(buckets: &[f64], forecasts: &[f64], period: usize, learned: usize) -> Vec<f64> {
+/// The sorted errors of the forecasts up to bucket `learned`. The first season and the day after it
+/// are left out.
+fn sorted_errors(buckets: &[f64], forecasts: &[f64], period: usize, learned: usize) -> Vec<f64> {
     let start = (period + days(1) / BUCKET).min(learned);
     let pairs = buckets[start..learned].iter().zip(&forecasts[start..learned]);
     let mut errors: Vec<f64> =

@@ -21,7 +21,7 @@ mod traces;
 
 use std::fmt::Write as _;
 
-use hpa_forecast::{Backtest, Comparison, Outcome, Settings, Workload, gate, ratio};
+use hpa_forecast::{Backtest, Comparison, Outcome, Settings, Workload, decide, overload_ratio};
 
 use self::traces::{Kind, NamedTrace, days};
 
@@ -33,16 +33,18 @@ struct Row {
     name: String,
     kind: Kind,
     comparison: Comparison,
-    /// The outcome with forecasts only on days on which the gate was open, judged by the data
-    /// before the day.
+    /// The outcome with forecasts only on those days for which the gate, with the data before the
+    /// day, was open.
     gated: Outcome,
+    /// The outcome without forecasts at the same cost.
     gated_lowered: Outcome,
     open_days: usize,
     measured_days: usize,
-    /// With the rule, and without forecasts at the same cost.
+    /// The outcome with [`baselines::seasonal_naive`], and that without forecasts at the same cost.
     naive: (Outcome, Outcome),
-    /// With the rule, and without forecasts at the same cost.
+    /// The outcome with [`baselines::holt_winters`], and that without forecasts at the same cost.
     holt_winters: (Outcome, Outcome),
+    /// The outcome without forecasts at the cost of perfect forecasts.
     perfect_lowered: Outcome,
     reason: String,
 }
@@ -61,8 +63,8 @@ fn measure(named: &NamedTrace) -> Row {
     let mut forecasts = backtest.forecasts();
     let (mut open_days, mut measured_days, mut reason) = (0, 0, String::new());
     for start in (first..trace.len()).step_by(days(1)) {
-        let known = trace.part(start.saturating_sub(days(28))..start);
-        let decision = gate(&known, &settings);
+        let known = trace.minutes_in(start.saturating_sub(days(28))..start);
+        let decision = decide(&known, &settings);
         measured_days += 1;
         reason = format!("{:?}", decision.reason);
         if decision.reason.is_active() {
@@ -89,19 +91,19 @@ fn measure(named: &NamedTrace) -> Row {
 }
 
 impl Row {
-    /// Cost beyond that of the reactive autoscaler, and overload as a share of that at equal cost.
+    /// The additional pod-hours compared with the reactive autoscaler, and the overload as a share
+    /// of that without forecasts at equal cost.
     fn cell(&self, (outcome, lowered): (Outcome, Outcome)) -> String {
         let added_cost = outcome.pod_hours / self.comparison.reactive.pod_hours - 1.0;
-        format!("{:+5.1} %  {:>5}", added_cost * 100.0, share(ratio(outcome, lowered)))
+        format!("{:+5.1} %  {:>5}", added_cost * 100.0, share(overload_ratio(outcome, lowered)))
     }
 
-    /// Asserts the guarantees of the gate.
-    fn check(&self) {
+    fn assert_guarantees(&self) {
         let (name, reactive) = (&self.name, self.comparison.reactive);
         let is_worse = self.gated.overload_minutes > reactive.overload_minutes * 1.02;
         assert!(!is_worse, "{name}: more overload than without forecasts");
         let added_cost = self.gated.pod_hours / reactive.pod_hours - 1.0;
-        let ratio = ratio(self.gated, self.gated_lowered);
+        let ratio = overload_ratio(self.gated, self.gated_lowered);
         match self.kind {
             Kind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
             Kind::Unpredictable => {
@@ -136,7 +138,7 @@ fn share(ratio: f64) -> String {
 }
 
 #[test]
-fn forecasts_on_recorded_loads() {
+fn gate_keeps_its_guarantees_on_recorded_loads() {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -149,6 +151,6 @@ fn forecasts_on_recorded_loads() {
     }
     println!("{text}");
     for row in &rows {
-        row.check();
+        row.assert_guarantees();
     }
 }

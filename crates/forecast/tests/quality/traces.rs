@@ -29,7 +29,8 @@ impl NamedTrace {
 pub(crate) enum Kind {
     /// A repeating pattern: forecasts must halve the overload.
     Seasonal,
-    /// No pattern, or one that ends before the measured week: forecasts must not cost more pods.
+    /// No pattern, or one that ends a week before the end of the trace: forecasts must not add
+    /// overload at equal cost, or must cost at most 2 % more.
     Unpredictable,
     /// From `HPA_FORECAST_TRACES`: forecasts must not add overload, as for all kinds.
     Unknown,
@@ -42,7 +43,7 @@ pub(crate) fn days(count: usize) -> usize {
 
 pub(crate) fn all() -> Vec<NamedTrace> {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
-    let mut traces = folder(&recorded, Kind::Seasonal);
+    let mut traces = read_folder(&recorded, Kind::Seasonal);
     traces.push(different_week(
         &recorded.join("departures-spring.csv"),
         "other-hours",
@@ -51,23 +52,23 @@ pub(crate) fn all() -> Vec<NamedTrace> {
     ));
     traces.push(different_week(&recorded.join("road-spring.csv"), "half-the-load", 0, 0.5));
     if let Some(further) = std::env::var_os("HPA_FORECAST_TRACES") {
-        traces.extend(folder(Path::new(&further), Kind::Unknown));
+        traces.extend(read_folder(Path::new(&further), Kind::Unknown));
     }
-    traces.extend((1..=4).map(walk));
+    traces.extend((1..=4).map(random_walk));
     traces
 }
 
-fn folder(path: &Path, kind: Kind) -> Vec<NamedTrace> {
+fn read_folder(path: &Path, kind: Kind) -> Vec<NamedTrace> {
     let files = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "csv"));
     files.sort();
-    files.iter().map(|file| read(file, kind)).collect()
+    files.iter().map(|file| read_trace(file, kind)).collect()
 }
 
-/// Reads a file: comments, a line with start, seconds between values and time zone, then one value
-/// per line. An empty line is a missing value.
-fn read(path: &Path, kind: Kind) -> NamedTrace {
+/// Reads a file. It has comments, then a line with the start, the seconds between values and the
+/// time zone, then one value per line. An empty line is a missing value.
+fn read_trace(path: &Path, kind: Kind) -> NamedTrace {
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines().skip_while(|line| line.starts_with('#'));
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -86,7 +87,7 @@ fn read(path: &Path, kind: Kind) -> NamedTrace {
 
 /// A trace whose last week is shifted by some minutes and multiplied.
 fn different_week(path: &Path, name: &str, shift: usize, factor: f64) -> NamedTrace {
-    let NamedTrace { zone, trace, .. } = read(path, Kind::Unpredictable);
+    let NamedTrace { zone, trace, .. } = read_trace(path, Kind::Unpredictable);
     let change = trace.len() - days(7);
     let samples = (1..trace.len()).filter_map(|minute| {
         let is_changed = minute >= change;
@@ -102,7 +103,7 @@ fn different_week(path: &Path, name: &str, shift: usize, factor: f64) -> NamedTr
 }
 
 /// Six weeks of a random walk in steps of five minutes, scaled to loads from 1 to 10.
-fn walk(seed: u64) -> NamedTrace {
+fn random_walk(seed: u64) -> NamedTrace {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut level = 0.0;
     let steps: Vec<f64> = (0..42 * 288)

@@ -9,10 +9,11 @@ use super::{RegexError, RegexProblem, consumed, error};
 /// Code points that UTF-8 can't encode.
 const SURROGATES: RangeInclusive<u32> = 0xd800..=0xdfff;
 
-/// A class that matches no character. It stands for surrogates, which no text contains.
+/// A class that matches no character. It replaces surrogates, because no text contains them.
 pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
-/// The items of a Perl class (`\d`), and whether it is negated.
+/// The items of a Perl class such as `\d`, in the syntax of the `regex` crate, and whether it is
+/// negated (`\D`).
 pub(super) fn perl_class(letter: char) -> Option<(&'static str, bool)> {
     let items = match letter.to_ascii_lowercase() {
         'd' => "0-9",
@@ -23,7 +24,7 @@ pub(super) fn perl_class(letter: char) -> Option<(&'static str, bool)> {
     Some((items, letter.is_ascii_uppercase()))
 }
 
-/// The items of a POSIX class (`[:alpha:]`).
+/// The items of a POSIX class such as `[:alpha:]`, in the syntax of the `regex` crate.
 fn posix_class(name: &str) -> Option<&'static str> {
     Some(match name {
         "alnum" => "0-9A-Za-z",
@@ -44,8 +45,8 @@ fn posix_class(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A class of Unicode characters at the start of the text (`\pL`, `\p{^Greek}`), in the syntax of
-/// the `regex` crate, and the rest of the text. `None` if there is no such class.
+/// Translates a class of Unicode characters (`\pL`, `\p{^Greek}`) at the start of the text. Returns
+/// it and the rest of the text, or `None` if the text doesn't start with such a class.
 pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexError> {
     let (mut is_negated, after) = match (text.strip_prefix(r"\p"), text.strip_prefix(r"\P")) {
         (Some(after), _) => (false, after),
@@ -69,8 +70,8 @@ pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexE
     Ok(Some((class, rest)))
 }
 
-/// Returns the class with a name. Go has only general categories and scripts, not the crate's other
-/// properties.
+/// Returns the Unicode class with a name. Like Go, it knows only general categories and scripts,
+/// not the other properties of the `regex` crate.
 fn class_with_name(name: &str, is_negated: bool) -> Option<String> {
     let is_name = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | '-' | ' ');
     if name.is_empty() || !name.chars().all(is_name) {
@@ -83,8 +84,8 @@ fn class_with_name(name: &str, is_negated: bool) -> Option<String> {
     })
 }
 
-/// A class in brackets at the start of the text, and the rest of the text.
-pub(super) fn bracketed(text: &str) -> Result<(String, &str), RegexError> {
+/// Translates the class in brackets at the start of the text. Returns it and the rest of the text.
+pub(super) fn bracketed_class(text: &str) -> Result<(String, &str), RegexError> {
     let mut rest = text.strip_prefix('[').unwrap_or(text);
     let mut class = String::from("[");
     if let Some(after) = rest.strip_prefix('^') {
@@ -98,12 +99,13 @@ pub(super) fn bracketed(text: &str) -> Result<(String, &str), RegexError> {
             return Ok((class, after));
         }
         is_first = false;
-        rest = item(rest, text, &mut class)?;
+        rest = push_item(rest, text, &mut class)?;
     }
 }
 
-/// Appends an item of a class and returns the rest of the text.
-fn item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t str, RegexError> {
+/// Translates an item of a class and appends it to `class`. Returns the rest of the text. `whole`
+/// is the text from the opening bracket on, for errors.
+fn push_item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t str, RegexError> {
     if let Some(after) = text.strip_prefix("[:")
         && let Some((name, rest)) = after.split_once(":]")
     {
@@ -127,7 +129,7 @@ fn item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t str, R
     }
     let (low, mut rest) = character(text, whole)?;
     let mut high = low;
-    // A hyphen before the bracket is a character.
+    // A hyphen before the closing bracket is a literal character.
     if let Some(after) =
         rest.strip_prefix('-').filter(|after| !after.is_empty() && !after.starts_with(']'))
     {
@@ -156,7 +158,7 @@ fn push_items(class: &mut String, items: &str, is_negated: bool) {
     let _ = write!(class, "[{negation}{items}]");
 }
 
-/// A character of a class, which can be escaped, and the rest of the text.
+/// Returns a character of a class, which can be escaped, and the rest of the text.
 fn character<'t>(text: &'t str, whole: &str) -> Result<(u32, &'t str), RegexError> {
     if text.starts_with('\\') {
         return escape(text);
@@ -168,7 +170,7 @@ fn character<'t>(text: &'t str, whole: &str) -> Result<(u32, &'t str), RegexErro
     }
 }
 
-/// An escaped character at the start of the text, and the rest of the text.
+/// Returns the escaped character at the start of the text, and the rest of the text.
 pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexError> {
     let mut chars = text.chars();
     chars.next();
@@ -194,7 +196,7 @@ pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexError> {
     Ok((code_point, rest))
 }
 
-/// Parses up to two further octal digits.
+/// Parses up to two octal digits after a first one, whose value is `first`.
 fn octal(first: u32, mut rest: &str) -> (u32, &str) {
     let mut value = first;
     for _ in 0..2 {

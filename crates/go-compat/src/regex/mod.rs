@@ -19,7 +19,7 @@ use translate::Translation;
 pub const MAX_REGEX_LEN: usize = 1 << 14;
 /// The maximum size of a compiled expression in bytes.
 const SIZE_LIMIT: usize = 1 << 25;
-/// The maximum size in bytes of the cache that an expression's searches use.
+/// The maximum size in bytes of the cache that searches with an expression use.
 const DFA_SIZE_LIMIT: usize = 1 << 21;
 
 /// A regular expression with Go's syntax and semantics.
@@ -68,8 +68,8 @@ impl GoRegex {
         self.group_names.len()
     }
 
-    /// The index of the group with the name, counted from 1. If several groups have the name,
-    /// returns the last one.
+    /// The index of the group with this name, counted from 1. If several groups have the name, it
+    /// is the index of the last one.
     pub fn group_index(&self, name: &str) -> Option<usize> {
         self.group_names.iter().rposition(|group| group == name).map(|index| index + 1)
     }
@@ -96,8 +96,8 @@ impl GoRegex {
             if let Some(after) = rest.strip_prefix('$') {
                 expanded.push('$');
                 rest = after;
-            } else if let Some((name, after)) = reference(rest) {
-                expanded.push_str(self.referenced(&captures, name));
+            } else if let Some((name, after)) = parse_reference(rest) {
+                expanded.push_str(self.group_text(&captures, name));
                 rest = after;
             } else {
                 expanded.push('$');
@@ -107,7 +107,7 @@ impl GoRegex {
         Some(expanded)
     }
 
-    /// The references of a template for [`expand`](Self::expand) to groups that don't exist.
+    /// The references in a template (for [`expand`](Self::expand)) to groups that don't exist.
     pub fn unknown_references<'t>(&self, template: &'t str) -> Vec<&'t str> {
         let mut unknown = Vec::new();
         let mut rest = template;
@@ -115,7 +115,7 @@ impl GoRegex {
             rest = after;
             if let Some(after) = rest.strip_prefix('$') {
                 rest = after;
-            } else if let Some((name, after)) = reference(rest) {
+            } else if let Some((name, after)) = parse_reference(rest) {
                 let is_known = match group_number(name) {
                     Some(index) => index <= self.group_count(),
                     None => self.group_index(name).is_some(),
@@ -129,7 +129,9 @@ impl GoRegex {
         unknown
     }
 
-    fn referenced<'t>(&self, captures: &Captures<'t>, name: &str) -> &'t str {
+    /// The text of the group that a reference names. If several groups have the name, it is that of
+    /// the first one that matched.
+    fn group_text<'t>(&self, captures: &Captures<'t>, name: &str) -> &'t str {
         let group = |index: usize| captures.get(index).map(|group| group.as_str());
         if let Some(index) = group_number(name) {
             return group(index).unwrap_or_default();
@@ -148,7 +150,7 @@ fn group_number(name: &str) -> Option<usize> {
 }
 
 /// The name of a reference after its `$`, and the rest.
-fn reference(text: &str) -> Option<(&str, &str)> {
+fn parse_reference(text: &str) -> Option<(&str, &str)> {
     let is_braced = text.starts_with('{');
     let start = text.strip_prefix('{').unwrap_or(text);
     let rest = start.trim_start_matches(|char: char| char == '_' || char.is_alphanumeric());
@@ -160,11 +162,13 @@ fn reference(text: &str) -> Option<(&str, &str)> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing regexp: {problem}: `{expression}`")]
 pub struct RegexError {
+    /// The kind of error.
     pub problem: RegexProblem,
     /// The part of the expression that is wrong.
     pub expression: String,
 }
 
+/// The kind of error in an expression. `Display` writes Go's text for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegexProblem {
@@ -180,19 +184,19 @@ pub enum RegexProblem {
     NestedRepetition,
     /// A repetition of more than 1000 times, or with a maximum below its minimum.
     InvalidRepeatCount,
-    /// A class without its closing bracket.
+    /// A class without a closing bracket.
     MissingBracket,
-    /// A group without its closing parenthesis.
+    /// A group without a closing parenthesis.
     MissingParenthesis,
-    /// Nothing to repeat.
+    /// A repetition operator at the start of the expression, of a group or of an alternative.
     MissingRepetitionArgument,
     /// The last character is a backslash.
     TrailingBackslash,
-    /// A closing parenthesis without a group.
+    /// A closing parenthesis without an opening one.
     UnexpectedParenthesis,
     /// Groups are nested too deeply.
     TooDeep,
-    /// The expression needs too much memory.
+    /// The expression is too long, or its compiled form needs too much memory.
     TooLarge,
 }
 
@@ -220,7 +224,7 @@ pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {
     RegexError { problem, expression: expression.to_owned() }
 }
 
-/// The part of a text before its end `rest`.
+/// The part of `text` before `rest`, which is the end of `text`.
 pub(super) fn consumed<'e>(text: &'e str, rest: &str) -> &'e str {
     text.strip_suffix(rest).unwrap_or(text)
 }

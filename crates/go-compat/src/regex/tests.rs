@@ -79,7 +79,7 @@ fn invalid_regex_is_refused_like_in_go(
 }
 
 #[test]
-fn sizes_are_limited() {
+fn too_large_or_deep_expressions_are_refused() {
     let too_large = RegexProblem::TooLarge;
     let long = "a".repeat(MAX_REGEX_LEN + 1);
     assert_eq!(GoRegex::new(&long).unwrap_err().problem, too_large);

@@ -1,8 +1,8 @@
 //! Translates Go's syntax to that of the `regex` crate.
 //!
-//! The translator writes the output in one pass. It remembers where the last atom (the operand of a
-//! repetition) starts in the output, because a repetition wraps that atom. It doesn't copy flags,
-//! but writes each atom for the flags that apply to it.
+//! The translator writes the output in one pass. It stores where the last atom (the operand of a
+//! repetition) starts in the output, because a repetition wraps that atom. The output has no flags
+//! of the input: each atom is written so that it matches as the flags at this place demand.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ pub(super) fn translate(expression: &str) -> Result<Translation, RegexError> {
         repetition: None,
     };
     while !translator.rest.is_empty() {
-        let repetition = translator.next()?;
+        let repetition = translator.translate_next()?;
         translator.repetition = repetition;
     }
     if !translator.groups.is_empty() {
@@ -62,7 +62,7 @@ struct Atom {
     repeats: u32,
 }
 
-/// The translated part of the innermost open group.
+/// The current alternative of the innermost open group.
 #[derive(Clone, Copy, Default)]
 struct Alternative {
     /// The last atom of the current alternative.
@@ -73,6 +73,7 @@ struct Alternative {
 
 /// An open group, with the state to restore when it closes.
 struct Group {
+    /// The offset of the group in the output.
     start: usize,
     outer: Alternative,
     outer_flags: Flags,
@@ -86,13 +87,13 @@ struct Translator<'e> {
     flags: Flags,
     groups: Vec<Group>,
     alternative: Alternative,
-    /// The text from the preceding repetition on, if the preceding part is a repetition.
+    /// The text from the last repetition on, if the last part was a repetition.
     repetition: Option<&'e str>,
 }
 
 impl<'e> Translator<'e> {
-    /// Translates the next part. If that is a repetition, returns the text from there.
-    fn next(&mut self) -> Result<Option<&'e str>, RegexError> {
+    /// Translates the next part. If that is a repetition, returns the text from its operator on.
+    fn translate_next(&mut self) -> Result<Option<&'e str>, RegexError> {
         let start = self.rest;
         let mut chars = start.chars();
         let first = chars.next().unwrap_or_default();
@@ -104,23 +105,23 @@ impl<'e> Translator<'e> {
                 return Ok(Some(start));
             }
             '{' => {
-                if let Some(count) = Count::parse(start) {
+                if let Some(count) = RepeatCount::parse(start) {
                     self.rest = count.rest;
-                    self.counted_repeat(start, &count)?;
+                    self.repeat_counted(start, &count)?;
                     return Ok(Some(start));
                 }
                 self.rest = after;
-                self.literal('{'.into());
+                self.push_literal('{'.into());
             }
             '(' if after.starts_with('?') => self.open_special_group()?,
             '(' => {
                 self.rest = after;
                 self.group_names.push(String::new());
-                self.open("(")?;
+                self.open_group("(")?;
             }
             ')' => {
                 self.rest = after;
-                self.close()?;
+                self.close_group()?;
             }
             '|' => {
                 self.rest = after;
@@ -128,70 +129,73 @@ impl<'e> Translator<'e> {
                 self.alternative.atom = None;
                 self.pattern.push('|');
             }
-            '^' => self.atom(after, if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
-            '$' => self.atom(after, if self.flags.multi_line { "(?m:$)" } else { r"\z" }),
+            '^' => self.push_atom(after, if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
+            '$' => self.push_atom(after, if self.flags.multi_line { "(?m:$)" } else { r"\z" }),
             '.' => {
-                self.atom(after, if self.flags.dot_matches_newline { "(?s:.)" } else { r"[^\n]" });
+                self.push_atom(
+                    after,
+                    if self.flags.dot_matches_newline { "(?s:.)" } else { r"[^\n]" },
+                );
             }
             '[' => {
-                let (class, rest) = class::bracketed(start)?;
-                self.class_atom(rest, &class);
+                let (class, rest) = class::bracketed_class(start)?;
+                self.push_class(rest, &class);
             }
-            '\\' => self.escaped()?,
+            '\\' => self.translate_escape()?,
             char => {
                 self.rest = after;
-                self.literal(char.into());
+                self.push_literal(char.into());
             }
         }
         Ok(None)
     }
 
-    fn escaped(&mut self) -> Result<(), RegexError> {
+    fn translate_escape(&mut self) -> Result<(), RegexError> {
         let start = self.rest;
         let letter = start.chars().nth(1).unwrap_or_default();
         let after = start.get(1 + letter.len_utf8()..).unwrap_or_default();
         match letter {
-            'A' => self.atom(after, r"\A"),
-            'z' => self.atom(after, r"\z"),
-            'b' => self.atom(after, r"(?-u:\b)"),
-            'B' => self.atom(after, r"(?-u:\B)"),
+            'A' => self.push_atom(after, r"\A"),
+            'z' => self.push_atom(after, r"\z"),
+            'b' => self.push_atom(after, r"(?-u:\b)"),
+            'B' => self.push_atom(after, r"(?-u:\B)"),
             'C' => return Err(error(RegexProblem::InvalidEscape, r"\C")),
             'Q' => {
                 let (quoted, rest) = after.split_once(r"\E").unwrap_or((after, ""));
-                quoted.chars().for_each(|char| self.literal(char.into()));
+                quoted.chars().for_each(|char| self.push_literal(char.into()));
                 self.rest = rest;
             }
             _ => {
                 if let Some((class, rest)) = class::unicode_class(start)? {
-                    self.class_atom(rest, &class);
+                    self.push_class(rest, &class);
                 } else if let Some((items, is_negated)) = class::perl_class(letter) {
                     let negation = if is_negated { "^" } else { "" };
-                    self.class_atom(after, &format!("[{negation}{items}]"));
+                    self.push_class(after, &format!("[{negation}{items}]"));
                 } else {
                     let (code_point, rest) = escape(start)?;
                     self.rest = rest;
-                    self.literal(code_point);
+                    self.push_literal(code_point);
                 }
             }
         }
         Ok(())
     }
 
-    fn atom(&mut self, rest: &'e str, pattern: &str) {
+    fn push_atom(&mut self, rest: &'e str, pattern: &str) {
         self.rest = rest;
         self.start_atom(1);
         self.pattern.push_str(pattern);
     }
 
-    fn class_atom(&mut self, rest: &'e str, class: &str) {
+    fn push_class(&mut self, rest: &'e str, class: &str) {
         if self.flags.ignore_case {
-            self.atom(rest, &format!("(?i:{class})"));
+            self.push_atom(rest, &format!("(?i:{class})"));
         } else {
-            self.atom(rest, class);
+            self.push_atom(rest, class);
         }
     }
 
-    fn literal(&mut self, code_point: u32) {
+    fn push_literal(&mut self, code_point: u32) {
         self.start_atom(1);
         let (before, after) = if self.flags.ignore_case { ("(?i:", ")") } else { ("", "") };
         self.pattern.push_str(before);
@@ -214,8 +218,12 @@ impl<'e> Translator<'e> {
         self.alternative.atom = Some(Atom { start: self.pattern.len(), repeats });
     }
 
-    fn counted_repeat(&mut self, start: &'e str, count: &Count<'e>) -> Result<(), RegexError> {
-        let Count { min, max, .. } = *count;
+    fn repeat_counted(
+        &mut self,
+        start: &'e str,
+        count: &RepeatCount<'e>,
+    ) -> Result<(), RegexError> {
+        let RepeatCount { min, max, .. } = *count;
         let largest = max.unwrap_or(min);
         if min > MAX_REPEAT || largest > MAX_REPEAT || largest < min {
             return Err(error(RegexProblem::InvalidRepeatCount, consumed(start, count.rest)));
@@ -227,8 +235,8 @@ impl<'e> Translator<'e> {
         self.repeat(start, &operator, if max == Some(0) { 0 } else { largest.max(1) })
     }
 
-    /// Repeats the last atom. `start` is the text from the operator on, `count` its maximum.
-    /// `self.rest` is the text after the operator.
+    /// Repeats the last atom. `start` is the text from the operator on, and `count` the maximum
+    /// number of repetitions. `self.rest` must be the text after the operator.
     fn repeat(&mut self, start: &'e str, operator: &str, count: u32) -> Result<(), RegexError> {
         let mut is_lazy = self.flags.swap_greed;
         if let Some(after) = self.rest.strip_prefix('?') {
@@ -251,7 +259,7 @@ impl<'e> Translator<'e> {
         Ok(())
     }
 
-    fn open(&mut self, opening: &str) -> Result<(), RegexError> {
+    fn open_group(&mut self, opening: &str) -> Result<(), RegexError> {
         if self.groups.len() == MAX_DEPTH {
             return Err(error(RegexProblem::TooDeep, self.expression));
         }
@@ -263,7 +271,7 @@ impl<'e> Translator<'e> {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), RegexError> {
+    fn close_group(&mut self) -> Result<(), RegexError> {
         let Some(group) = self.groups.pop() else {
             return Err(error(RegexProblem::UnexpectedParenthesis, self.expression));
         };
@@ -284,9 +292,9 @@ impl<'e> Translator<'e> {
         let start = self.rest;
         let after = start.strip_prefix("(?").unwrap_or_default();
         let named = after.strip_prefix("P<").or_else(|| after.strip_prefix('<'));
-        // Go doesn't take `(?P<` or `(?<` for a named group if nothing follows.
+        // If nothing follows `(?P<` or `(?<`, Go parses it as flags.
         let Some(named) = named.filter(|named| !named.is_empty()) else {
-            return self.flags(start, after);
+            return self.parse_flags(start, after);
         };
         let Some((name, rest)) = named.split_once('>') else {
             return Err(error(RegexProblem::InvalidGroupName, start));
@@ -297,10 +305,11 @@ impl<'e> Translator<'e> {
         }
         self.group_names.push(name.to_owned());
         self.rest = rest;
-        self.open("(")
+        self.open_group("(")
     }
 
-    fn flags(&mut self, start: &'e str, after: &'e str) -> Result<(), RegexError> {
+    /// Parses flags, and opens a group if a colon follows. `after` is the text after `(?`.
+    fn parse_flags(&mut self, start: &'e str, after: &'e str) -> Result<(), RegexError> {
         let mut flags = self.flags;
         let mut is_set = true;
         let mut has_flag = false;
@@ -319,7 +328,7 @@ impl<'e> Translator<'e> {
                 ':' | ')' if is_set || has_flag => {
                     self.rest = chars.as_str();
                     if char == ':' {
-                        self.open("(?:")?;
+                        self.open_group("(?:")?;
                     }
                     self.flags = flags;
                     return Ok(());
@@ -333,15 +342,15 @@ impl<'e> Translator<'e> {
 }
 
 /// The count of a repetition: `{2}`, `{2,}` or `{2,3}`.
-struct Count<'e> {
+struct RepeatCount<'e> {
     min: u32,
     max: Option<u32>,
     rest: &'e str,
 }
 
-impl<'e> Count<'e> {
+impl<'e> RepeatCount<'e> {
     fn parse(text: &'e str) -> Option<Self> {
-        let (min, rest) = Self::number(text.strip_prefix('{')?)?;
+        let (min, rest) = Self::parse_number(text.strip_prefix('{')?)?;
         if let Some(rest) = rest.strip_prefix('}') {
             return Some(Self { min, max: Some(min), rest });
         }
@@ -349,13 +358,13 @@ impl<'e> Count<'e> {
         if let Some(rest) = rest.strip_prefix('}') {
             return Some(Self { min, max: None, rest });
         }
-        let (max, rest) = Self::number(rest)?;
+        let (max, rest) = Self::parse_number(rest)?;
         Some(Self { min, max: Some(max), rest: rest.strip_prefix('}')? })
     }
 
-    /// Parses a number without leading zeros. `u32::MAX` stands for numbers out of range, which
-    /// exceed [`MAX_REPEAT`] in any case.
-    fn number(text: &str) -> Option<(u32, &str)> {
+    /// Parses a number without leading zeros. A number out of range becomes `u32::MAX`, which is
+    /// above [`MAX_REPEAT`] too.
+    fn parse_number(text: &str) -> Option<(u32, &str)> {
         let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
         let digits = consumed(text, rest);
         if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {

@@ -17,7 +17,7 @@ pub(crate) enum Node {
     Call(TemplateCall),
 }
 
-/// `if`, `with` or `range`.
+/// An `if`, `with` or `range`.
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) pipeline: Pipeline,
@@ -33,10 +33,12 @@ pub(crate) struct TemplateCall {
     pub(crate) pipeline: Option<Pipeline>,
 }
 
+/// Commands, each of which gets the result of the one before it, and the variables that get the
+/// last result.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(crate) at: Offset,
-    /// The variables that are declared or assigned.
+    /// The variables that are declared or assigned, with their `$`.
     pub(crate) variables: Vec<String>,
     pub(crate) is_assignment: bool,
     pub(crate) commands: Vec<Command>,
@@ -65,6 +67,7 @@ pub(crate) enum Term {
         value: i64,
     },
     Text {
+        /// The literal as the template has it.
         quoted: String,
         text: String,
     },
@@ -80,9 +83,9 @@ pub(crate) enum Term {
 }
 
 impl Pipeline {
-    /// Whether the pipeline only inserts one of these fields, or `index .LabelValuesByName "KEY"`
-    /// with a key for which `is_key` returns true.
-    pub(crate) fn inserts(&self, fields: &[&str], is_key: impl Fn(&str) -> bool) -> bool {
+    /// Whether the pipeline only inserts one of `fields`, or `index .LabelValuesByName "KEY"` with
+    /// a key that `is_key` accepts.
+    pub(crate) fn only_inserts(&self, fields: &[&str], is_key: impl Fn(&str) -> bool) -> bool {
         let [command] = &*self.commands else {
             return false;
         };
@@ -90,14 +93,14 @@ impl Pipeline {
             Term::Field(path) => matches!(&**path, [name] if names.contains(&name.as_str())),
             _ => false,
         };
-        let inserts = match (&command.first.term, &*command.arguments) {
+        let is_insertion = match (&command.first.term, &*command.arguments) {
             (first, []) => is_field(first, fields),
             (Term::Function(function), [map, Operand { term: Term::Text { text, .. }, .. }]) => {
                 function == "index" && is_field(&map.term, &["LabelValuesByName"]) && is_key(text)
             }
             _ => false,
         };
-        inserts && self.variables.is_empty()
+        is_insertion && self.variables.is_empty()
     }
 }
 

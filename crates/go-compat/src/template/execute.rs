@@ -20,22 +20,24 @@ pub(super) fn execute(template: &Template, data: Value) -> Result<String, Templa
         node: (0, String::new()),
     };
     if let Some(nodes) = template.trees.get(template.name) {
-        execution.nodes(&data, nodes)?;
+        execution.render_nodes(&data, nodes)?;
     }
     Ok(execution.output)
 }
 
 struct Execution<'t> {
     template: &'t Template,
-    /// The definition that is rendered.
+    /// The name of the definition that is being rendered.
     definition: String,
+    /// The variables in scope, with their `$`. Later ones hide earlier ones.
     variables: Vec<(String, Value)>,
     output: String,
     /// The length of all texts that functions have returned.
     text_len: usize,
+    /// The number of nested calls of templates.
     depth: usize,
     steps: usize,
-    /// The node that an error is about.
+    /// The node that is being evaluated, for errors.
     node: (Offset, String),
 }
 
@@ -60,7 +62,7 @@ impl Execution<'_> {
         self.node = (at, node.to_string());
     }
 
-    fn step(&mut self) -> Result<()> {
+    fn count_step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
             return self.error("exceeded maximum number of steps");
@@ -76,53 +78,58 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Fails if functions have returned too much text, with `additional_len` bytes added. Templates
-    /// can store such texts in variables and double them.
-    fn limit_texts(&self, additional_len: usize) -> Result<()> {
+    /// Fails if functions have returned too much text. `additional_len` bytes count as returned.
+    /// Without this limit, a template could store a text in a variable and double it repeatedly.
+    fn check_text_len(&self, additional_len: usize) -> Result<()> {
         if self.text_len + additional_len > MAX_OUTPUT_LEN {
             return self.error("exceeded maximum length of texts");
         }
         Ok(())
     }
 
-    fn nodes(&mut self, dot: &Value, nodes: &[Node]) -> Result<()> {
+    fn render_nodes(&mut self, dot: &Value, nodes: &[Node]) -> Result<()> {
         for node in nodes {
-            self.step()?;
+            self.count_step()?;
             match node {
                 Node::Text(text) => self.write(text),
-                Node::Action(pipeline) => self.action(dot, pipeline),
-                Node::If(branch) => self.conditional(dot, branch, false),
-                Node::With(branch) => self.conditional(dot, branch, true),
-                Node::Range(branch) => self.range(dot, branch),
-                Node::Call(call) => self.call(dot, call),
+                Node::Action(pipeline) => self.render_action(dot, pipeline),
+                Node::If(branch) => self.render_conditional(dot, branch, false),
+                Node::With(branch) => self.render_conditional(dot, branch, true),
+                Node::Range(branch) => self.render_range(dot, branch),
+                Node::Call(call) => self.render_call(dot, call),
             }?;
         }
         Ok(())
     }
 
-    fn action(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<()> {
-        match self.pipeline(dot, pipeline)? {
+    fn render_action(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<()> {
+        match self.evaluate_pipeline(dot, pipeline)? {
             _ if !pipeline.variables.is_empty() => Ok(()),
             Value::Missing => self.write("<no value>"),
             value => self.write(&value.to_string()),
         }
     }
 
-    fn conditional(&mut self, dot: &Value, branch: &Branch, changes_dot: bool) -> Result<()> {
+    fn render_conditional(
+        &mut self,
+        dot: &Value,
+        branch: &Branch,
+        changes_dot: bool,
+    ) -> Result<()> {
         let in_scope = self.variables.len();
-        let value = self.pipeline(dot, &branch.pipeline)?;
+        let value = self.evaluate_pipeline(dot, &branch.pipeline)?;
         if value.is_true() {
-            self.nodes(if changes_dot { &value } else { dot }, &branch.body)?;
+            self.render_nodes(if changes_dot { &value } else { dot }, &branch.body)?;
         } else {
-            self.nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
+            self.render_nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
         }
         self.variables.truncate(in_scope);
         Ok(())
     }
 
-    fn range(&mut self, dot: &Value, branch: &Branch) -> Result<()> {
+    fn render_range(&mut self, dot: &Value, branch: &Branch) -> Result<()> {
         let in_scope = self.variables.len();
-        let value = self.pipeline(dot, &branch.pipeline)?;
+        let value = self.evaluate_pipeline(dot, &branch.pipeline)?;
         let elements: Vec<(Value, Value)> = match &value {
             Value::Missing => Vec::new(),
             Value::List(items) => {
@@ -134,11 +141,11 @@ impl Execution<'_> {
             _ => return self.error(format!("range can't iterate over {value}")),
         };
         if elements.is_empty() {
-            self.nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
+            self.render_nodes(dot, branch.else_body.as_deref().unwrap_or_default())?;
         }
         let in_loop = self.variables.len();
         for (index, element) in elements {
-            self.step()?;
+            self.count_step()?;
             let values = match &*branch.pipeline.variables {
                 [] => vec![],
                 [_] => vec![element.clone()],
@@ -147,14 +154,14 @@ impl Execution<'_> {
             for (name, value) in branch.pipeline.variables.iter().zip(values) {
                 self.assign(name, value)?;
             }
-            self.nodes(&element, &branch.body)?;
+            self.render_nodes(&element, &branch.body)?;
             self.variables.truncate(in_loop);
         }
         self.variables.truncate(in_scope);
         Ok(())
     }
 
-    fn call(&mut self, dot: &Value, call: &TemplateCall) -> Result<()> {
+    fn render_call(&mut self, dot: &Value, call: &TemplateCall) -> Result<()> {
         self.set_node(call.at, call);
         let template = self.template;
         let Some(nodes) = template.trees.get(&call.name) else {
@@ -164,14 +171,14 @@ impl Execution<'_> {
             return self.error(format!("exceeded maximum template depth ({MAX_NESTING})"));
         }
         let dot = match &call.pipeline {
-            Some(pipeline) => self.pipeline(dot, pipeline)?,
+            Some(pipeline) => self.evaluate_pipeline(dot, pipeline)?,
             None => Value::Missing,
         };
         let variables = vec![("$".to_owned(), dot.clone())];
         let variables = std::mem::replace(&mut self.variables, variables);
         let definition = std::mem::replace(&mut self.definition, call.name.clone());
         self.depth += 1;
-        self.nodes(&dot, nodes)?;
+        self.render_nodes(&dot, nodes)?;
         self.depth -= 1;
         self.variables = variables;
         self.definition = definition;
@@ -188,12 +195,12 @@ impl Execution<'_> {
         }
     }
 
-    fn pipeline(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<Value> {
-        self.step()?;
+    fn evaluate_pipeline(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<Value> {
+        self.count_step()?;
         self.set_node(pipeline.at, pipeline);
         let mut value = None;
         for command in &pipeline.commands {
-            value = Some(self.command(dot, command, value)?);
+            value = Some(self.evaluate_command(dot, command, value)?);
         }
         let value = value.unwrap_or(Value::Missing);
         for name in &pipeline.variables {
@@ -206,26 +213,38 @@ impl Execution<'_> {
         Ok(value)
     }
 
-    /// Evaluates a command. `piped` is the result of the command before it.
-    fn command(&mut self, dot: &Value, command: &Command, piped: Option<Value>) -> Result<Value> {
+    /// Evaluates a command. `piped` is the result of the command before it, which becomes the last
+    /// argument.
+    fn evaluate_command(
+        &mut self,
+        dot: &Value,
+        command: &Command,
+        piped: Option<Value>,
+    ) -> Result<Value> {
         let Operand { at, term } = &command.first;
         let has_arguments = !command.arguments.is_empty() || piped.is_some();
         match term {
             Term::Function(name) => {
                 self.set_node(*at, name);
-                return self.function(dot, name, command.to_string(), &command.arguments, piped);
+                return self.call_function(
+                    dot,
+                    name,
+                    command.to_string(),
+                    &command.arguments,
+                    piped,
+                );
             }
             Term::Field(_) | Term::Chain(..) => {
-                return self.fields(dot, &command.first, has_arguments);
+                return self.evaluate_fields(dot, &command.first, has_arguments);
             }
             Term::Variable(_, fields) if !fields.is_empty() => {
-                return self.fields(dot, &command.first, has_arguments);
+                return self.evaluate_fields(dot, &command.first, has_arguments);
             }
             Term::Pipeline(_) => {}
             _ => self.set_node(*at, term),
         }
         if let Term::Variable(name, _) = term {
-            self.variable(name)?;
+            self.variable_value(name)?;
         }
         if has_arguments {
             let operand = match term {
@@ -237,11 +256,11 @@ impl Execution<'_> {
         if matches!(term, Term::Nil) {
             return self.error("nil is not a command");
         }
-        self.operand(dot, &command.first)
+        self.evaluate_operand(dot, &command.first)
     }
 
     /// Evaluates an operand that has no arguments.
-    fn operand(&mut self, dot: &Value, operand: &Operand) -> Result<Value> {
+    fn evaluate_operand(&mut self, dot: &Value, operand: &Operand) -> Result<Value> {
         let Operand { at, term } = operand;
         match term {
             Term::Dot => Ok(dot.clone()),
@@ -251,20 +270,20 @@ impl Execution<'_> {
             Term::Int { value, .. } => Ok(Value::Int(*value)),
             Term::Variable(name, fields) if fields.is_empty() => {
                 self.set_node(*at, term);
-                self.variable(name)
+                self.variable_value(name)
             }
             Term::Field(_) | Term::Variable(..) | Term::Chain(..) => {
-                self.fields(dot, operand, false)
+                self.evaluate_fields(dot, operand, false)
             }
             Term::Function(name) => {
                 self.set_node(*at, name);
-                self.function(dot, name, name.clone(), &[], None)
+                self.call_function(dot, name, name.clone(), &[], None)
             }
-            Term::Pipeline(pipeline) => self.pipeline(dot, pipeline),
+            Term::Pipeline(pipeline) => self.evaluate_pipeline(dot, pipeline),
         }
     }
 
-    fn variable(&self, name: &str) -> Result<Value> {
+    fn variable_value(&self, name: &str) -> Result<Value> {
         match self.variables.iter().rev().find(|(declared, _)| declared == name) {
             Some((_, value)) => Ok(value.clone()),
             None => self.error(format!("undefined variable: {name}")),
@@ -272,26 +291,31 @@ impl Execution<'_> {
     }
 
     /// Evaluates a chain of fields.
-    fn fields(&mut self, dot: &Value, operand: &Operand, has_arguments: bool) -> Result<Value> {
+    fn evaluate_fields(
+        &mut self,
+        dot: &Value,
+        operand: &Operand,
+        has_arguments: bool,
+    ) -> Result<Value> {
         let Operand { at, term } = operand;
         self.set_node(*at, term);
         let (mut value, fields) = match term {
             Term::Field(fields) => (dot.clone(), fields),
-            Term::Variable(name, fields) => (self.variable(name)?, fields),
+            Term::Variable(name, fields) => (self.variable_value(name)?, fields),
             Term::Chain(inner, _) if matches!(inner.term, Term::Nil) => {
                 return self.error(format!("indirection through explicit nil in {term}"));
             }
-            Term::Chain(inner, fields) => (self.operand(dot, inner)?, fields),
-            _ => return self.operand(dot, operand),
+            Term::Chain(inner, fields) => (self.evaluate_operand(dot, inner)?, fields),
+            _ => return self.evaluate_operand(dot, operand),
         };
         for (index, field) in fields.iter().enumerate() {
             let is_last = index + 1 == fields.len();
-            value = self.field(&value, field, has_arguments && is_last)?;
+            value = self.evaluate_field(&value, field, has_arguments && is_last)?;
         }
         Ok(value)
     }
 
-    fn field(&mut self, value: &Value, name: &str, has_arguments: bool) -> Result<Value> {
+    fn evaluate_field(&mut self, value: &Value, name: &str, has_arguments: bool) -> Result<Value> {
         match value {
             Value::Missing => return Ok(Value::Missing),
             Value::Map(_) if has_arguments => {
@@ -320,7 +344,7 @@ impl Execution<'_> {
         self.error(format!("can't evaluate field {name} in type {}", value.type_name()))
     }
 
-    fn function(
+    fn call_function(
         &mut self,
         dot: &Value,
         name: &str,
@@ -330,36 +354,36 @@ impl Execution<'_> {
     ) -> Result<Value> {
         let at = self.node.0;
         let given = arguments.len() + usize::from(piped.is_some());
-        if let Err(message) = functions::check_count(name, arguments.len(), given) {
+        if let Err(message) = functions::check_argument_count(name, arguments.len(), given) {
             return self.error(message);
         }
         if matches!(name, "and" | "or") {
-            return self.short_circuit(dot, name == "or", arguments, piped);
+            return self.evaluate_and_or(dot, name == "or", arguments, piped);
         }
         let mut values = Vec::with_capacity(given);
         for argument in arguments {
             let needs_text = name == "printf" && values.is_empty();
-            values.push(self.argument(dot, argument, needs_text)?);
+            values.push(self.evaluate_argument(dot, argument, needs_text)?);
         }
         if let Some(value) = piped {
             let needs_text = name == "printf" && values.is_empty();
             values.push(self.check_type(value, needs_text)?);
         }
-        // Checks before the call, because the arguments may repeat a long text, and the result may
-        // be a few times longer.
-        self.limit_texts(values.iter().map(Value::text_len).sum())?;
+        // Checked before the call: the arguments may repeat a long text, and the result may be a
+        // few times longer than they are.
+        self.check_text_len(values.iter().map(Value::text_len).sum())?;
         let callee = arguments.first().map(|argument| argument.term.to_string());
         let result = functions::call(name, &values, callee.as_deref()).or_else(|message| {
             self.node = (at, node);
             self.error(format!("error calling {name}: {message}"))
         })?;
         self.text_len += result.text_len();
-        self.limit_texts(0)?;
+        self.check_text_len(0)?;
         Ok(result)
     }
 
     /// Evaluates the arguments of `and` or `or` until one of them determines the result.
-    fn short_circuit(
+    fn evaluate_and_or(
         &mut self,
         dot: &Value,
         stops_at: bool,
@@ -368,7 +392,7 @@ impl Execution<'_> {
     ) -> Result<Value> {
         let mut last = Value::Missing;
         for argument in arguments {
-            last = self.argument(dot, argument, false)?;
+            last = self.evaluate_argument(dot, argument, false)?;
             if last.is_true() == stops_at {
                 return Ok(last);
             }
@@ -376,7 +400,12 @@ impl Execution<'_> {
         Ok(piped.unwrap_or(last))
     }
 
-    fn argument(&mut self, dot: &Value, operand: &Operand, needs_text: bool) -> Result<Value> {
+    fn evaluate_argument(
+        &mut self,
+        dot: &Value,
+        operand: &Operand,
+        needs_text: bool,
+    ) -> Result<Value> {
         self.set_node(operand.at, &operand.term);
         match &operand.term {
             Term::Nil if needs_text => return self.error("cannot assign nil to string"),
@@ -385,7 +414,7 @@ impl Execution<'_> {
             }
             _ => {}
         }
-        let value = self.operand(dot, operand)?;
+        let value = self.evaluate_operand(dot, operand)?;
         self.check_type(value, needs_text)
     }
 

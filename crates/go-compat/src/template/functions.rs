@@ -29,12 +29,12 @@ const FUNCTIONS: [(&str, usize, Option<usize>); 19] = [
     ("urlquery", 0, None),
 ];
 
-pub(super) fn exists(name: &str) -> bool {
+pub(super) fn is_function(name: &str) -> bool {
     FUNCTIONS.iter().any(|(function, ..)| *function == name)
 }
 
-/// Checks the number of arguments. `given` counts the piped argument, `written` doesn't.
-pub(super) fn check_count(name: &str, written: usize, given: usize) -> Result<(), String> {
+/// Checks the number of arguments. `given` includes the piped argument, and `written` doesn't.
+pub(super) fn check_argument_count(name: &str, written: usize, given: usize) -> Result<(), String> {
     let Some((_, least, most)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
         return Err(format!("{} is not a defined function", Quoted(name)));
     };
@@ -46,8 +46,8 @@ pub(super) fn check_count(name: &str, written: usize, given: usize) -> Result<()
     }
 }
 
-/// Calls a function other than `and` and `or`, which don't evaluate all arguments. `callee` is the
-/// first argument as the template writes it.
+/// Calls a function, except `and` and `or`: these don't need all arguments, so the caller evaluates
+/// them. `callee` is the first argument as the template has it.
 pub(super) fn call(name: &str, values: &[Value], callee: Option<&str>) -> Result<Value, String> {
     let (first, rest) = values.split_first().unwrap_or((&Value::Missing, values));
     let second = rest.first().unwrap_or(&Value::Missing);
@@ -59,13 +59,13 @@ pub(super) fn call(name: &str, values: &[Value], callee: Option<&str>) -> Result
         }
         "eq" => eq(first, rest).map(Value::Bool),
         "ne" => eq(first, rest).map(|equal| Value::Bool(!equal)),
-        "lt" => order(first, second).map(|order| Value::Bool(order.is_lt())),
-        "le" => order(first, second).map(|order| Value::Bool(order.is_le())),
-        "gt" => order(first, second).map(|order| Value::Bool(order.is_gt())),
-        "ge" => order(first, second).map(|order| Value::Bool(order.is_ge())),
-        "html" => Ok(escaped(values, escape_html)),
-        "js" => Ok(escaped(values, escape_js)),
-        "urlquery" => Ok(escaped(values, escape_url)),
+        "lt" => compare(first, second).map(|order| Value::Bool(order.is_lt())),
+        "le" => compare(first, second).map(|order| Value::Bool(order.is_le())),
+        "gt" => compare(first, second).map(|order| Value::Bool(order.is_gt())),
+        "ge" => compare(first, second).map(|order| Value::Bool(order.is_ge())),
+        "html" => Ok(escape_values(values, escape_html)),
+        "js" => Ok(escape_values(values, escape_js)),
+        "urlquery" => Ok(escape_values(values, escape_url)),
         "index" => index(first, rest),
         "slice" => slice(first, rest),
         "len" => len(first).map(Value::Int),
@@ -88,7 +88,7 @@ fn incompatible(one: &Value, two: &Value) -> String {
     format!("incompatible types for comparison: {one} and {two}")
 }
 
-/// Whether the value equals one of the others.
+/// Whether the value equals any of the others.
 fn eq(value: &Value, others: &[Value]) -> Result<bool, String> {
     if others.is_empty() {
         return Err("missing argument for comparison".to_owned());
@@ -114,7 +114,7 @@ fn eq(value: &Value, others: &[Value]) -> Result<bool, String> {
     Ok(false)
 }
 
-fn order(one: &Value, two: &Value) -> Result<Ordering, String> {
+fn compare(one: &Value, two: &Value) -> Result<Ordering, String> {
     let has_order = |value: &Value| matches!(value, Value::Int(_) | Value::Text(_));
     match (one, two) {
         (Value::Int(left), Value::Int(right)) => Ok(left.cmp(right)),
@@ -135,8 +135,8 @@ fn len(value: &Value) -> Result<i64, String> {
     Ok(i64::try_from(len).unwrap_or(i64::MAX))
 }
 
-/// Converts an index, which may be at most `len`.
-fn position(index: &Value, len: usize) -> Result<usize, String> {
+/// Converts an index of a template to a position, which may be at most `len`.
+fn to_position(index: &Value, len: usize) -> Result<usize, String> {
     let number = match index {
         Value::Int(number) => *number,
         Value::Missing => return Err("cannot index slice/array with nil".to_owned()),
@@ -154,11 +154,11 @@ fn index(value: &Value, indexes: &[Value]) -> Result<Value, String> {
     for index in indexes {
         value = match &value {
             Value::Text(text) => {
-                let byte = text.as_bytes().get(position(index, text.len())?);
+                let byte = text.as_bytes().get(to_position(index, text.len())?);
                 Value::Int((*byte.ok_or("reflect: string index out of range")?).into())
             }
             Value::List(items) => {
-                let item = items.get(position(index, items.len())?);
+                let item = items.get(to_position(index, items.len())?);
                 Value::Text(item.ok_or("reflect: slice index out of range")?.clone())
             }
             Value::Map(entries) => match index {
@@ -184,7 +184,7 @@ fn slice(value: &Value, indexes: &[Value]) -> Result<Value, String> {
     };
     let mut bounds = [0, len];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
-        *bound = position(index, len)?;
+        *bound = to_position(index, len)?;
     }
     let [start, end] = bounds;
     if start > end {
@@ -200,7 +200,7 @@ fn slice(value: &Value, indexes: &[Value]) -> Result<Value, String> {
     })
 }
 
-/// `fmt.Sprint`: a space only between operands that are both not strings.
+/// Go's `fmt.Sprint`. It adds a space between two operands only if neither is a string.
 fn print(values: &[Value]) -> String {
     let mut printed = String::new();
     let mut after_text = true;
@@ -224,7 +224,7 @@ struct Verb<'f> {
 }
 
 /// Splits a format of `printf` at its verbs.
-fn verbs(format: &str) -> Result<Vec<Verb<'_>>, String> {
+fn split_format(format: &str) -> Result<Vec<Verb<'_>>, String> {
     let mut verbs = Vec::new();
     let mut rest = format;
     while let Some((text_before, after)) = rest.split_once('%') {
@@ -249,19 +249,19 @@ fn verbs(format: &str) -> Result<Vec<Verb<'_>>, String> {
 
 /// Checks a format of `printf` when the template is parsed.
 pub(super) fn check_format(format: &str) -> Result<(), String> {
-    verbs(format).map(drop)
+    split_format(format).map(drop)
 }
 
-/// `fmt.Sprintf`. Mistakes show up in the text, as in Go.
+/// Go's `fmt.Sprintf`. As in Go, wrong arguments are reported in the returned text.
 fn printf(format: &str, arguments: &[Value]) -> Result<String, String> {
     let mut output = String::new();
     let mut arguments = arguments.iter();
-    for Verb { text_before, verb } in verbs(format)? {
+    for Verb { text_before, verb } in split_format(format)? {
         output.push_str(text_before);
         match verb {
             Some('%') => output.push('%'),
             Some(verb) => match arguments.next() {
-                Some(argument) => output.push_str(&formatted(verb, argument)),
+                Some(argument) => output.push_str(&format_value(verb, argument)),
                 // Writing to a string can't fail.
                 None => _ = write!(output, "%!{verb}(MISSING)"),
             },
@@ -280,9 +280,9 @@ fn printf(format: &str, arguments: &[Value]) -> Result<String, String> {
     Ok(output)
 }
 
-fn formatted(verb: char, value: &Value) -> String {
+fn format_value(verb: char, value: &Value) -> String {
     let list = |items: &mut dyn Iterator<Item = Value>| {
-        items.map(|item| formatted(verb, &item)).collect::<Vec<_>>().join(" ")
+        items.map(|item| format_value(verb, &item)).collect::<Vec<_>>().join(" ")
     };
     match (verb, value) {
         ('v', value) => value.to_string(),
@@ -296,12 +296,12 @@ fn formatted(verb: char, value: &Value) -> String {
         (_, Value::Map(entries)) => {
             let entries = entries.iter().map(|(key, value)| {
                 let (key, value) = (Value::text(key), Value::text(value));
-                format!("{}:{}", formatted(verb, &key), formatted(verb, &value))
+                format!("{}:{}", format_value(verb, &key), format_value(verb, &value))
             });
             format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
         }
         (_, Value::Struct(data)) => match &data.string {
-            Some(string) => formatted(verb, &Value::Text(string.clone())),
+            Some(string) => format_value(verb, &Value::Text(string.clone())),
             None => {
                 format!("{{{}}}", list(&mut data.fields.iter().map(|(_, field)| field.clone())))
             }
@@ -310,8 +310,8 @@ fn formatted(verb: char, value: &Value) -> String {
     }
 }
 
-/// The arguments of `html`, `js` and `urlquery`, joined and escaped.
-fn escaped(values: &[Value], escape: impl Fn(&mut String, char)) -> Value {
+/// Joins the arguments of `html`, `js` or `urlquery`, and escapes the result.
+fn escape_values(values: &[Value], escape: impl Fn(&mut String, char)) -> Value {
     let displayed = |value: &Value| match value {
         Value::Missing => Value::text("<no value>"),
         value => value.clone(),

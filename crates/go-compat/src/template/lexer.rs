@@ -43,6 +43,7 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Token<'t> {
     pub(super) kind: Kind,
+    /// The offset in the template.
     pub(super) at: usize,
     pub(super) line: usize,
     pub(super) text: Cow<'t, str>,
@@ -69,13 +70,13 @@ impl Token<'_> {
 }
 
 /// Returns all tokens. The last one is [`Kind::End`] or [`Kind::Error`].
-pub(super) fn tokens(template: &str) -> Vec<Token<'_>> {
+pub(super) fn tokenize(template: &str) -> Vec<Token<'_>> {
     let mut lexer = Lexer { rest: template, template, start: 0, in_action: false, parens: 0 };
     let mut tokens = Vec::new();
     let mut line = 1;
     let mut counted_until = 0;
     loop {
-        let mut token = lexer.next();
+        let mut token = lexer.read_token();
         line += template.get(counted_until..token.at).unwrap_or_default().matches('\n').count();
         counted_until = token.at;
         token.line = line;
@@ -98,13 +99,13 @@ struct Lexer<'t> {
 }
 
 impl<'t> Lexer<'t> {
-    fn next(&mut self) -> Token<'t> {
+    fn read_token(&mut self) -> Token<'t> {
         loop {
             self.start = self.position();
             if self.in_action {
-                return self.action();
+                return self.read_action_token();
             }
-            if let Some(token) = self.text() {
+            if let Some(token) = self.read_text() {
                 return token;
             }
         }
@@ -136,14 +137,14 @@ impl<'t> Lexer<'t> {
     }
 
     fn skip_if(&mut self, is_skipped: impl Fn(char) -> bool) -> bool {
-        let found = self.peek().filter(|char| is_skipped(*char));
-        self.skip(found.map_or(0, char::len_utf8));
-        found.is_some()
+        let skipped = self.peek().filter(|char| is_skipped(*char));
+        self.skip(skipped.map_or(0, char::len_utf8));
+        skipped.is_some()
     }
 
-    /// Reads text outside of actions or, if there is none, the delimiter after it. Returns `None`
-    /// after a comment.
-    fn text(&mut self) -> Option<Token<'t>> {
+    /// Reads the text before an action. If there is none, reads the left delimiter of the action.
+    /// Returns `None` after a comment.
+    fn read_text(&mut self) -> Option<Token<'t>> {
         let Some(text_len) = self.rest.find(LEFT_DELIMITER) else {
             self.skip(self.rest.len());
             let kind = if self.start == self.template.len() { Kind::End } else { Kind::Text };
@@ -161,17 +162,17 @@ impl<'t> Lexer<'t> {
         }
         self.skip(text.len());
         self.start = self.position();
-        self.left_delimiter()
+        self.read_left_delimiter()
     }
 
-    fn left_delimiter(&mut self) -> Option<Token<'t>> {
+    fn read_left_delimiter(&mut self) -> Option<Token<'t>> {
         self.skip(LEFT_DELIMITER.len());
         let token = self.token(Kind::LeftDelimiter);
         if has_left_trim_marker(self.rest) {
             self.skip(2);
         }
         if self.rest.starts_with("/*") {
-            return self.comment();
+            return self.skip_comment();
         }
         self.in_action = true;
         self.parens = 0;
@@ -179,7 +180,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// Skips a comment. Returns a token only if the comment is invalid.
-    fn comment(&mut self) -> Option<Token<'t>> {
+    fn skip_comment(&mut self) -> Option<Token<'t>> {
         let Some(len) = self.rest.find("*/") else {
             return Some(self.error("unclosed comment"));
         };
@@ -194,7 +195,8 @@ impl<'t> Lexer<'t> {
         None
     }
 
-    /// Whether a right delimiter follows, and if so, whether it trims the text after it.
+    /// Whether the right delimiter that follows trims the text after it. `None` if no right
+    /// delimiter follows.
     fn right_delimiter_follows(&self) -> Option<bool> {
         if let Some(after) = self.rest.strip_prefix(SPACES)
             && let Some(after) = after.strip_prefix(TRIM_MARKER)
@@ -206,21 +208,23 @@ impl<'t> Lexer<'t> {
     }
 
     /// Reads a token inside of an action.
-    fn action(&mut self) -> Token<'t> {
+    fn read_action_token(&mut self) -> Token<'t> {
         if let Some(trims) = self.right_delimiter_follows() {
-            return self.right_delimiter(trims);
+            return self.read_right_delimiter(trims);
         }
         let Some(char) = self.peek() else {
             return self.error("unclosed action");
         };
         if is_space(char) {
-            return self.space();
+            return self.read_space();
         }
         let after = self.rest.get(char.len_utf8()..).unwrap_or_default();
         match char {
-            '+' | '-' | '0'..='9' => return self.number(),
-            '.' if after.starts_with(|next: char| next.is_ascii_digit()) => return self.number(),
-            _ if is_alphanumeric(char) => return self.word(),
+            '+' | '-' | '0'..='9' => return self.read_number(),
+            '.' if after.starts_with(|next: char| next.is_ascii_digit()) => {
+                return self.read_number();
+            }
+            _ if is_alphanumeric(char) => return self.read_word(),
             _ => self.skip(char.len_utf8()),
         }
         match char {
@@ -228,11 +232,11 @@ impl<'t> Lexer<'t> {
             ':' if self.skip_if(|next| next == '=') => self.token(Kind::Declare),
             ':' => self.error("expected :="),
             '|' => self.token(Kind::Pipe),
-            '"' => self.quoted(),
+            '"' => self.read_quoted_string(),
             '\'' => self.error("character constants are not supported"),
-            '`' => self.raw_string(),
-            '$' => self.field_or_variable(Kind::Variable, Kind::Variable),
-            '.' => self.field_or_variable(Kind::Dot, Kind::Field),
+            '`' => self.read_raw_string(),
+            '$' => self.read_field_or_variable(Kind::Variable, Kind::Variable),
+            '.' => self.read_field_or_variable(Kind::Dot, Kind::Field),
             '(' => {
                 self.parens += 1;
                 self.token(Kind::LeftParen)
@@ -249,7 +253,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn right_delimiter(&mut self, trims: bool) -> Token<'t> {
+    fn read_right_delimiter(&mut self, trims: bool) -> Token<'t> {
         if self.parens > 0 {
             return self.error("unclosed left paren");
         }
@@ -264,16 +268,16 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    fn space(&mut self) -> Token<'t> {
+    fn read_space(&mut self) -> Token<'t> {
         // The space in front of a trimming delimiter belongs to the delimiter.
         while self.right_delimiter_follows() != Some(true) && self.skip_if(is_space) {}
         self.token(Kind::Space)
     }
 
-    fn word(&mut self) -> Token<'t> {
+    fn read_word(&mut self) -> Token<'t> {
         self.skip_while(is_alphanumeric);
         if !self.is_at_terminator() {
-            return self.bad_character();
+            return self.bad_character_error();
         }
         let token = self.token(Kind::Identifier);
         let kind = match &*token.text {
@@ -286,15 +290,15 @@ impl<'t> Lexer<'t> {
         Token { kind, ..token }
     }
 
-    fn field_or_variable(&mut self, alone: Kind, named: Kind) -> Token<'t> {
+    fn read_field_or_variable(&mut self, alone: Kind, named: Kind) -> Token<'t> {
         if self.is_at_terminator() {
             return self.token(alone);
         }
         self.skip_while(is_alphanumeric);
-        if self.is_at_terminator() { self.token(named) } else { self.bad_character() }
+        if self.is_at_terminator() { self.token(named) } else { self.bad_character_error() }
     }
 
-    fn bad_character(&self) -> Token<'t> {
+    fn bad_character_error(&self) -> Token<'t> {
         self.error(format!("bad character {}", code_point(self.peek())))
     }
 
@@ -305,7 +309,7 @@ impl<'t> Lexer<'t> {
             || self.rest.starts_with(RIGHT_DELIMITER)
     }
 
-    fn quoted(&mut self) -> Token<'t> {
+    fn read_quoted_string(&mut self) -> Token<'t> {
         loop {
             let char = self.peek();
             self.skip(char.map_or(0, char::len_utf8));
@@ -318,7 +322,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn raw_string(&mut self) -> Token<'t> {
+    fn read_raw_string(&mut self) -> Token<'t> {
         let Some(len) = self.rest.find('`') else {
             return self.error("unterminated raw quoted string");
         };
@@ -326,7 +330,7 @@ impl<'t> Lexer<'t> {
         self.token(Kind::RawLiteral)
     }
 
-    fn number(&mut self) -> Token<'t> {
+    fn read_number(&mut self) -> Token<'t> {
         self.skip_if(is_sign);
         let has_leading_zero = self.rest.starts_with('0');
         let digits_start = self.position();
@@ -359,7 +363,7 @@ fn is_alphanumeric(char: char) -> bool {
     char == '_' || char.is_alphanumeric()
 }
 
-/// A character as Go prints it with `%#U`.
+/// A character as Go's verb `%#U` prints it. `None` is the end of the template.
 fn code_point(char: Option<char>) -> String {
     match char {
         None => "U+FFFFFFFFFFFFFFFF".to_owned(),

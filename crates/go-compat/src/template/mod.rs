@@ -1,18 +1,18 @@
-//! Go's `text/template` with the delimiters `<<` and `>>`, for the data of rules.
+//! Go's `text/template` with the delimiters `<<` and `>>`, for the templates in rules.
 //!
 //! ```text
 //!  text ──► lexer ──► parser (tree) ──► execute ──► query, label
 //!                                          │ functions: index, eq, printf, …
 //! ```
 //!
-//! Syntax, functions, printed values and messages are those of Go. Templates of rules only insert
-//! texts. The parser rejects features that they don't need, and names the feature in the error:
-//! `block`, `break`, `continue`, numbers other than decimal integers, characters, and verbs of
-//! `printf` other than `%s`, `%v`, `%q` and `%d` or with flags.
+//! Syntax, functions, printed values and messages are those of Go. Templates in rules only insert
+//! texts, so some features are not supported: `block`, `break`, `continue`, numbers other than
+//! decimal integers, character constants, and verbs of `printf` other than `%s`, `%v`, `%q` and
+//! `%d`, or with flags. An error names such a feature.
 //!
-//! Go's own limits don't protect a process. This module therefore limits the length and the nesting
-//! of a template, the steps to render it, and the lengths of the output and of all texts that
-//! functions return.
+//! Go doesn't limit the time and memory that a template needs. This module limits the length and
+//! the nesting of a template, the steps to render it, and the lengths of the output and of all
+//! texts that functions return.
 
 mod ast;
 mod execute;
@@ -34,9 +34,9 @@ const RIGHT_DELIMITER: &str = ">>";
 pub const MAX_TEMPLATE_LEN: usize = 1 << 16;
 /// The maximum length of the output in bytes, and of all texts that functions return.
 pub const MAX_OUTPUT_LEN: usize = 1 << 24;
-/// The maximum depth of blocks, parentheses and calls.
+/// The maximum depth of nested blocks and parentheses, and of calls of templates.
 const MAX_NESTING: usize = 64;
-/// The maximum number of actions that are executed.
+/// The maximum number of steps of a rendering: nodes, pipelines and iterations.
 const MAX_STEPS: usize = 100_000;
 
 /// A parsed template.
@@ -49,6 +49,7 @@ pub struct Template {
 }
 
 impl Template {
+    /// Parses a template. `name` is its name in error messages.
     pub fn parse(name: &'static str, text: &str) -> Result<Self, TemplateError> {
         if text.len() > MAX_TEMPLATE_LEN {
             return Err(TemplateError::TooLong { template: name });
@@ -56,12 +57,13 @@ impl Template {
         Ok(Self { name, text: text.to_owned(), trees: parser::parse(name, text)? })
     }
 
+    /// The template as it was parsed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the first action that does more than insert one of these fields, or the value of
-    /// `LabelValuesByName` for a key that `is_key` accepts.
+    /// Returns the first action that does anything but insert one of `fields`, or insert the value
+    /// of `LabelValuesByName` for a key that `is_key` accepts. `None` if there is no such action.
     pub fn first_action_beyond(
         &self,
         fields: &[&str],
@@ -70,7 +72,7 @@ impl Template {
         let nodes = self.trees.get(self.name)?;
         nodes.iter().find_map(|node| match node {
             Node::Text(_) => None,
-            Node::Action(pipeline) if pipeline.inserts(fields, &is_key) => None,
+            Node::Action(pipeline) if pipeline.only_inserts(fields, &is_key) => None,
             Node::Action(pipeline) => Some(format!("<<{pipeline}>>")),
             Node::If(branch) => Some(format!("<<if {}>>", branch.pipeline)),
             Node::With(branch) => Some(format!("<<with {}>>", branch.pipeline)),
@@ -79,6 +81,7 @@ impl Template {
         })
     }
 
+    /// Renders the template with `data` as its dot. Fails if an action fails, or at a limit.
     pub fn render(&self, data: Value) -> Result<String, TemplateError> {
         execute::execute(self, data)
     }
@@ -90,26 +93,39 @@ impl Template {
 pub enum TemplateError {
     /// The syntax is wrong or not supported, or a function is unknown.
     #[error("template: {template}:{line}: {message}")]
-    Syntax { template: &'static str, line: usize, message: String },
+    Syntax {
+        /// The name of the template.
+        template: &'static str,
+        /// Starts at 1.
+        line: usize,
+        /// Go's message, or the name of the unsupported feature.
+        message: String,
+    },
     /// The template can't be rendered with this data.
     #[error(transparent)]
     Execution(Box<ExecutionError>),
     /// The template is too long. Go has no such limit.
     #[error("template: {template}: more than {MAX_TEMPLATE_LEN} bytes")]
-    TooLong { template: &'static str },
+    TooLong {
+        /// The name of the template.
+        template: &'static str,
+    },
 }
 
+/// A failed action, with its position. `Display` writes Go's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionError {
+    /// The name of the template.
     pub template: &'static str,
-    /// The name of the definition inside the template, or that of the template.
+    /// The name of the `define` that contains the action, or else that of the template.
     pub definition: String,
     /// Starts at 1.
     pub line: usize,
     /// In bytes, starts at 0.
     pub column: usize,
-    /// The part of the template that failed.
+    /// The part of the template that failed, as Go prints it.
     pub node: String,
+    /// The problem, without the position.
     pub message: String,
 }
 
@@ -124,39 +140,50 @@ impl fmt::Display for ExecutionError {
 
 impl Error for ExecutionError {}
 
-/// A value with its type in the reference, where templates are evaluated by reflection.
+/// A value in a template. Its type in Go is part of messages, because Go evaluates templates by
+/// reflection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A missing map key, or `nil`.
     Missing,
+    /// A `bool`.
     Bool(bool),
+    /// An `int`.
     Int(i64),
+    /// A `string`.
     Text(Rc<str>),
+    /// A `[]string`.
     List(Rc<[Rc<str>]>),
+    /// A `map[string]string`.
     Map(Rc<BTreeMap<String, String>>),
+    /// A `struct`.
     Struct(Rc<Struct>),
 }
 
-/// The data of a template.
+/// A struct of Go, such as the data of a template.
 #[derive(Debug, PartialEq)]
 pub struct Struct {
-    /// The name of the type in the reference, which is part of its messages.
+    /// The name of the type in Go, which is part of messages.
     pub type_name: &'static str,
+    /// The fields by name, in the order in which Go prints them.
     pub fields: Vec<(&'static str, Value)>,
-    /// The result of the method `String`, which prints the struct if there is one.
+    /// The result of the method `String`. `None` if the type has no such method: then the fields
+    /// are printed.
     pub string: Option<Rc<str>>,
 }
 
 impl Value {
+    /// A `string`.
     pub fn text(text: &str) -> Self {
         Self::Text(text.into())
     }
 
+    /// A `[]string`.
     pub fn list<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> Self {
         Self::List(items.into_iter().map(|item| item.as_ref().into()).collect())
     }
 
-    /// The length of all texts in bytes.
+    /// The total length in bytes of all texts in the value.
     fn text_len(&self) -> usize {
         match self {
             Self::Missing | Self::Bool(_) | Self::Int(_) => 0,
@@ -170,7 +197,7 @@ impl Value {
         }
     }
 
-    /// The name of the type in Go.
+    /// The name of the value's type in Go.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Missing => "<nil>",
@@ -183,7 +210,7 @@ impl Value {
         }
     }
 
-    /// Whether `if` takes its first branch: the value is neither zero nor empty.
+    /// Whether `if` takes its first branch. Zero, false, nil and empty values don't count as true.
     pub fn is_true(&self) -> bool {
         match self {
             Self::Missing => false,
@@ -197,7 +224,7 @@ impl Value {
     }
 }
 
-/// Go's `%v`.
+/// Writes the value as Go's verb `%v` does.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,7 +9,7 @@ use hpa_calc::go_text::Quoted;
 use super::{
     MAX_NESTING, TemplateError,
     ast::{Branch, Node, TemplateCall},
-    lexer::{Kind, Token, tokens},
+    lexer::{Kind, Token, tokenize},
 };
 
 /// The trees of a template and of its definitions, by name.
@@ -18,14 +18,14 @@ pub(super) type Trees = BTreeMap<String, Vec<Node>>;
 pub(super) fn parse(name: &'static str, text: &str) -> Result<Trees, TemplateError> {
     let mut parser = Parser {
         name,
-        tokens: tokens(text),
+        tokens: tokenize(text),
         next: 0,
         variables: vec!["$".to_owned()],
         action_line: None,
         nesting: 0,
         trees: Trees::new(),
     };
-    let root = parser.top_level()?;
+    let root = parser.parse_top_level()?;
     parser.add_tree(name.to_owned(), root)?;
     Ok(parser.trees)
 }
@@ -33,6 +33,7 @@ pub(super) fn parse(name: &'static str, text: &str) -> Result<Trees, TemplateErr
 struct Parser<'t> {
     name: &'static str,
     tokens: Vec<Token<'t>>,
+    /// The index of the next token.
     next: usize,
     /// The variables in scope.
     variables: Vec<String>,
@@ -42,7 +43,7 @@ struct Parser<'t> {
     trees: Trees,
 }
 
-/// A node, or the end of a list of nodes.
+/// A node, or the `end` or `else` that ends a list of nodes.
 enum Item {
     Node(Node),
     End,
@@ -104,8 +105,8 @@ impl<'t> Parser<'t> {
         if token.kind == kind { Ok(()) } else { self.unexpected(&token, context) }
     }
 
-    /// Calls `parse` one level deeper. Fails if the tree would be too deep for a small stack.
-    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    /// Calls `parse` one level deeper. Fails at the maximum depth, which fits a small stack.
+    fn with_nesting<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.nesting == MAX_NESTING {
             return self.error("max expression depth exceeded");
         }
@@ -115,13 +116,13 @@ impl<'t> Parser<'t> {
         result
     }
 
-    fn top_level(&mut self) -> Result<Vec<Node>> {
+    fn parse_top_level(&mut self) -> Result<Vec<Node>> {
         let mut nodes = Vec::new();
         while self.peek().kind != Kind::End {
-            if self.peek().kind == Kind::LeftDelimiter && self.definition()? {
+            if self.peek().kind == Kind::LeftDelimiter && self.parse_definition()? {
                 continue;
             }
-            match self.text_or_action()? {
+            match self.parse_text_or_action()? {
                 Item::Node(node) => nodes.push(node),
                 Item::End => return self.error("unexpected {{end}}"),
                 Item::Else => return self.error("unexpected {{else}}"),
@@ -131,7 +132,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a `define`, if there is one. Outer variables are not visible in its body.
-    fn definition(&mut self) -> Result<bool> {
+    fn parse_definition(&mut self) -> Result<bool> {
         let start = self.next;
         self.next += 1;
         if !self.advance_non_space().is_keyword("define") {
@@ -139,10 +140,10 @@ impl<'t> Parser<'t> {
             return Ok(false);
         }
         let token = self.advance_non_space();
-        let name = self.template_name(&token, "define clause")?;
+        let name = self.parse_template_name(&token, "define clause")?;
         self.expect(Kind::RightDelimiter, "define clause")?;
         let variables = mem::replace(&mut self.variables, vec!["$".to_owned()]);
-        let (nodes, end) = self.nested(Self::nodes)?;
+        let (nodes, end) = self.with_nesting(Self::parse_nodes)?;
         if matches!(end, Item::Else) {
             return self.error("unexpected {{else}} in define clause");
         }
@@ -167,11 +168,11 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses nodes up to an `end` or `else`.
-    fn nodes(&mut self) -> Result<(Vec<Node>, Item)> {
+    /// Parses nodes up to an `end` or `else`, and returns it as well.
+    fn parse_nodes(&mut self) -> Result<(Vec<Node>, Item)> {
         let mut nodes = Vec::new();
         while self.peek_non_space().kind != Kind::End {
-            match self.text_or_action()? {
+            match self.parse_text_or_action()? {
                 Item::Node(node) => nodes.push(node),
                 end => return Ok((nodes, end)),
             }
@@ -179,13 +180,13 @@ impl<'t> Parser<'t> {
         self.error("unexpected EOF")
     }
 
-    fn text_or_action(&mut self) -> Result<Item> {
+    fn parse_text_or_action(&mut self) -> Result<Item> {
         let token = self.advance_non_space();
         match token.kind {
             Kind::Text => Ok(Item::Node(Node::Text(token.text.into_owned()))),
             Kind::LeftDelimiter => {
                 self.action_line = Some(token.line);
-                let item = self.action();
+                let item = self.parse_action();
                 self.action_line = None;
                 item
             }
@@ -193,18 +194,18 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn action(&mut self) -> Result<Item> {
+    fn parse_action(&mut self) -> Result<Item> {
         let token = self.peek_non_space();
         if token.kind != Kind::Keyword {
-            let pipeline = self.pipeline("command", Kind::RightDelimiter)?;
+            let pipeline = self.parse_pipeline("command", Kind::RightDelimiter)?;
             return Ok(Item::Node(Node::Action(pipeline)));
         }
         self.next += 1;
         Ok(Item::Node(match &*token.text {
-            "if" => Node::If(self.branch("if")?),
-            "with" => Node::With(self.branch("with")?),
-            "range" => Node::Range(self.branch("range")?),
-            "template" => Node::Call(self.template_call()?),
+            "if" => Node::If(self.parse_branch("if")?),
+            "with" => Node::With(self.parse_branch("with")?),
+            "range" => Node::Range(self.parse_branch("range")?),
+            "template" => Node::Call(self.parse_template_call()?),
             unsupported @ ("block" | "break" | "continue") => {
                 return self.error(format!("{{{{{unsupported}}}}} is not supported"));
             }
@@ -213,7 +214,7 @@ impl<'t> Parser<'t> {
                 return Ok(Item::End);
             }
             "else" => {
-                // `else if` and `else with` are parsed by the branch.
+                // [`Self::parse_branch_body`] parses `else if` and `else with`.
                 let next = self.peek_non_space();
                 if !next.is_keyword("if") && !next.is_keyword("with") {
                     self.expect(Kind::RightDelimiter, "else")?;
@@ -224,26 +225,26 @@ impl<'t> Parser<'t> {
         }))
     }
 
-    fn branch(&mut self, keyword: &'static str) -> Result<Branch> {
+    fn parse_branch(&mut self, keyword: &'static str) -> Result<Branch> {
         let in_scope = self.variables.len();
-        let branch = self.nested(|parser| parser.branch_body(keyword))?;
+        let branch = self.with_nesting(|parser| parser.parse_branch_body(keyword))?;
         self.variables.truncate(in_scope);
         Ok(branch)
     }
 
-    fn branch_body(&mut self, keyword: &'static str) -> Result<Branch> {
-        let pipeline = self.pipeline(keyword, Kind::RightDelimiter)?;
-        let (body, end) = self.nodes()?;
+    fn parse_branch_body(&mut self, keyword: &'static str) -> Result<Branch> {
+        let pipeline = self.parse_pipeline(keyword, Kind::RightDelimiter)?;
+        let (body, end) = self.parse_nodes()?;
         if matches!(end, Item::End) {
             return Ok(Branch { pipeline, body, else_body: None });
         }
         let is_chained = keyword != "range" && self.peek().is_keyword(keyword);
         let else_body = if is_chained {
             self.next += 1;
-            let chained = self.branch(keyword)?;
+            let chained = self.parse_branch(keyword)?;
             vec![if keyword == "if" { Node::If(chained) } else { Node::With(chained) }]
         } else {
-            let (nodes, end) = self.nodes()?;
+            let (nodes, end) = self.parse_nodes()?;
             if matches!(end, Item::Else) {
                 return self.error("expected end; found {{else}}");
             }
@@ -252,35 +253,35 @@ impl<'t> Parser<'t> {
         Ok(Branch { pipeline, body, else_body: Some(else_body) })
     }
 
-    fn template_call(&mut self) -> Result<TemplateCall> {
+    fn parse_template_call(&mut self) -> Result<TemplateCall> {
         let token = self.advance_non_space();
-        let name = self.template_name(&token, "template clause")?;
+        let name = self.parse_template_name(&token, "template clause")?;
         let pipeline = if self.peek_non_space().kind == Kind::RightDelimiter {
             self.next += 1;
             None
         } else {
-            Some(self.pipeline("template clause", Kind::RightDelimiter)?)
+            Some(self.parse_pipeline("template clause", Kind::RightDelimiter)?)
         };
         Ok(TemplateCall { at: token.at, name, pipeline })
     }
 
-    fn template_name(&mut self, token: &Token<'_>, context: &str) -> Result<String> {
+    fn parse_template_name(&mut self, token: &Token<'_>, context: &str) -> Result<String> {
         match token.kind {
-            Kind::StringLiteral | Kind::RawLiteral => self.text_literal(token),
+            Kind::StringLiteral | Kind::RawLiteral => self.parse_text_literal(token),
             _ => self.unexpected(token, context),
         }
     }
 
-    fn text_literal(&mut self, token: &Token<'_>) -> Result<String> {
-        match unquoted(&token.text) {
+    fn parse_text_literal(&mut self, token: &Token<'_>) -> Result<String> {
+        match unquote(&token.text) {
             Some(text) => Ok(text),
             None => self.error(format!("unsupported escape in {}", token.text)),
         }
     }
 }
 
-/// The text of a string literal.
-fn unquoted(literal: &str) -> Option<String> {
+/// The text of a string literal. `None` if it has an escape that is not supported.
+fn unquote(literal: &str) -> Option<String> {
     if let Some(raw) = literal.strip_prefix('`') {
         return Some(raw.strip_suffix('`')?.replace('\r', ""));
     }
@@ -301,7 +302,7 @@ fn unquoted(literal: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether a definition has only spaces. Such a definition doesn't replace an earlier one.
+/// Whether a definition consists of white space. Such a definition doesn't replace an earlier one.
 fn is_empty_tree(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
 }

@@ -170,7 +170,7 @@ fn unsupported_syntax_is_refused_by_name(#[case] text: &str, #[case] expected: &
     assert_eq!(error.to_string(), format!("template: t:1: {expected}"));
 }
 
-/// Nests blocks that render the body 2 to the power of `depth` times.
+/// A template with nested blocks, which renders `body` 2 to the power of `depth` times.
 fn nested(depth: usize, body: &str) -> String {
     let (start, end) = ("<<range .GroupBySlice>><<with $>>", "<<end>><<end>>");
     format!("{}{body}{}", start.repeat(depth), end.repeat(depth))

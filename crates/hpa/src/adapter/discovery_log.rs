@@ -25,12 +25,12 @@ pub(super) async fn log_first(provider: Arc<PrometheusProvider>) {
 }
 
 fn log_server(server: &str, url: &str, rules: &[&RuleStatus]) {
-    let read = rules.iter().filter(|rule| rule.last_success.is_some()).count();
+    let succeeded = rules.iter().filter(|rule| rule.last_success.is_some()).count();
     let failed = rules.iter().filter(|rule| rule.error.is_some()).count();
     let series: usize = rules.iter().map(|rule| rule.series).sum();
     let metrics: usize = rules.iter().map(|rule| rule.metrics).sum();
-    if read > 0 {
-        info!(server, url, rules = read, failed, series, metrics, "Prometheus is reachable");
+    if succeeded > 0 {
+        info!(server, url, rules = succeeded, failed, series, metrics, "Prometheus is reachable");
     } else {
         let error = rules.iter().find_map(|rule| rule.error.as_deref());
         warn!(server, url, error, "no rule of this Prometheus could be read");
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn without_rules_there_is_no_discovery_to_wait_for() {
+    async fn log_does_not_wait_for_a_discovery_without_rules() {
         let provider = PrometheusProvider::new(
             Config::default(),
             Servers::new(None, Arc::new(())),

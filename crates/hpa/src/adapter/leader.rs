@@ -17,8 +17,8 @@ use crate::{
     run::pod_namespace,
 };
 
-/// The election that the flags configure; `None` without `--leader-elect`. `client` must not be
-/// shared: renewals would queue behind other requests.
+/// Configures the election. `None` without `--leader-elect`. `client` must not be shared, because
+/// renewals would queue behind other requests.
 pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Election> {
     let namespace = lease.leader_elect_resource_namespace.clone().or_else(pod_namespace);
     let config = ElectionConfig {
@@ -42,7 +42,7 @@ pub(super) async fn run(
 ) {
     let clock = Arc::new(SystemClock::default());
     let lead = |leadership: Leadership| {
-        info!("leader: writing the status of schedules, and events");
+        info!("acquired the leader lease; writing events and the status of schedules");
         let client = leadership.fence(&client);
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         let context = LeaderContext { client, events };

@@ -17,7 +17,7 @@ use hpa_adapter::{
     server::ServerOptions,
 };
 use hpa_collectors::collection::AutoscalerGroup;
-use hpa_collectors::{collection::CollectionProvider, schedules::source::ScheduleProvider};
+use hpa_collectors::{collection::CollectionSource, schedules::source::ScheduleSource};
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
 use hpa_lease::LeaderTask;
 use hpa_metrics::{ApiGroups, DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper, Routed};
@@ -42,15 +42,16 @@ use crate::{
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
 /// The default time for which an authorization is cached, as in kube-apiserver's webhook
-/// authorizer. prometheus-adapter's 10 s are shorter than the sync period: each request of an
-/// autoscaler would need a `SubjectAccessReview`.
+/// authorizer.
 const AUTHORIZED_SECONDS: i64 = 300;
+/// The same in prometheus-adapter. It is shorter than the sync period, so each request of an
+/// autoscaler needs a `SubjectAccessReview`.
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
 /// client-go's default rate, which `--client-qps=0` means.
 const CLIENT_GO_QPS: f64 = 5.0;
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until a signal.
 pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
     let threads = usize::from(arguments.threads);
     let runtime =
@@ -63,7 +64,7 @@ pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
 }
 
 async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
-    for flag in &arguments.ignored.given {
+    for flag in &arguments.ignored.names {
         warn!("the flag --{flag} has no effect");
     }
     let stop = CancellationToken::new();
@@ -77,7 +78,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     sources.add_collectors(&arguments, &clients, &requests, &metrics)?;
     sources.add_rules(&arguments, &clients, requests, &metrics).await?;
     let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.metric_sources));
-    let groups = groups(&arguments, &*source);
+    let groups = served_groups(&arguments, &*source);
 
     let (trust_source, trust) =
         TrustSource::load(trust_settings(&arguments), clients.authentication.clone())
@@ -100,9 +101,14 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         version: version(),
     };
     let server_options = server_options(&arguments);
-    let certificate =
-        serving::certificate(&arguments.serving, server_options, &clients.lister, groups, &stop)
-            .await?;
+    let certificate = serving::load_certificate(
+        &arguments.serving,
+        server_options,
+        &clients.lister,
+        groups,
+        &stop,
+    )
+    .await?;
     let adapter = Adapter::new(source, authenticator.clone(), authorizer, metrics, options);
     let adapter = Arc::new(adapter);
 
@@ -154,7 +160,7 @@ impl Sources {
         )?;
         let Some(schedules) = schedules else { return Ok(()) };
         self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
-        self.metric_sources.push(Arc::new(ScheduleProvider::new(schedules)));
+        self.metric_sources.push(Arc::new(ScheduleSource::new(schedules)));
         Ok(())
     }
 
@@ -169,7 +175,7 @@ impl Sources {
         if !flags.collectors {
             return Ok(());
         }
-        let server = arguments.prometheus.server(Compat::Off)?;
+        let server = arguments.prometheus.server_settings(Compat::Off)?;
         let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
         let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
         let Collectors { collection, metrics: counters, .. } = collectors::start(
@@ -182,7 +188,7 @@ impl Sources {
         )?;
         metrics.register(counters)?;
         self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
-        self.metric_sources.push(Arc::new(CollectionProvider::new(collection)));
+        self.metric_sources.push(Arc::new(CollectionSource::new(collection)));
         Ok(())
     }
 
@@ -198,8 +204,8 @@ impl Sources {
             return Ok(());
         }
         let client = prometheus_client(arguments, requests.clone()).await?;
-        let prometheus = client.settings().display_url();
-        let (file, config) = rules(arguments)?;
+        let prometheus = client.settings().url_without_credentials();
+        let (file, config) = read_rules(arguments)?;
         arguments.prometheus.warn_of_relist_interval();
         check_intervals(arguments, &config)?;
         info!(
@@ -211,7 +217,7 @@ impl Sources {
         );
         let permissions = arguments.prometheus.server_permissions();
         let servers = Servers::new(Some(client), requests).permitting(permissions);
-        let provider = provider(arguments, config, servers, clients).await?;
+        let provider = create_provider(arguments, config, servers, clients).await?;
         metrics.register(rule_metrics(provider.clone())?)?;
         metrics.register(query_metrics("hpa_adapter", provider.clone())?)?;
         tokio::spawn({
@@ -224,41 +230,42 @@ impl Sources {
     }
 }
 
-/// Creates the client of Prometheus. Reads its certificates and tokens once, to report errors at
-/// the start.
+/// Creates the client of Prometheus. Reads its certificates and tokens once, so that errors are
+/// reported at the start.
 async fn prometheus_client(
     arguments: &AdapterArguments,
     requests: Arc<RequestMetrics>,
 ) -> anyhow::Result<Client> {
     let compat = arguments.compat.mode();
     let flags = &arguments.prometheus;
-    let failed = "unable to construct Prometheus client";
+    let error = "unable to construct Prometheus client";
     if flags.prometheus_auth_incluster && flags.prometheus_auth_config.is_some() {
         bail!(
-            "{failed}: may not use both in-cluster auth and an explicit kubeconfig at the same time"
+            "{error}: may not use both in-cluster auth and an explicit kubeconfig at the same time"
         );
     }
-    let url =
-        prometheus_url::for_mode(flags.prometheus_url.as_deref().unwrap_or(DEFAULT_URL), compat)
-            .context(failed)?;
-    let settings = flags.settings(&url, compat).context(failed)?;
-    let client = Client::new(settings, requests).context(failed)?;
-    client.check_files().await.context(failed)?;
+    let url = prometheus_url::compatible_url(
+        flags.prometheus_url.as_deref().unwrap_or(DEFAULT_URL),
+        compat,
+    )
+    .context(error)?;
+    let settings = flags.settings(&url, compat).context(error)?;
+    let client = Client::new(settings, requests).context(error)?;
+    client.check_files().await.context(error)?;
     Ok(client)
 }
 
-/// Reads the rules file.
-fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Config)> {
-    let failed = "unable to load metrics discovery config";
+fn read_rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Config)> {
+    let error = "unable to load metrics discovery config";
     let Some(path) = &arguments.config else {
         bail!(
-            "{failed}: no metrics discovery configuration file specified (make sure to use --config)"
+            "{error}: no metrics discovery configuration file specified (make sure to use --config)"
         );
     };
     let file = RulesFile::read(path.clone())
-        .with_context(|| format!("{failed}: unable to read {}", path.display()))?;
+        .with_context(|| format!("{error}: unable to read {}", path.display()))?;
     let config =
-        Config::parse(&file.text).with_context(|| format!("{failed}: {}", path.display()))?;
+        Config::parse(&file.text).with_context(|| format!("{error}: {}", path.display()))?;
     Ok((Some(file), config))
 }
 
@@ -321,8 +328,9 @@ impl KubeClients {
     }
 }
 
-/// Creates the source of the rules' metrics. It has no series before its first discovery.
-async fn provider(
+/// Creates the source of the rules' metrics, which has no series before its first discovery.
+/// Starts the watches of pods and nodes that the rules need.
+async fn create_provider(
     arguments: &AdapterArguments,
     config: Config,
     servers: Servers,
@@ -342,7 +350,7 @@ async fn provider(
         Compat::Off => objects,
         Compat::Reference => objects.with_pod_lists(),
     });
-    // External rules need no pods, and the chart may not permit to watch pods for them.
+    // External rules need no pods. With external rules only, the chart may not permit pod watches.
     if !config.rules.is_empty() || config.resource_rules.is_some() {
         let objects = objects.clone();
         tokio::spawn(async move { objects.watch_pods().await });
@@ -353,14 +361,14 @@ async fn provider(
     }
     let settings = PrometheusSettings {
         sharing: arguments.sharing.settings(SYNC_PERIOD),
-        ..arguments.prometheus.discovery(compat)
+        ..arguments.prometheus.discovery_settings(compat)
     };
     let provider = PrometheusProvider::new(config, servers, settings, mapper, objects);
     Ok(Arc::new(provider.context("unable to use the rules")?))
 }
 
 /// The API groups that a source serves and no flag disables.
-fn groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> ApiGroups {
+fn served_groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> ApiGroups {
     let groups = source.catalog().groups();
     ApiGroups {
         custom: groups.custom && arguments.custom_metrics,
@@ -398,10 +406,10 @@ fn authorizer_options(arguments: &AdapterArguments) -> AuthorizerOptions {
         Compat::Reference => COMPAT_AUTHORIZED_SECONDS,
     };
     let default = jiff::SignedDuration::from_secs(default);
-    let allowed = flags.authorization_webhook_cache_authorized_ttl.unwrap_or(default);
+    let allowed_lifetime = flags.authorization_webhook_cache_authorized_ttl.unwrap_or(default);
     AuthorizerOptions {
         always_allowed: flags.authorization_always_allow_paths.clone(),
-        allowed_lifetime: to_std(allowed),
+        allowed_lifetime: to_std(allowed_lifetime),
         denied_lifetime: to_std(flags.authorization_webhook_cache_unauthorized_ttl),
     }
 }

@@ -11,7 +11,7 @@ use tracing::info;
 
 use crate::{
     args::ServingArguments,
-    serve::{self, Endpoints, Server, Text},
+    serve::{self, Endpoints, Server, TextBody},
 };
 
 /// Serves `/livez`, `/readyz` and `/healthz`, unless the port is 0.
@@ -39,7 +39,7 @@ impl Endpoints for Probes {
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<Text> {
+    ) -> Response<TextBody> {
         drop(connection.start());
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let response = self.0.health(request.uri().path(), &query).unwrap_or_else(|| {
@@ -47,6 +47,6 @@ impl Endpoints for Probes {
             *response.status_mut() = StatusCode::NOT_FOUND;
             response
         });
-        response.map(|text| Text::new(text, None))
+        response.map(|text| TextBody::new(text, None))
     }
 }

@@ -1,4 +1,4 @@
-//! The URL of Prometheus.
+//! Checks the URL of Prometheus as prometheus-adapter does.
 
 use anyhow::bail;
 use hpa_prometheus::rules::Compat;
@@ -6,11 +6,11 @@ use tracing::warn;
 
 /// A URL without a server: each request fails, like requests to an unusable URL in
 /// prometheus-adapter.
-const UNUSABLE: &str = "http://unusable-prometheus-url.invalid";
+const UNUSABLE_URL: &str = "http://unusable-prometheus-url.invalid";
 
-/// The URL to use. prometheus-adapter starts with any URL that Go can parse. If the scheme is not
-/// HTTP, its requests fail.
-pub(super) fn for_mode(url: &str, compat: Compat) -> anyhow::Result<String> {
+/// Returns the URL to use. prometheus-adapter starts with any URL that Go can parse. If the scheme
+/// is not HTTP, its requests fail.
+pub(super) fn compatible_url(url: &str, compat: Compat) -> anyhow::Result<String> {
     let is_http = ["http://", "https://"].iter().any(|scheme| {
         url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     });
@@ -19,18 +19,18 @@ pub(super) fn for_mode(url: &str, compat: Compat) -> anyhow::Result<String> {
     }
     // Without user and password.
     let displayed_url = url.rsplit('@').next().unwrap_or_default();
-    if let Some(problem) = problem(url) {
+    if let Some(problem) = parse_error(url) {
         bail!("invalid Prometheus URL {displayed_url:?}: {problem}");
     }
     warn!(
         url = displayed_url,
-        "requests to Prometheus will fail, because the URL is not one of HTTP"
+        "requests to Prometheus will fail, because the URL is not an HTTP URL"
     );
-    Ok(UNUSABLE.to_owned())
+    Ok(UNUSABLE_URL.to_owned())
 }
 
 /// The reason why Go can't parse a URL whose scheme is not HTTP.
-fn problem(url: &str) -> Option<&'static str> {
+fn parse_error(url: &str) -> Option<&'static str> {
     if url.chars().any(|char| char.is_ascii_control()) {
         return Some("invalid control character in URL");
     }
@@ -72,7 +72,7 @@ mod tests {
     #[case("ftp://[::1", false)]
     #[case("1a:b", false)]
     fn compatible_mode_starts_with_any_url_that_go_parses(#[case] url: &str, #[case] starts: bool) {
-        assert_eq!(for_mode(url, Compat::Reference).is_ok(), starts, "{url}");
-        assert_eq!(for_mode(url, Compat::Off).unwrap(), url, "the client reports it");
+        assert_eq!(compatible_url(url, Compat::Reference).is_ok(), starts, "{url}");
+        assert_eq!(compatible_url(url, Compat::Off).unwrap(), url, "the client reports it");
     }
 }

@@ -17,8 +17,9 @@ use tracing::{info, warn};
 
 use crate::args::ServingArguments;
 
-/// The certificate that the flags configure.
-pub(super) async fn certificate(
+/// Loads or generates the certificate that the flags configure. If it is stored in a Secret, also
+/// starts the task that renews it.
+pub(super) async fn load_certificate(
     arguments: &ServingArguments,
     options: ServerOptions,
     client: &kube::Client,

@@ -223,8 +223,12 @@ fn alias_and_url(text: &str) -> Result<(String, String), String> {
 }
 
 impl CollectorArguments {
-    /// The settings of the metrics to collect. `has_prometheus`: whether --prometheus-url is set.
-    pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
+    /// The settings of the collection. `has_prometheus`: whether --prometheus-url is set.
+    pub(crate) fn collection_settings(
+        &self,
+        compat: Compat,
+        has_prometheus: bool,
+    ) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();
         let mut permissions = BTreeMap::<_, BTreeSet<_>>::new();
@@ -250,7 +254,7 @@ impl CollectorArguments {
             "sqs" => self.aws_external_metrics,
             "zmon" => self.zmon_kariosdb_endpoint.is_some(),
             "nakadi" => self.nakadi_endpoint.is_some(),
-            // --scaling-schedule
+            // Only --scaling-schedule turns it on.
             "schedule" => false,
             // Collectors that need no flag.
             _ => true,
@@ -265,7 +269,7 @@ impl CollectorArguments {
     }
 
     /// The flags that turn a collector on.
-    pub(crate) fn flags_of(collector: &str) -> &'static str {
+    pub(crate) fn flags_that_enable(collector: &str) -> &'static str {
         match collector {
             "prometheus" => "--prometheus-url or --additional-prometheus-server",
             "skipper" => {
@@ -282,7 +286,7 @@ impl CollectorArguments {
     }
 
     /// The settings of the clients.
-    pub(crate) fn clients(
+    pub(crate) fn client_settings(
         &self,
         compat: Compat,
         prometheus: Option<Client>,

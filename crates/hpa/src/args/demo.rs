@@ -36,8 +36,8 @@ load and metrics in this process, on 127.0.0.1. It neither reads nor changes
 your kubeconfig.
 
 Exit status: 0 if the controller followed the load (the summary defines that),
-1 if it did not, 2 if the demo could not run, 130 after Ctrl-C or SIGTERM
-before the end. With --hold, Ctrl-C is the normal end.";
+1 if it did not, 2 if the demo could not run, 130 after Ctrl-C, SIGTERM or
+SIGHUP before the end. With --hold, Ctrl-C is the normal end.";
 
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]

@@ -32,8 +32,8 @@ forecasts. A forecast uses only samples from before its minute. The command
 reports:
   - whether forecasts would have reduced overload at equal pod-hours; if not,
     the reason
-  - overload and pod-hours in the last two weeks: as they were, with forecasts,
-    and with perfect knowledge of the load
+  - overload and pod-hours in the last two weeks: without forecasts, with
+    forecasts, and if the load were known
   - the recommended horizon and quantile
 
 At least ten days of samples are required; by default, the command reads four

@@ -1,6 +1,5 @@
-//! Flags of prometheus-adapter and kube-metrics-adapter that `hpa adapter` accepts and ignores:
-//! their own, klog's, and those of the generic API server. An existing deployment can keep its
-//! arguments.
+//! Flags of prometheus-adapter, kube-metrics-adapter, klog and the generic API server that
+//! `hpa adapter` accepts and ignores, so that an existing deployment can keep its arguments.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, parser::ValueSource};
 
@@ -38,7 +37,7 @@ fn ignored() -> impl Iterator<Item = (&'static str, bool)> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IgnoredArguments {
     /// Names without dashes.
-    pub(crate) given: Vec<&'static str>,
+    pub(crate) names: Vec<&'static str>,
 }
 
 impl clap::FromArgMatches for IgnoredArguments {
@@ -46,8 +45,8 @@ impl clap::FromArgMatches for IgnoredArguments {
         let is_given = |name: &str| {
             matches.value_source(name).is_some_and(|source| source == ValueSource::CommandLine)
         };
-        let given = ignored().map(|(name, _)| name).filter(|name| is_given(name));
-        Ok(Self { given: given.collect() })
+        let names = ignored().map(|(name, _)| name).filter(|name| is_given(name));
+        Ok(Self { names: names.collect() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

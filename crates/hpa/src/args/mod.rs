@@ -143,7 +143,7 @@ impl Arguments {
             .map_err(|error| name_variable(error, arguments, &Self::command()))?;
         if let Command::Run(run) = &parsed.command {
             run.election
-                .check()
+                .check_durations()
                 .map_err(|text| Self::command().error(ErrorKind::ValueValidation, text))?;
         }
         Ok(parsed)
@@ -192,7 +192,7 @@ const MAIN_FLAGS: [(&str, &str); 17] = [
 const MAX_HELP: usize = 60;
 
 /// Shortens the help of a command to fit on a screen: usage and the most important flags.
-fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
+fn with_short_help(parent: &str, command: ClapCommand) -> ClapCommand {
     let path = format!("{parent} {}", command.get_name());
     let flags = MAIN_FLAGS.iter().find(|(name, _)| path.strip_prefix("hpa ") == Some(*name));
     let is_long = command.get_after_help().is_some();
@@ -214,7 +214,7 @@ fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
             None => argument,
         }
     });
-    let command = command.mut_subcommands(|subcommand| shortened(&path, subcommand));
+    let command = command.mut_subcommands(|subcommand| with_short_help(&path, subcommand));
     if is_long {
         command.after_help(format!("All flags and examples: {path} --help"))
     } else {
@@ -241,15 +241,15 @@ fn short_help(text: &str) -> String {
     format!("{} ...", start.trim_end_matches([',', ':']))
 }
 
-/// The command line. Its name is `kubectl hpa` if kubectl runs the program as the plugin
-/// `kubectl-hpa`.
+/// The definition of the command line. Its name is `kubectl hpa` if kubectl runs the program as the
+/// plugin `kubectl-hpa`.
 fn program(arguments: &[OsString]) -> ClapCommand {
     let name = arguments.first().map(Path::new).and_then(Path::file_stem);
     let is_plugin = name.is_some_and(|name| name == "kubectl-hpa");
     let is_short = arguments.iter().skip(1).any(|argument| argument == "-h");
     let program = Arguments::command();
     let program = if is_short {
-        program.mut_subcommands(|command| shortened("hpa", command))
+        program.mut_subcommands(|command| with_short_help("hpa", command))
     } else {
         program
     };
@@ -274,8 +274,8 @@ fn name_variable(
         .into_iter()
         .flat_map(ClapCommand::get_arguments)
         .find(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")));
-    let not_given = argument.filter(|argument| !is_given(argument, arguments));
-    if let Some(variable) = not_given.and_then(|argument| argument.get_env()) {
+    let from_environment = argument.filter(|argument| !is_given(argument, arguments));
+    if let Some(variable) = from_environment.and_then(|argument| argument.get_env()) {
         let tip = format!("the value comes from the variable {}", variable.to_string_lossy());
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }

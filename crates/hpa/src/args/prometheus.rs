@@ -116,8 +116,8 @@ pub(crate) struct PrometheusArguments {
         default_value = "/etc/hpa/credentials"
     )]
     pub(crate) metrics_config_credentials: PathBuf,
-    /// Allow `authInCluster` for `servers` of the rules file. Whoever can edit the file can then
-    /// have the token of this pod sent to any URL
+    /// Allow `authInCluster` for `servers` of the rules file. Users who can edit the file can then
+    /// send the token of this pod to any URL
     #[arg(
         long,
         env = "HPA_METRICS_CONFIG_AUTH_INCLUSTER",
@@ -135,13 +135,16 @@ pub(crate) const DEFAULT_URL: &str = "https://localhost";
 
 impl PrometheusArguments {
     /// The server for rules that don't name one; `None` without a URL.
-    pub(crate) fn server(&self, compat: Compat) -> Result<Option<Settings>, SettingsError> {
+    pub(crate) fn server_settings(
+        &self,
+        compat: Compat,
+    ) -> Result<Option<Settings>, SettingsError> {
         let url = self.prometheus_url.as_deref();
         url.map(|url| self.settings(url, compat)).transpose()
     }
 
     /// Settings for listing series.
-    pub(crate) fn discovery(&self, compat: Compat) -> PrometheusSettings {
+    pub(crate) fn discovery_settings(&self, compat: Compat) -> PrometheusSettings {
         PrometheusSettings {
             compat,
             relist_interval: to_std(self.relist_interval()),

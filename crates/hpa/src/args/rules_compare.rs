@@ -59,8 +59,8 @@ pub(crate) struct RulesCompareArguments {
     /// Don't verify the certificate of --right
     #[arg(long, conflicts_with = "right_ca_file")]
     pub(crate) right_insecure_skip_tls_verify: bool,
-    /// Manifest with autoscalers or a List of them, in YAML or JSON [default: the autoscalers of
-    /// the kubeconfig's cluster]
+    /// File with autoscalers or Lists of them, in YAML or JSON [default: the
+    /// autoscalers of the kubeconfig's cluster]
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) autoscalers: Option<PathBuf>,
     /// Relative difference up to which values count as equal

@@ -69,7 +69,7 @@ pub(crate) struct RunArguments {
         value_parser = clap::value_parser!(u8).range(1..=64)
     )]
     pub(crate) threads: u8,
-    /// Time limit for running reconciles after SIGTERM or SIGINT
+    /// Time limit for running reconciles after SIGTERM, SIGINT or SIGHUP
     #[arg(
         long,
         env = "HPA_SHUTDOWN_GRACE_PERIOD",
@@ -137,7 +137,7 @@ pub(crate) struct ForecastingArguments {
 }
 
 /// The flags of kube-controller-manager's horizontal pod autoscaler controller, with their names
-/// and defaults.
+/// and defaults, and the settings that autoscalers may override.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Autoscaling (as in kube-controller-manager)")]
 pub(crate) struct AutoscalingArguments {
@@ -286,7 +286,7 @@ pub(crate) struct ClusterArguments {
     pub(crate) request_timeout: SignedDuration,
 }
 
-/// kube-controller-manager's leader election flags, with its defaults.
+/// kube-controller-manager's leader election flags with its defaults, and the history store.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
 pub(crate) struct ElectionArguments {
@@ -322,7 +322,7 @@ pub(crate) struct ElectionArguments {
 
 impl ElectionArguments {
     /// Checks the durations against each other, as kube-controller-manager does.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check_durations(&self) -> Result<(), String> {
         let lease = self.lease.leader_elect_lease_duration;
         let renew = self.leader_elect_renew_deadline;
         let retry = self.leader_elect_retry_period;

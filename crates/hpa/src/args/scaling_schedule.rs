@@ -60,7 +60,7 @@ impl ScheduleDefaults {
     }
 
     /// Checks that the time zone exists.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check_time_zone(&self) -> Result<(), String> {
         let zone = &self.scaling_schedule_default_time_zone;
         if Settings::default().time_zones.get(zone).is_err() {
             return Err(format!(

@@ -45,7 +45,7 @@ fn defaults_match_kube_controller_manager() {
 }
 
 #[test]
-fn time_of_another_form_is_an_error_with_examples() {
+fn time_without_an_offset_is_rejected_with_an_example() {
     for arguments in [
         ["schedule", "preview", "f.yaml", "--from=tomorrow"],
         ["replay", "shop/web", "--prometheus=http://p", "--until=2026-01-31"],
@@ -148,7 +148,7 @@ fn lease_name_is_a_dns_subdomain() {
 }
 
 #[test]
-fn every_boolean_flag_takes_the_same_forms() {
+fn every_boolean_flag_of_run_accepts_the_same_values() {
     let command = Arguments::command();
     let run = command.find_subcommand("run").expect("run");
     let is_boolean = |argument: &&clap::Arg| {
@@ -223,7 +223,7 @@ fn leader_election_defaults_match_kube_controller_manager() {
     assert_eq!(seconds(election.lease.leader_elect_lease_duration), 15);
     assert_eq!(seconds(election.leader_elect_renew_deadline), 10);
     assert_eq!(seconds(election.leader_elect_retry_period), 2);
-    assert_eq!(election.check(), Ok(()));
+    assert_eq!(election.check_durations(), Ok(()));
     assert!(parse(&["--leader-elect"]).expect("a flag").election.lease.leader_elect);
     assert!(!parse(&["--leader-elect=false"]).expect("a flag").election.lease.leader_elect);
 }
@@ -276,7 +276,7 @@ fn inconsistent_election_durations_are_rejected() {
         (["--leader-elect-renew-deadline=2400ms"], "--leader-elect-renew-deadline must be greater"),
         (["--leader-elect-retry-period=9s"], "1.2 times --leader-elect-retry-period (10s, 9s)"),
     ] {
-        let error = parse(&arguments).expect("each alone is good").election.check();
+        let error = parse(&arguments).expect("each alone is good").election.check_durations();
         assert!(
             error.as_ref().is_err_and(|error| error.contains(named)),
             "{arguments:?}: {error:?}"
@@ -339,21 +339,21 @@ fn flags_without_a_group_have_no_heading() {
 }
 
 /// Collects the paths of all subcommands.
-fn paths(command: &ClapCommand, path: &[String], found: &mut Vec<Vec<String>>) {
+fn collect_paths(command: &ClapCommand, path: &[String], paths: &mut Vec<Vec<String>>) {
     for subcommand in command.get_subcommands() {
         let path = [path, &[subcommand.get_name().to_owned()]].concat();
-        paths(subcommand, &path, found);
-        found.push(path);
+        collect_paths(subcommand, &path, paths);
+        paths.push(path);
     }
 }
 
 #[test]
 fn short_help_fits_a_screen_and_long_help_has_all_flags() {
-    let mut found = Vec::new();
-    paths(&Arguments::command(), &[], &mut found);
-    assert!(found.len() > 20, "{found:?}");
+    let mut paths = Vec::new();
+    collect_paths(&Arguments::command(), &[], &mut paths);
+    assert!(paths.len() > 20, "{paths:?}");
     let mut too_long = Vec::new();
-    for path in found {
+    for path in paths {
         let help = |flag: &str| {
             let words = ["hpa".to_owned()].into_iter().chain(path.clone()).chain([flag.to_owned()]);
             let words: Vec<OsString> = words.map(OsString::from).collect();
@@ -428,12 +428,12 @@ fn additional_prometheus_server_needs_a_unique_name() {
     }
 }
 
-/// A collector without flags needs only an entry in the table of collectors.
+/// A new collector without flags is on, without a change in `args`.
 #[test]
 fn collectors_are_on_unless_they_need_a_flag() {
     let names = |arguments: &[&str], has_prometheus| {
         let run = parse(arguments).expect("the flags");
-        run.collectors.collection(Compat::Off, has_prometheus).collectors
+        run.collectors.collection_settings(Compat::Off, has_prometheus).collectors
     };
     let all: BTreeSet<_> = COLLECTORS.iter().map(|collector| collector.name).collect();
     let needing =

@@ -27,7 +27,7 @@ pub(super) fn accept_boolean(argument: Arg) -> Arg {
         .value_parser(BoolishValueParser::new())
 }
 
-/// A duration as the flags of kube-controller-manager accept it (`1.5h30m`), or in the notations of
+/// Parses a duration as the flags of kube-controller-manager do (`1.5h30m`), or in the notations of
 /// jiff (`90 minutes`, `PT90M`).
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     match go_duration::parse(text).or_else(|_| text.parse::<SignedDuration>()) {
@@ -38,9 +38,11 @@ pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// A year, which is longer than any sensible window or period. Adding it to a time can't overflow.
+/// A year, which is longer than any sensible window or period. Adding it to the current time can't
+/// overflow.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 
+/// Parses a duration of at least 10 ms.
 pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
     match duration(text)? {
         duration if duration < SignedDuration::from_millis(10) => {
@@ -50,7 +52,7 @@ pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// A point in time with its offset, in RFC 3339 or another notation of jiff.
+/// Parses a time with its offset, in RFC 3339 or another notation of jiff.
 pub(super) fn time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| {
         "must be a date and a time with Z or an offset, such as 2026-01-31T08:00:00Z or \
@@ -59,6 +61,7 @@ pub(super) fn time(text: &str) -> Result<Timestamp, String> {
     })
 }
 
+/// Parses a number of at least 0, which may exceed 1.
 pub(super) fn fraction(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(fraction) if fraction.is_finite() && fraction >= 0.0 => Ok(fraction),
@@ -80,7 +83,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number of bytes, as a quantity.
+/// Parses a number of bytes, which can be a quantity such as `512Mi`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let bytes = text.parse::<Quantity>().ok().map(|quantity| quantity.value());
     match bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
@@ -104,7 +107,7 @@ pub(super) fn dns_label(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of a lease: DNS labels, separated by dots.
+/// Parses the name of a lease: DNS labels, separated by dots.
 pub(super) fn dns_subdomain(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(|label| dns_label(label).is_ok()) {
         Ok(text.to_owned())
@@ -116,7 +119,7 @@ pub(super) fn dns_subdomain(text: &str) -> Result<String, String> {
 /// The value of `--allow-settings` that allows no setting.
 pub(crate) const NO_SETTINGS: &str = "none";
 
-/// The name of a setting that annotations may change, or [`NO_SETTINGS`].
+/// Parses the name of a setting that autoscalers may override, or [`NO_SETTINGS`].
 pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
     if text == NO_SETTINGS {
         return Ok(NO_SETTINGS);

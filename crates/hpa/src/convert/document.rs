@@ -1,4 +1,5 @@
-//! Renders converted documents. Those that don't change are copied byte for byte.
+//! Renders converted documents. Unchanged documents are copied byte for byte, unless they contain
+//! characters that could control the terminal.
 
 use serde_json::Value;
 
@@ -15,15 +16,15 @@ impl Document<'_> {
     }
 
     /// Renders `after`. If it differs from `before` only in `apiVersion`, edits that line of the
-    /// text, which keeps comments.
-    pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
+    /// text to keep the comments.
+    pub(super) fn render(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
         let Self { separator, body, .. } = self;
         // Text that could control the terminal is escaped instead of copied.
         let can_be_copied = !terminal::needs_escapes(separator) && !terminal::needs_escapes(body);
         if before == after && can_be_copied {
             return Ok(format!("{separator}{body}"));
         }
-        let edited = with_api_version(body, after).filter(|_| can_be_copied);
+        let edited = replace_api_version(body, after).filter(|_| can_be_copied);
         if edited
             .as_ref()
             .is_some_and(|body| parse_document(body, 1).is_ok_and(|edited| edited == *after))
@@ -36,8 +37,8 @@ impl Document<'_> {
     }
 }
 
-/// Replaces the `apiVersion:` line of `body`, if there is one.
-fn with_api_version(body: &str, object: &Value) -> Option<String> {
+/// Replaces the `apiVersion:` line of `body`. `None` if it has no such line.
+fn replace_api_version(body: &str, object: &Value) -> Option<String> {
     let api_version = object.get("apiVersion")?.as_str()?;
     let line = body.lines().find(|line| line.starts_with("apiVersion:"))?;
     Some(body.replacen(line, &format!("apiVersion: {api_version}"), 1))

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{ConvertArguments, Format, TargetApi},
-    manifests::{Document, combined_error, read_file, split},
+    manifests::{Document, combined_error, read_file, split_documents},
     rules_provider::file_name,
     terminal,
 };
@@ -43,13 +43,13 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
 /// The lines of the input whose comments are not in the output.
 fn lost_comments(input: &str, output: &str) -> Vec<usize> {
     let comment = |line: &str| {
-        let mut marks = line.match_indices('#').map(|(index, _)| line.split_at(index));
+        let mut splits = line.match_indices('#').map(|(index, _)| line.split_at(index));
         let is_start = |before: &str| before.is_empty() || before.ends_with([' ', '\t']);
-        Some(marks.find(|(before, _)| is_start(before))?.1.trim_end().to_owned())
+        Some(splits.find(|(before, _)| is_start(before))?.1.trim_end().to_owned())
     };
     let comments = input.lines().zip(1..).filter_map(|(line, number)| {
         let comment = comment(line)?;
-        // A text with this character isn't a comment, and is in the output.
+        // A `#` inside a string is no comment, and the output has the string.
         (!output.contains(&comment)).then_some(number)
     });
     comments.collect()
@@ -58,13 +58,13 @@ fn lost_comments(input: &str, output: &str) -> Vec<usize> {
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {
     let mut converted = Vec::new();
     let mut errors = Vec::new();
-    for (index, document) in split(input).into_iter().enumerate() {
+    for (index, document) in split_documents(input).into_iter().enumerate() {
         match document.parse() {
             Ok(before) => {
                 let mut after = before.clone();
-                let found = object::convert(&mut after, to);
+                let object_errors = object::convert(&mut after, to);
                 errors.extend(
-                    found.into_iter().map(|error| format!("document {}{error}", index + 1)),
+                    object_errors.into_iter().map(|error| format!("document {}{error}", index + 1)),
                 );
                 converted.push((document, before, after));
             }
@@ -75,23 +75,23 @@ fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String>
         return Err(combined_error(&errors));
     }
     match format {
-        Format::Yaml => yaml(&converted),
-        Format::Json => json_text(converted.into_iter().map(|(.., after)| after)),
+        Format::Yaml => render_yaml(&converted),
+        Format::Json => render_json(converted.into_iter().map(|(.., after)| after)),
     }
 }
 
-fn yaml(documents: &[(Document<'_>, Value, Value)]) -> anyhow::Result<String> {
+fn render_yaml(documents: &[(Document<'_>, Value, Value)]) -> anyhow::Result<String> {
     let mut output = String::new();
     for (document, before, after) in documents {
         if !output.is_empty() && !output.ends_with('\n') {
             output.push('\n');
         }
-        output.push_str(&document.with(before, after)?);
+        output.push_str(&document.render(before, after)?);
     }
     Ok(output)
 }
 
-fn json_text(objects: impl Iterator<Item = Value>) -> anyhow::Result<String> {
+fn render_json(objects: impl Iterator<Item = Value>) -> anyhow::Result<String> {
     let objects: Vec<Value> = objects.filter(|object| !object.is_null()).collect();
     let text = match objects.as_slice() {
         [only] => serde_json::to_string_pretty(only)?,

@@ -9,7 +9,7 @@ use hpa_crd::FieldError;
 use serde_json::{Map, Value, json};
 
 use super::{settings, versions};
-use crate::{args::TargetApi, manifests::text};
+use crate::{args::TargetApi, manifests::string_at};
 
 /// Metadata that the API server sets, and rejects or ignores when an object is created.
 const SET_BY_SERVER: [&str; 6] =
@@ -20,7 +20,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Converts an autoscaler, or the autoscalers of a list; leaves other objects unchanged. Returns
 /// the errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
 pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
-    let kind = text(object, "/kind").to_owned();
+    let kind = string_at(object, "/kind").to_owned();
     let is_list = matches!(kind.as_str(), "List" | "HorizontalPodAutoscalerList");
     if let (true, Some(Value::Array(items))) = (is_list, object.get_mut("items")) {
         let errors = items.iter_mut().flat_map(|item| convert(item, to)).collect();
@@ -32,12 +32,12 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     if kind != hpa_crd::KIND {
         return Vec::new();
     }
-    let api_version = text(object, "/apiVersion");
+    let api_version = string_at(object, "/apiVersion");
     // The object already has the target version, or belongs to another API group.
     if api_version == to.api_version() || !versions::is_known(api_version) {
         return Vec::new();
     }
-    let name = name(object);
+    let name = display_name(object);
     let mut errors = versions::to_v2(object);
     set_api_version(object, to);
     match to {
@@ -45,14 +45,15 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         TargetApi::Custom => settings::annotations_to_fields(object),
     }
     drop_server_state(object);
-    let quoted = hpa_crd::quote_fractions(object).err();
-    errors.extend(quoted.map(|failure| error("spec", failure.to_string())));
-    errors.extend(check(object));
+    let quoting_failure = hpa_crd::quote_fractions(object).err();
+    errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
+    errors.extend(validation_errors(object));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
 
-fn name(object: &Value) -> String {
-    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+fn display_name(object: &Value) -> String {
+    let (namespace, name) =
+        (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
     let slash = if namespace.is_empty() { "" } else { "/" };
     format!("{} {namespace}{slash}{name}", hpa_crd::KIND)
 }
@@ -73,39 +74,39 @@ fn drop_server_state(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");
     }
-    let is_empty = annotations(object).is_some_and(|annotations| {
+    let has_no_annotations = annotations(object).is_some_and(|annotations| {
         annotations.remove(LAST_APPLIED);
         annotations.is_empty()
     });
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|name, _| {
-            let is_dropped = SET_BY_SERVER.contains(&name.as_str());
-            !is_dropped && (name != "annotations" || !is_empty)
+            let is_set_by_server = SET_BY_SERVER.contains(&name.as_str());
+            !is_set_by_server && (name != "annotations" || !has_no_annotations)
         });
     }
 }
 
-fn error(field: &str, message: String) -> FieldError {
+fn field_error(field: &str, message: String) -> FieldError {
     FieldError { field: field.to_owned(), message }
 }
 
 /// Decodes the object strictly and validates it, as both APIs do.
-fn check(object: &Value) -> Vec<FieldError> {
-    let checked = hpa_crd::type_errors(object).and_then(|errors| {
+fn validation_errors(object: &Value) -> Vec<FieldError> {
+    let schema_errors = hpa_crd::type_errors(object).and_then(|errors| {
         let unknown = hpa_crd::unknown_fields(object)?.into_iter();
         let message = "unknown field: the converted object would lose it";
-        let unknown = unknown.map(|field| error(&field.path, message.to_owned()));
+        let unknown = unknown.map(|field| field_error(&field.path, message.to_owned()));
         Ok(errors.into_iter().chain(unknown).collect::<Vec<_>>())
     });
-    match checked {
+    match schema_errors {
         Ok(errors) if errors.is_empty() => {}
         Ok(errors) => return errors,
-        Err(failure) => return vec![error("spec", failure.to_string())],
+        Err(failure) => return vec![field_error("spec", failure.to_string())],
     }
     if object.pointer("/spec/scaleTargetRef").is_none() {
         let message = "Required value: if this is a patch, convert the result: kustomize build \
                        DIRECTORY | hpa convert -";
-        return vec![error("spec.scaleTargetRef", message.to_owned())];
+        return vec![field_error("spec.scaleTargetRef", message.to_owned())];
     }
     let spec =
         object.get("spec").cloned().filter(|spec| !spec.is_null()).unwrap_or_else(|| json!({}));
@@ -113,8 +114,8 @@ fn check(object: &Value) -> Vec<FieldError> {
         Ok(mut spec) => {
             apply_defaults(&mut spec);
             let causes = validate(&spec, &ValidationOptions::default());
-            causes.into_iter().map(|cause| error(&cause.field, cause.message)).collect()
+            causes.into_iter().map(|cause| field_error(&cause.field, cause.message)).collect()
         }
-        Err(failure) => vec![error("spec", failure.to_string())],
+        Err(failure) => vec![field_error("spec", failure.to_string())],
     }
 }

@@ -9,15 +9,15 @@ use hpa_calc::{
 use serde_json::{Map, Value};
 
 use super::object::annotations;
-use crate::manifests::text;
+use crate::manifests::string_at;
 
 /// Turns annotations into fields. If the field is set, it takes precedence and the annotation is
 /// dropped.
 pub(super) fn annotations_to_fields(object: &mut Value) {
     for setting in SETTINGS {
-        let Some(annotation) = annotation(object, setting) else { continue };
+        let Some(annotation) = annotation_value(object, setting) else { continue };
         let is_moved = match setting.metric_types() {
-            None => setting.field_for(&annotation).is_ok_and(|field| {
+            None => setting.annotation_to_field(&annotation).is_ok_and(|field| {
                 let spec = object.get_mut("spec").and_then(Value::as_object_mut);
                 spec.map(|spec| spec.entry(setting.field).or_insert(field)).is_some()
             }),
@@ -36,7 +36,7 @@ pub(crate) fn fields_to_annotations(object: &mut Value) {
             None => {
                 let spec = object.get_mut("spec").and_then(Value::as_object_mut);
                 let field = spec.and_then(|spec| take_valid(spec, setting));
-                field.and_then(|field| setting.annotation_for(&field).ok())
+                field.and_then(|field| setting.field_to_annotation(&field).ok())
             }
             Some(types) => take_from_metrics(object, setting, types),
         };
@@ -51,46 +51,49 @@ pub(crate) fn fields_to_annotations(object: &mut Value) {
     }
 }
 
-fn annotation(object: &mut Value, setting: &Setting) -> Option<String> {
+fn annotation_value(object: &mut Value, setting: &Setting) -> Option<String> {
     let annotation = annotations(object)?.get(&setting.annotation())?;
     annotation.as_str().map(ToOwned::to_owned)
 }
 
-/// The sources of metrics of these types. Each comes with the names of its metric in
-/// annotations: the metric's name and index.
-fn sources<'a>(
+/// The sources of metrics of these types. An annotation can name a metric in two ways, which come
+/// with its source: by the metric's name, and by its index.
+fn metric_sources<'a>(
     object: &'a mut Value,
     types: &'a [MetricSourceType],
 ) -> impl Iterator<Item = ([String; 2], &'a mut Map<String, Value>)> {
     let metrics = object.pointer_mut("/spec/metrics").and_then(Value::as_array_mut);
     metrics.into_iter().flatten().enumerate().filter_map(|(index, metric)| {
-        let kind = MetricSourceType::from(text(metric, "/type"));
+        let kind = MetricSourceType::from(string_at(metric, "/type"));
         let source = metric.get_mut(kind.member()).filter(|_| types.contains(&kind))?;
-        let name = match text(source, "/metric/name") {
-            "" => text(source, "/name"),
+        let name = match string_at(source, "/metric/name") {
+            "" => string_at(source, "/name"),
             name => name,
         };
         Some(([name.to_owned(), index.to_string()], source.as_object_mut()?))
     })
 }
 
-/// Sets the field on the metrics that an annotation names. Returns false, and changes nothing, if
-/// the annotation is invalid or names an unknown metric.
+/// Sets the field on the metrics to which an annotation applies. If the annotation is invalid or
+/// names an unknown metric, changes nothing and returns false.
 fn set_on_metrics(
     object: &mut Value,
     setting: &Setting,
     types: &[MetricSourceType],
     annotation: &str,
 ) -> bool {
-    let fields: Result<Vec<(Option<String>, Value)>, String> = match setting.by_metric(annotation) {
-        None => setting.field_for(annotation).map(|field| vec![(None, field)]),
-        Some(by_metric) => {
-            let fields = by_metric.into_iter();
-            fields.map(|(name, value)| Ok((Some(name), setting.field_of(&value)?))).collect()
-        }
-    };
+    let fields: Result<Vec<(Option<String>, Value)>, String> =
+        match setting.values_by_metric(annotation) {
+            None => setting.annotation_to_field(annotation).map(|field| vec![(None, field)]),
+            Some(by_metric) => {
+                let fields = by_metric.into_iter();
+                fields
+                    .map(|(name, value)| Ok((Some(name), setting.metric_value_to_field(&value)?)))
+                    .collect()
+            }
+        };
     let Ok(fields) = fields else { return false };
-    let names: Vec<[String; 2]> = sources(object, types).map(|(names, _)| names).collect();
+    let names: Vec<[String; 2]> = metric_sources(object, types).map(|(names, _)| names).collect();
     let is_named = |name: &Option<String>| match name {
         None => !names.is_empty(),
         Some(name) => names.iter().any(|names| names.contains(name)),
@@ -98,7 +101,7 @@ fn set_on_metrics(
     if !fields.iter().all(|(name, _)| is_named(name)) {
         return false;
     }
-    for (names, source) in sources(object, types) {
+    for (names, source) in metric_sources(object, types) {
         let is_for_source = |(name, _): &&(Option<String>, Value)| {
             name.as_ref().is_none_or(|name| names.contains(name))
         };
@@ -116,14 +119,14 @@ fn take_from_metrics(
     types: &[MetricSourceType],
 ) -> Option<String> {
     let mut fields: Vec<([String; 2], Option<Value>)> = Vec::new();
-    for (names, source) in sources(object, types) {
+    for (names, source) in metric_sources(object, types) {
         fields.push((names, take_valid(source, setting)));
     }
     let (_, first) = fields.first()?;
     if let Some(first) = first
         && fields.iter().all(|(_, field)| field.as_ref() == Some(first))
     {
-        return setting.annotation_for(first).ok();
+        return setting.field_to_annotation(first).ok();
     }
     let is_unique =
         |name: &String| fields.iter().filter(|(names, _)| names.first() == Some(name)).count() == 1;
@@ -131,7 +134,7 @@ fn take_from_metrics(
     for ([name, index], field) in &fields {
         let Some(field) = field else { continue };
         let key = if is_unique(name) { name } else { index };
-        by_metric.insert(key.clone(), setting.value_of(field).ok()?);
+        by_metric.insert(key.clone(), setting.field_to_metric_value(field).ok()?);
     }
     (!by_metric.is_empty()).then(|| Value::from(by_metric).to_string())
 }
@@ -139,6 +142,6 @@ fn take_from_metrics(
 /// Removes and returns the field if it is valid.
 fn take_valid(members: &mut Map<String, Value>, setting: &Setting) -> Option<Value> {
     let field = members.get(setting.field)?;
-    setting.annotation_for(field).ok()?;
+    setting.field_to_annotation(field).ok()?;
     members.remove(setting.field)
 }

@@ -186,7 +186,7 @@ fn beta_versions_are_converted() {
 
 /// YAML 1.1 would read these strings as other types without quotes.
 #[test]
-fn strings_stay_strings() {
+fn strings_that_look_like_other_types_are_quoted() {
     let mut object = autoscaler("autoscaling/v1", json!({ "maxReplicas": 5 }));
     let texts =
         ["yes", "NO", "on", "y", "null", "~", "1_000", "017", "0x1f", "1e3", ".5", "-", "5.", ""];
@@ -222,7 +222,7 @@ fn errors_name_document_object_and_field() {
 }
 
 #[test]
-fn comments_that_the_output_lacks_are_found() {
+fn lines_of_lost_comments_are_reported() {
     let same = to_custom(CORE).expect("it converts");
     assert_eq!(lost_comments(CORE, &same), [0; 0]);
     let annotation = "  annotations: {autoscaling.hpa-rs.dev/sync-period: 30s}\n";
@@ -234,7 +234,7 @@ fn comments_that_the_output_lacks_are_found() {
 }
 
 #[test]
-fn line_of_an_error_is_that_of_the_file() {
+fn error_has_the_line_in_the_file() {
     let error = to_custom(&format!("{OTHER_SHORT}---\na: 1\nb: [\n")).expect_err("an error");
     assert!(error.starts_with("document 2: not YAML: line 5: "), "{error}");
 }

@@ -44,9 +44,10 @@ pub(crate) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Converts the spec of an autoscaler to v2, and drops the status if its version has a different
-/// one. Drops the fields that the version doesn't have, and returns an error for each: in v2, they
-/// might have an effect that they never had.
+/// Converts an autoscaler of `autoscaling/v1` or `autoscaling/v2beta1` to v2, and drops its status,
+/// which has other fields than in v2. Leaves other versions unchanged. Drops the fields that the
+/// version doesn't have, and returns an error for each: in v2, they might have an effect that they
+/// never had.
 pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if version != V1 && version != V2_BETA_1 {
@@ -64,7 +65,9 @@ pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut converted = Vec::new();
     if version == V1 {
-        converted.extend(metrics.into_iter().flatten().map(|one| metric(one, "", &mut Vec::new())));
+        converted.extend(
+            metrics.into_iter().flatten().map(|old| convert_metric(old, "", &mut Vec::new())),
+        );
         if let Some(percent) = old.take("targetCPUUtilizationPercentage") {
             let target = json!({ "type": "Utilization", "averageUtilization": percent });
             converted.push(json!({
@@ -75,7 +78,11 @@ pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
         match old.take("metrics") {
             Some(Value::Array(items)) => {
                 for (index, item) in items.into_iter().enumerate() {
-                    converted.push(metric(item, &format!("spec.metrics[{index}]"), &mut errors));
+                    converted.push(convert_metric(
+                        item,
+                        &format!("spec.metrics[{index}]"),
+                        &mut errors,
+                    ));
                 }
             }
             other => spec.extend(other.map(|value| ("metrics".to_owned(), value))),
@@ -85,12 +92,12 @@ pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
         spec.insert("metrics".to_owned(), converted.into());
     }
     spec.extend(behavior.map(|behavior| ("behavior".to_owned(), behavior)));
-    errors.extend(old.unknown());
+    errors.extend(old.unknown_field_errors());
     errors
 }
 
-/// The metrics and the behavior that annotations encode. As in the API server, an annotation that
-/// can't be decoded counts as absent.
+/// Removes the annotations with fields of v2, and returns their metrics and behavior. As in the API
+/// server, an annotation that can't be decoded counts as absent.
 fn take_annotations(annotations: &mut Map<String, Value>) -> (Option<Vec<Value>>, Option<Value>) {
     annotations.retain(|name, _| !STATUS.contains(&name.as_str()));
     let mut decode = |name| {
@@ -137,8 +144,8 @@ impl Members {
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
-    /// Errors about the fields that are left.
-    fn unknown(self) -> impl Iterator<Item = FieldError> {
+    /// An error for each field that was not taken.
+    fn unknown_field_errors(self) -> impl Iterator<Item = FieldError> {
         let Self { version, path, members } = self;
         members.into_iter().filter(|(_, value)| !value.is_null()).map(move |(name, _)| {
             let message = format!("unknown field: {version} doesn't have it");
@@ -148,7 +155,7 @@ impl Members {
 }
 
 /// Converts a metric of v2beta1 to v2.
-fn metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Value {
+fn convert_metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Value {
     let Value::Object(members) = metric else { return metric };
     let mut old = Members::new(V2_BETA_1, path, members);
     let mut new = Map::new();
@@ -157,8 +164,8 @@ fn metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Value {
         let converted = match old.take(name) {
             Some(Value::Object(members)) => {
                 let mut source = Members::new(V2_BETA_1, &member_path(path, name), members);
-                let converted = metric_source(name, &mut source);
-                errors.extend(source.unknown());
+                let converted = convert_source(name, &mut source);
+                errors.extend(source.unknown_field_errors());
                 converted
             }
             Some(other) => other,
@@ -166,11 +173,11 @@ fn metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Value {
         };
         new.insert(name.to_owned(), converted);
     }
-    errors.extend(old.unknown());
+    errors.extend(old.unknown_field_errors());
     Value::Object(new)
 }
 
-fn metric_source(kind: &str, old: &mut Members) -> Value {
+fn convert_source(kind: &str, old: &mut Members) -> Value {
     if kind == "resource" || kind == "containerResource" {
         let utilization = old.take("targetAverageUtilization");
         let target_type = if utilization.is_some() { "Utilization" } else { "AverageValue" };

@@ -17,7 +17,7 @@ use crate::metric_reader::MetricReader;
 /// After this time, metrics are read even if no series are listed yet.
 const FIRST_SERIES_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest delay between attempts to list the series after a failure.
-const RETRY: Duration = Duration::from_secs(15);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(15);
 
 /// The outcome of the last relist, with the reason if series are missing. `None` before the first
 /// attempt.
@@ -34,7 +34,7 @@ impl SourceMetrics {
     pub(super) fn start(reader: MetricReader) -> Self {
         let rules = reader.rules().cloned();
         let (sender, relisted) = watch::channel(rules.is_none().then_some(Ok(())));
-        let task = rules.map(|rules| tokio::spawn(keep_up_to_date(rules, sender)));
+        let task = rules.map(|rules| tokio::spawn(relist_periodically(rules, sender)));
         Self { reader, relisted, task }
     }
 }
@@ -47,11 +47,14 @@ impl Drop for SourceMetrics {
     }
 }
 
-async fn keep_up_to_date(rules: Arc<PrometheusProvider>, relisted: watch::Sender<RelistOutcome>) {
+async fn relist_periodically(
+    rules: Arc<PrometheusProvider>,
+    relisted: watch::Sender<RelistOutcome>,
+) {
     let interval = rules.settings().relist_interval;
     loop {
         let outcome = rules.relist().await.map_err(|error| describe(&error));
-        let delay = if outcome.is_ok() { interval } else { interval.min(RETRY) };
+        let delay = if outcome.is_ok() { interval } else { interval.min(MAX_RETRY_DELAY) };
         relisted.send_replace(Some(outcome));
         sleep(delay).await;
     }

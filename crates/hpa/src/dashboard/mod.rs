@@ -63,7 +63,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     let mut reporter = dashboard.reporter();
     loop {
         tokio::select! {
-            () = signals.any() => return Ok(()),
+            () = signals.recv() => return Ok(()),
             ended = dashboard.ended() => return ended.context("the dashboard ended"),
             sentence = reporter.next_sentence() => terminal::warn(sentence),
         }
@@ -95,10 +95,10 @@ async fn metrics(
 
 /// The name of the cluster: the kubeconfig's context.
 fn title(arguments: &KubectlArguments) -> String {
-    let read = || match &arguments.kubeconfig {
+    let read_kubeconfig = || match &arguments.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    let context = || read().ok().and_then(|kubeconfig| kubeconfig.current_context);
+    let context = || read_kubeconfig().ok().and_then(|kubeconfig| kubeconfig.current_context);
     arguments.context.clone().or_else(context).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, k8s::FieldManager};
-use hpa_dashboard::{Overdue, Past, PastSource};
+use hpa_dashboard::{ControllerRecords, OverdueAutoscaler, RecordSource};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::Mutex;
@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// The time for which the result of a search for the leader is used.
-const FIND_INTERVAL: Duration = Duration::from_secs(60);
+const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
 /// The duration of the past that the page shows.
-const SPAN: SignedDuration = SignedDuration::from_hours(1);
+const SHOWN_PAST: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reads the debug API of the leader.
 pub(super) struct ControllerPast {
@@ -31,7 +31,7 @@ pub(super) struct ControllerPast {
     location: ControllerArguments,
     last_search: Mutex<Option<LeaderSearch>>,
     /// When the lease was first seen without a holder, if it has had none since.
-    released: Mutex<Option<Timestamp>>,
+    released_since: Mutex<Option<Timestamp>>,
 }
 
 /// The result of a search for the leader: its debug API, or the reason why there is none.
@@ -48,17 +48,18 @@ impl ControllerPast {
             client,
             location: location.clone(),
             last_search: Mutex::default(),
-            released: Mutex::default(),
+            released_since: Mutex::default(),
         }
     }
 
-    /// When the lease was first seen without a holder. `None` if it has one or can't be read.
-    async fn released_since(
+    /// Updates and returns the time at which the lease was first seen without a holder. `None` if
+    /// it has one or can't be read.
+    async fn update_released_since(
         &self,
         holder: &Result<LeaseHolder, Unavailable>,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let mut since = self.released.lock().await;
+        let mut since = self.released_since.lock().await;
         *since = match holder {
             Err(Unavailable::NotHeld(_) | Unavailable::NoLease(_)) => since.or(Some(now)),
             _ => None,
@@ -66,10 +67,11 @@ impl ControllerPast {
         *since
     }
 
-    async fn api(&self, lease: LeaseName) -> Result<Arc<DebugClient>, Unavailable> {
+    /// Returns the debug API of the leader, from the last search if that is recent.
+    async fn leader_api(&self, lease: LeaseName) -> Result<Arc<DebugClient>, Unavailable> {
         let mut last_search = self.last_search.lock().await;
         let is_current = |last_search: &&LeaderSearch| {
-            last_search.lease == lease && last_search.at.elapsed() < FIND_INTERVAL
+            last_search.lease == lease && last_search.at.elapsed() < SEARCH_LIFETIME
         };
         if let Some(last_search) = last_search.as_ref().filter(is_current) {
             return last_search.api.clone();
@@ -79,13 +81,17 @@ impl ControllerPast {
         api
     }
 
-    async fn read(&self, key: &HpaKey, manager: Option<&str>) -> Result<Past, Unavailable> {
+    async fn read(
+        &self,
+        key: &HpaKey,
+        manager: Option<&str>,
+    ) -> Result<ControllerRecords, Unavailable> {
         let other_manager = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
         if let (Some(other_manager), None) = (other_manager, &self.location.controller_url) {
             return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
-        let api = self.api(LeaseName::choose(&self.location, manager)).await?;
-        let since = Timestamp::now().checked_sub(SPAN).ok();
+        let api = self.leader_api(LeaseName::choose(&self.location, manager)).await?;
+        let since = Timestamp::now().checked_sub(SHOWN_PAST).ok();
         let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
         if detail.is_err() {
             // Another instance may be the leader now.
@@ -100,50 +106,64 @@ impl ControllerPast {
 }
 
 #[async_trait]
-impl PastSource for ControllerPast {
+impl RecordSource for ControllerPast {
     async fn past(
         &self,
         autoscaler: &HpaKey,
         manager: Option<&str>,
         after: Option<Timestamp>,
-    ) -> Result<Past, String> {
+    ) -> Result<ControllerRecords, String> {
         let past = self.read(autoscaler, manager).await;
         let mut past = past.map_err(|unavailable| unavailable.to_string())?;
         past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
         Ok(past)
     }
 
-    async fn overdue(&self, managers: &[String], limit: SignedDuration) -> Vec<Overdue> {
+    async fn inactivity(&self, autoscaler: &HpaKey, manager: &str) -> Option<String> {
+        if self.location.controller_url.is_some() {
+            return None;
+        }
+        let lease = LeaseName::choose(&self.location, Some(manager));
+        let holder = LeaseHolder::read(&self.client, &lease).await;
+        let built_in = KubeControllerManager::read(&self.client).await;
+        let now = Timestamp::now();
+        let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
+        Some(leases.idle(autoscaler.api, manager)?.clause("this autoscaler"))
+    }
+
+    async fn overdue(&self, managers: &[String], limit: SignedDuration) -> Vec<OverdueAutoscaler> {
         let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
-        let items = match self.api(lease).await {
+        let items = match self.leader_api(lease).await {
             Ok(api) => api.autoscalers().await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
         items.iter().filter_map(|item| silence::overdue(item, limit)).collect()
     }
 
-    async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
+    async fn silence_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
         let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
         if self.location.controller_url.is_none() {
             let holder = LeaseHolder::read(&self.client, &lease).await;
             let built_in = KubeControllerManager::read(&self.client).await;
             let now = Timestamp::now();
-            let since = self.released_since(&holder, now).await;
+            let since = self.update_released_since(&holder, now).await;
             let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
-            let sentence = silence::of_leases(&leases, managers, since);
+            let sentence = silence::describe_leases(&leases, managers, since);
             if sentence.is_some() || holder.is_err() {
                 return sentence;
             }
         }
-        let status = match self.api(lease).await {
+        let status = match self.leader_api(lease).await {
             Ok(api) => api.status().await,
             Err(error) => Err(error),
         };
         match (status, &self.location.controller_url) {
-            (Ok(status), _) => silence::of_status(&status, limit),
-            (Err(error), Some(url)) => Some(silence::of_url(&url.to_string(), &error)),
-            // The lease is renewed, so the controller runs. The page of an autoscaler says why its
-            // past is unknown.
+            (Ok(status), _) => silence::describe_status(&status, limit),
+            (Err(error), Some(url)) => {
+                Some(silence::describe_unreadable_url(&url.to_string(), &error))
+            }
+            // The lease is renewed, so the controller runs. The page of each autoscaler has the
+            // reason why its past is unknown.
             (Err(_), None) => None,
         }
     }

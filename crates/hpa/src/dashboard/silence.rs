@@ -7,7 +7,7 @@ use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{AutoscalerItem, ControllerStatus},
 };
-use hpa_dashboard::Overdue;
+use hpa_dashboard::OverdueAutoscaler;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -15,20 +15,20 @@ use crate::{
     liveness::{Idle, Leases},
 };
 
-/// The consequence for the rest of the page.
 const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 /// A lease without a holder is reported after this time, because a rollout releases it too.
-const LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
+const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// A sentence about autoscalers on which no controller acts: about each lease that is not held, with
-/// the number of statuses that its holder stored. `released` is the time since when the lease of
-/// hpa-rs has had no holder.
-pub(super) fn of_leases(
+/// A sentence about each lease that is not held, with the number of statuses that its holder
+/// stored. `managers` has the field manager of each autoscaler's status. The lease of hpa-rs has
+/// had no holder since `released`.
+pub(super) fn describe_leases(
     leases: &Leases<'_>,
     managers: &[String],
     released: Option<Timestamp>,
 ) -> Option<String> {
-    // The APIs of the statuses are not known here. The sentences are about leases only.
+    // The APIs of the statuses are not known here. The core API is the cautious choice, because
+    // kube-controller-manager may handle its autoscalers.
     let idle = managers.iter().filter_map(|manager| {
         let idle = leases.idle(AutoscalerApi::Core, manager)?;
         Some((manager.as_str(), idle))
@@ -45,9 +45,9 @@ pub(super) fn of_leases(
             _ => (leases.name, leases.holder),
         };
         match holder {
-            Ok(holder) if holder.is_expired(now) => of_lease(holder, statuses, now),
-            Err(_) if manager != BUILT_IN => of_released(name, statuses, released?, now),
-            Ok(_) | Err(_) => Some(of_cause(name, statuses, &idle.reason)),
+            Ok(holder) if holder.is_expired(now) => describe_expired(holder, statuses, now),
+            Err(_) if manager != BUILT_IN => describe_released(name, statuses, released?, now),
+            Ok(_) | Err(_) => Some(describe_cause(name, statuses, &idle.reason)),
         }
     });
     let sentences: Vec<_> = sentences.collect();
@@ -55,21 +55,21 @@ pub(super) fn of_leases(
 }
 
 /// A sentence about a lease that has expired.
-fn of_lease(holder: &LeaseHolder, statuses: usize, now: Timestamp) -> Option<String> {
+fn describe_expired(holder: &LeaseHolder, statuses: usize, now: Timestamp) -> Option<String> {
     let age = holder.renewed.map(|renewed| now.duration_since(renewed));
     if !holder.is_expired(now) {
         return None;
     }
     let pod = holder.pod_name();
     let renewed = match age {
-        Some(age) => format!("has not renewed it for {}", in_minutes(age)),
+        Some(age) => format!("has not renewed it for {}", format_minutes(age)),
         None => "has never renewed it".to_owned(),
     };
-    Some(of_cause(&holder.lease, statuses, &format!("{pod} {renewed}")))
+    Some(describe_cause(&holder.lease, statuses, &format!("{pod} {renewed}")))
 }
 
 /// A sentence about a lease that has had no holder for longer than a change of leaders takes.
-fn of_released(
+fn describe_released(
     lease: &LeaseName,
     statuses: usize,
     since: Timestamp,
@@ -78,28 +78,32 @@ fn of_released(
     let age = now.duration_since(since);
     let cause = match age.as_mins() {
         0 => "no instance holds it".to_owned(),
-        _ => format!("no instance has held it for at least {}", in_minutes(age)),
+        _ => format!("no instance has held it for at least {}", format_minutes(age)),
     };
-    (age > LEADER_CHANGE).then(|| of_cause(lease, statuses, &cause))
+    (age > MAX_LEADER_CHANGE).then(|| describe_cause(lease, statuses, &cause))
 }
 
-fn of_cause(LeaseName { namespace, name }: &LeaseName, statuses: usize, cause: &str) -> String {
-    let named = counted(statuses, "autoscaler");
+fn describe_cause(
+    LeaseName { namespace, name }: &LeaseName,
+    statuses: usize,
+    cause: &str,
+) -> String {
+    let autoscalers = counted(statuses, "autoscaler");
     format!(
         "No controller makes decisions with the lease {namespace}/{name}, whose holder stored the \
-         status of {named}: {cause}. {PAGE_MAY_BE_OLD}"
+         status of {autoscalers}: {cause}. {PAGE_MAY_BE_OLD}"
     )
 }
 
 /// A sentence about a leader, if the last reconcile of an autoscaler is longer ago than `limit` and
 /// than four sync periods.
-pub(super) fn of_status(status: &ControllerStatus, limit: SignedDuration) -> Option<String> {
+pub(super) fn describe_status(status: &ControllerStatus, limit: SignedDuration) -> Option<String> {
     let oldest = status.oldest_reconcile_seconds?;
     let limit = limit.as_secs_f64().max(4.0 * status.sync_period_seconds);
     if oldest <= limit {
         return None;
     }
-    let oldest = in_minutes(SignedDuration::from_secs_f64(oldest.min(1e9)));
+    let oldest = format_minutes(SignedDuration::from_secs_f64(oldest.min(1e9)));
     Some(format!(
         "The controller answers, but has made no decision for {oldest} about at least one \
          autoscaler. {PAGE_MAY_BE_OLD}"
@@ -107,16 +111,16 @@ pub(super) fn of_status(status: &ControllerStatus, limit: SignedDuration) -> Opt
 }
 
 /// The autoscaler, if it is due and has had no decision for longer than `limit`.
-pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<Overdue> {
+pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<OverdueAutoscaler> {
     let lateness = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
     let age =
         SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(lateness).min(1e9));
     let key = HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str());
-    (age > limit).then_some(Overdue { key, age })
+    (age > limit).then_some(OverdueAutoscaler { key, age })
 }
 
 /// A sentence about the debug API of `--controller-url`, if it can't be read.
-pub(super) fn of_url(url: &str, error: &Unavailable) -> String {
+pub(super) fn describe_unreadable_url(url: &str, error: &Unavailable) -> String {
     format!(
         "Whether the controller at {url} makes decisions is unknown: {error}. {PAGE_MAY_BE_OLD}"
     )
@@ -124,7 +128,7 @@ pub(super) fn of_url(url: &str, error: &Unavailable) -> String {
 
 /// Formats `3m` or `2h 5m`. Seconds are left out, because each change of a sentence is sent to all
 /// pages.
-fn in_minutes(age: SignedDuration) -> String {
+fn format_minutes(age: SignedDuration) -> String {
     let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
     match (hours, minutes) {
         (0, 0) => "less than a minute".to_owned(),
@@ -161,7 +165,7 @@ mod tests {
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         };
-        let sentence = of_lease(&holder, 3, now);
+        let sentence = describe_expired(&holder, 3, now);
         assert_eq!(sentence.is_some(), expected.is_some(), "{sentence:?}");
         if let (Some(sentence), Some(expected)) = (sentence, expected) {
             let lease = "No controller makes decisions with the lease scaling/hpa, ";
@@ -175,7 +179,8 @@ mod tests {
     fn lease_without_a_holder_is_reported_after_the_limit() {
         let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let sentence = |age| of_released(&lease, 1, now - SignedDuration::from_secs(age), now);
+        let sentence =
+            |age| describe_released(&lease, 1, now - SignedDuration::from_secs(age), now);
         assert_eq!(sentence(10), None, "a rollout");
         assert!(sentence(15).is_some_and(|text| text.contains("no instance holds it. ")));
         let sentence = sentence(200).unwrap();
@@ -205,7 +210,7 @@ mod tests {
         };
         let key = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
         let age = expected.map(SignedDuration::from_secs);
-        assert_eq!(overdue(&item, LIMIT), age.map(|age| Overdue { key, age }));
+        assert_eq!(overdue(&item, LIMIT), age.map(|age| OverdueAutoscaler { key, age }));
     }
 
     #[test]
@@ -231,7 +236,7 @@ mod tests {
         let leases = Leases { name: &name, holder: &holder, built_in: &built_in, now };
         let released = Some(now - SignedDuration::from_secs(15));
         assert_eq!(
-            of_leases(&leases, &managers, released).as_deref(),
+            describe_leases(&leases, &managers, released).as_deref(),
             Some(
                 "No controller makes decisions with the lease scaling/hpa, whose holder stored the \
                  status of 1 autoscaler: no instance holds it. The rest of the page may be old. No \
@@ -240,6 +245,6 @@ mod tests {
                  than a minute. The rest of the page may be old."
             )
         );
-        assert_eq!(of_leases(&leases, &[], released), None);
+        assert_eq!(describe_leases(&leases, &[], released), None);
     }
 }

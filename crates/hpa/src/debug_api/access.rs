@@ -18,9 +18,11 @@ pub(crate) const AUDIENCE: &str = "debug.hpa-rs.dev";
 /// The header of tokens in requests through kube-apiserver, which removes `Authorization`.
 pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("hpa-debug-authorization");
 
+/// The time for which a review is cached that allows the request. A denial is cached for a sixth of
+/// it.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Limits for running and for waiting access reviews.
+/// Limits for the access reviews that run, and for those that wait.
 const RUNNING_REVIEWS: usize = 4;
 const WAITING_REVIEWS: usize = 28;
 
@@ -57,7 +59,7 @@ pub(super) enum Denied {
     Unreviewed(String),
     /// Protects against web pages whose host name resolves to a loopback address.
     #[error("the host {0:?} is not a name of the loopback interface")]
-    Host(String),
+    ForeignHost(String),
 }
 
 impl Access {
@@ -71,7 +73,7 @@ impl Access {
     pub(super) fn with_reviews(
         api_tokens: Arc<dyn TokenReviews>,
         debug_tokens: Arc<dyn TokenReviews>,
-        accesses: Arc<dyn AccessReviews>,
+        access_reviews: Arc<dyn AccessReviews>,
     ) -> Self {
         let options = AuthorizerOptions {
             always_allowed: Vec::new(),
@@ -81,13 +83,12 @@ impl Access {
         Self::Reviewed(Box::new(ReviewedAccess {
             api_tokens: TokenAuthenticator::new(api_tokens, REVIEW_LIFETIME),
             debug_tokens: TokenAuthenticator::new(debug_tokens, REVIEW_LIFETIME),
-            authorizer: Authorizer::new(accesses, &options),
+            authorizer: Authorizer::new(access_reviews, &options),
             limit: ReviewLimit::new(RUNNING_REVIEWS, WAITING_REVIEWS),
         }))
     }
 
-    /// Checks whether a request may get a path.
-    pub(super) async fn check(
+    pub(super) async fn authorize(
         &self,
         client: IpAddr,
         headers: &HeaderMap,
@@ -95,13 +96,18 @@ impl Access {
     ) -> Result<(), Denied> {
         match self {
             Self::Local => check_host(headers),
-            Self::Reviewed(reviewed) => reviewed.check(client, headers, path).await,
+            Self::Reviewed(reviewed) => reviewed.authorize(client, headers, path).await,
         }
     }
 }
 
 impl ReviewedAccess {
-    async fn check(&self, client: IpAddr, headers: &HeaderMap, path: &str) -> Result<(), Denied> {
+    async fn authorize(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<(), Denied> {
         let user = self.user(client, headers).await?;
         let request = RequestInfo::new("GET", path, &Query::default())
             .map_err(|error| Denied::Unreviewed(error.to_string()))?;
@@ -144,6 +150,6 @@ fn check_host(headers: &HeaderMap) -> Result<(), Denied> {
     let name = authority.as_ref().map_or("", Authority::host);
     match name {
         "localhost" | "127.0.0.1" | "[::1]" => Ok(()),
-        _ => Err(Denied::Host(host.to_owned())),
+        _ => Err(Denied::ForeignHost(host.to_owned())),
     }
 }

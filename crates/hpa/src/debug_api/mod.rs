@@ -32,20 +32,21 @@ use self::{
 use crate::{
     api_client::separate_client,
     args::RunArguments,
-    serve::{self, Endpoints, Renderer, Server, Text, begin_long_response},
+    serve::{self, Endpoints, Renderer, Server, TextBody, begin_long_response},
 };
 
 pub(crate) use self::access::{AUDIENCE, TOKEN_HEADER};
 
 /// The header that marks responses of this API. It distinguishes them from responses of the API
 /// server that forwards requests.
-pub(crate) const MARK: &str = "hpa-debug-api";
+pub(crate) const MARKER_HEADER: &str = "hpa-debug-api";
 
 /// Limit for concurrent responses, not counting requests that wait for rendering.
 const MAX_RESPONSES: usize = 16;
 
-/// Records the decisions of a controller and starts the server, unless the port is 0. The API
-/// server reviews tokens and accesses.
+/// Records the decisions of a controller and starts the server, unless the port is 0. On a loopback
+/// address, every client of this machine has access. On other addresses, the API server reviews the
+/// token and the access of each request.
 pub(crate) async fn start(
     arguments: &RunArguments,
     dependencies: Dependencies,
@@ -70,7 +71,7 @@ pub(crate) async fn start(
     let (certificate, access) = if is_local {
         (None, Access::Local)
     } else {
-        let certificate = serve::certificates(&arguments.observation)?;
+        let certificate = serve::load_certificate(&arguments.observation)?;
         let certificate = certificate.map_or_else(generate_certificate, Ok)?;
         let client = separate_client(&arguments.cluster).await?;
         (Some(certificate), Access::reviewed(&client))
@@ -129,46 +130,56 @@ impl Endpoints for DebugEndpoints {
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<Text> {
+    ) -> Response<TextBody> {
         let (headers, path) = (request.headers(), request.uri().path());
-        if let Err(denied) = self.access.check(connection.client(), headers, path).await {
+        if let Err(denied) = self.access.authorize(connection.client(), headers, path).await {
             if let (Denied::Unreviewed(error), true) = (&denied, self.warnings.is_due()) {
                 warn!(error, "unable to review a request to the debug API");
             }
             debug!(%denied, path, "refused a request to the debug API");
-            return refuse(&denied);
+            return denied_response(&denied);
         }
         if request.method() != Method::GET {
-            return error(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported", None);
+            return error_response(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported", None);
         }
         let query = request.uri().query().unwrap_or_default();
         match Route::parse(path, query) {
-            Ok(Some(route)) => self.document(route, begin_long_response(connection)).await,
+            Ok(Some(route)) => {
+                self.respond_with_document(route, begin_long_response(connection)).await
+            }
             Ok(None) => {
                 let text = "not found; try /debug/v1/status or /debug/v1/autoscalers";
-                error(StatusCode::NOT_FOUND, text, None)
+                error_response(StatusCode::NOT_FOUND, text, None)
             }
-            Err(text) => error(StatusCode::BAD_REQUEST, &text, None),
+            Err(text) => error_response(StatusCode::BAD_REQUEST, &text, None),
         }
     }
 }
 
 impl DebugEndpoints {
-    async fn document(&self, route: Route, response: RunningRequest) -> Response<Text> {
+    async fn respond_with_document(
+        &self,
+        route: Route,
+        response: RunningRequest,
+    ) -> Response<TextBody> {
         let view = self.view.clone();
         let rendered = self.renderer.render(move || render(&view, &route)).await;
         match rendered {
-            Ok(Some(Ok(text))) => reply(StatusCode::OK, text, Some(response)),
+            Ok(Some(Ok(text))) => json_response(StatusCode::OK, text, Some(response)),
             Ok(None) => {
                 let text = "no such autoscaler is in the cache of this instance";
-                error(StatusCode::NOT_FOUND, text, Some(response))
+                error_response(StatusCode::NOT_FOUND, text, Some(response))
             }
-            Ok(Some(Err(failure))) => {
-                error(StatusCode::INTERNAL_SERVER_ERROR, &failure.to_string(), Some(response))
-            }
-            Err(failure) => {
-                error(StatusCode::INTERNAL_SERVER_ERROR, &failure.to_string(), Some(response))
-            }
+            Ok(Some(Err(failure))) => error_response(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &failure.to_string(),
+                Some(response),
+            ),
+            Err(failure) => error_response(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &failure.to_string(),
+                Some(response),
+            ),
         }
     }
 }
@@ -185,14 +196,14 @@ fn render(view: &DebugView, route: &Route) -> Option<serde_json::Result<Vec<u8>>
     })
 }
 
-fn refuse(denied: &Denied) -> Response<Text> {
+fn denied_response(denied: &Denied) -> Response<TextBody> {
     let status = match denied {
         Denied::NoToken | Denied::InvalidToken => StatusCode::UNAUTHORIZED,
-        Denied::Forbidden { .. } | Denied::Host(_) => StatusCode::FORBIDDEN,
+        Denied::Forbidden { .. } | Denied::ForeignHost(_) => StatusCode::FORBIDDEN,
         Denied::Busy => StatusCode::TOO_MANY_REQUESTS,
         Denied::Unreviewed(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let mut response = error(status, &denied.to_string(), None);
+    let mut response = error_response(status, &denied.to_string(), None);
     if status == StatusCode::UNAUTHORIZED {
         let bearer = HeaderValue::from_static("Bearer");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
@@ -200,23 +211,27 @@ fn refuse(denied: &Denied) -> Response<Text> {
     response
 }
 
-fn error(status: StatusCode, text: &str, running: Option<RunningRequest>) -> Response<Text> {
-    reply(status, json!({ "error": text }).to_string(), running)
+fn error_response(
+    status: StatusCode,
+    text: &str,
+    running: Option<RunningRequest>,
+) -> Response<TextBody> {
+    json_response(status, json!({ "error": text }).to_string(), running)
 }
 
-fn reply(
+fn json_response(
     status: StatusCode,
     body: impl Into<Bytes>,
     running: Option<RunningRequest>,
-) -> Response<Text> {
-    let mut response = Response::new(Text::new(body, running));
+) -> Response<TextBody> {
+    let mut response = Response::new(TextBody::new(body, running));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::HeaderName::from_static(MARK), "v1"),
+        (header::HeaderName::from_static(MARKER_HEADER), "v1"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -17,7 +17,8 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// Parses a path. `None` if it doesn't exist. The error is about an invalid parameter.
+    /// Parses a path and its query. `None` if the path doesn't exist. The error describes an
+    /// invalid parameter.
     pub(super) fn parse(path: &str, query: &str) -> Result<Option<Self>, String> {
         let Some(path) = path.strip_prefix("/debug/v1/") else { return Ok(None) };
         let query = Query::parse(query);
@@ -26,19 +27,19 @@ impl Route {
             ["status"] => Some(Self::Status),
             ["autoscalers"] => Some(Self::Autoscalers(ListFilter {
                 namespace: parameter("namespace").map(ToOwned::to_owned),
-                limit: limit(parameter("limit"))?,
+                limit: parse_limit(parameter("limit"))?,
                 after: parameter("continue").map(ToOwned::to_owned),
             })),
             ["autoscalers", namespace, name] if !namespace.is_empty() && !name.is_empty() => {
-                let key = HpaKey::for_api(api(parameter("api"))?, *namespace, *name);
-                Some(Self::Autoscaler { key, since: since(parameter("since"))? })
+                let key = HpaKey::for_api(parse_api(parameter("api"))?, *namespace, *name);
+                Some(Self::Autoscaler { key, since: parse_since(parameter("since"))? })
             }
             _ => None,
         })
     }
 }
 
-fn limit(text: Option<&str>) -> Result<usize, String> {
+fn parse_limit(text: Option<&str>) -> Result<usize, String> {
     let Some(text) = text else { return Ok(DEFAULT_LIMIT) };
     match text.parse() {
         Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
@@ -46,7 +47,7 @@ fn limit(text: Option<&str>) -> Result<usize, String> {
     }
 }
 
-fn api(text: Option<&str>) -> Result<AutoscalerApi, String> {
+fn parse_api(text: Option<&str>) -> Result<AutoscalerApi, String> {
     match text {
         None | Some("core") => Ok(AutoscalerApi::Core),
         Some("custom") => Ok(AutoscalerApi::Custom),
@@ -54,7 +55,7 @@ fn api(text: Option<&str>) -> Result<AutoscalerApi, String> {
     }
 }
 
-fn since(text: Option<&str>) -> Result<Option<Timestamp>, String> {
+fn parse_since(text: Option<&str>) -> Result<Option<Timestamp>, String> {
     let error = |_| "since must be a time such as 2026-01-31T12:00:00Z".to_owned();
     text.map(str::parse).transpose().map_err(error)
 }

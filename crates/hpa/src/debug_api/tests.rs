@@ -64,7 +64,7 @@ fn view() -> DebugView {
 }
 
 /// A server with reviewed access, the recorded reviews, and its address.
-async fn reviewed() -> (Server, Arc<Accesses>, SocketAddr) {
+async fn start_with_reviews() -> (Server, Arc<Accesses>, SocketAddr) {
     let accesses = Arc::<Accesses>::default();
     let (api, debug) = (Arc::new(Tokens("api-")), Arc::new(Tokens("debug-")));
     let access = Access::with_reviews(api, debug, accesses.clone());
@@ -140,7 +140,7 @@ async fn only_users_who_may_get_the_path_read_documents(
     #[case] headers: &[&str],
     #[case] expected: u16,
 ) {
-    let (_server, _, address) = reviewed().await;
+    let (_server, _, address) = start_with_reviews().await;
     let (status, text) = send(address, request, headers).await;
     assert_eq!(status, expected, "{text}");
     assert!(text.contains("\r\nhpa-debug-api: v1\r\n"), "{text}");
@@ -151,7 +151,7 @@ async fn only_users_who_may_get_the_path_read_documents(
 
 #[tokio::test]
 async fn long_token_is_refused_without_a_review() {
-    let (_server, accesses, address) = reviewed().await;
+    let (_server, accesses, address) = start_with_reviews().await;
     // hyper accepts a header of this length.
     let header = format!("authorization: Bearer api-{}", "r".repeat(20_000));
     assert_eq!(send(address, STATUS, &[HOST, &header]).await.0, 401);
@@ -159,8 +159,8 @@ async fn long_token_is_refused_without_a_review() {
 }
 
 #[tokio::test]
-async fn access_is_reviewed_by_path_with_the_groups_of_the_user() {
-    let (_server, accesses, address) = reviewed().await;
+async fn access_review_has_path_and_groups_and_is_cached() {
+    let (_server, accesses, address) = start_with_reviews().await;
     for name in ["web", "api", "web"] {
         let path = format!("GET /debug/v1/autoscalers/shop/{name}?since=x");
         send(address, &path, &[HOST, "authorization: Bearer api-reader"]).await;

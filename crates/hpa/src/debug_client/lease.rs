@@ -11,17 +11,16 @@ use super::unavailable::Unavailable;
 use crate::args::ControllerArguments;
 
 /// The name of the container port of the debug API.
-const PORT_NAME: &str = "debug";
+const DEBUG_PORT_NAME: &str = "debug";
 
 /// The name of kube-controller-manager's field manager and lease.
 pub(crate) const BUILT_IN: &str = "kube-controller-manager";
 
-/// The default name of the lease.
+/// The default name and namespace of the lease of hpa-rs.
 const DEFAULT_LEASE: &str = "hpa-controller";
-/// The default namespace of the lease.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
-/// The lease of a controller.
+/// Namespace and name of the lease of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseName {
     pub(crate) namespace: String,
@@ -34,7 +33,8 @@ impl LeaseName {
         Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: BUILT_IN.to_owned() }
     }
 
-    /// The lease from the flags, or else the lease that most field managers of statuses name.
+    /// Chooses name and namespace: each from the flags, else from the lease that most field
+    /// managers of statuses name, else the default.
     pub(crate) fn choose<'a>(
         arguments: &ControllerArguments,
         managers: impl IntoIterator<Item = &'a str>,
@@ -73,7 +73,7 @@ pub(crate) struct LeaseHolder {
 
 /// The pod of the leader.
 #[derive(Clone, Debug)]
-pub(crate) struct Leader {
+pub(crate) struct LeaderPod {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) is_ready: bool,
@@ -82,13 +82,13 @@ pub(crate) struct Leader {
 }
 
 impl LeaseHolder {
-    /// Reads a lease that is held.
+    /// Reads a lease. Fails if it doesn't exist or has no holder.
     pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
         let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
-        let found = leases.get_opt(&lease.name).await;
+        let object = leases.get_opt(&lease.name).await;
         let action = format!("get the lease {}/{}", lease.namespace, lease.name);
-        let found = found.map_err(|error| Unavailable::request(&action, error))?;
-        let spec = found.ok_or_else(|| Unavailable::NoLease(lease.clone()))?.spec;
+        let object = object.map_err(|error| Unavailable::request(&action, error))?;
+        let spec = object.ok_or_else(|| Unavailable::NoLease(lease.clone()))?.spec;
         let spec = spec.unwrap_or_default();
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
@@ -119,15 +119,14 @@ impl LeaseHolder {
         self.identity.rsplit_once('_').map_or(&*self.identity, |(host, _)| host)
     }
 
-    /// The pod of the holder.
-    pub(crate) async fn leader(&self, client: &Client) -> Result<Leader, Unavailable> {
+    /// Reads the pod of the holder.
+    pub(crate) async fn read_leader_pod(&self, client: &Client) -> Result<LeaderPod, Unavailable> {
         let (namespace, name) = (&self.lease.namespace, self.pod_name());
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let action = format!("get the pod {namespace}/{name}");
-        let found =
-            pods.get_opt(name).await.map_err(|error| Unavailable::request(&action, error))?;
-        let pod = found.ok_or_else(|| Unavailable::NoPod { pod: format!("{namespace}/{name}") })?;
-        Ok(Leader {
+        let pod = pods.get_opt(name).await.map_err(|error| Unavailable::request(&action, error))?;
+        let pod = pod.ok_or_else(|| Unavailable::NoPod { pod: format!("{namespace}/{name}") })?;
+        Ok(LeaderPod {
             namespace: namespace.clone(),
             pod: name.to_owned(),
             is_ready: is_ready(&pod),
@@ -138,18 +137,21 @@ impl LeaseHolder {
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 fn debug_port(pod: &Pod) -> Option<i32> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.filter_map(|container| container.ports.as_ref()).flatten();
-    let port = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
+    let port = ports.find(|port| port.name.as_deref() == Some(DEBUG_PORT_NAME));
     port.map(|port| port.container_port)
 }
 
 /// Formats the pod as `namespace/name`.
-impl fmt::Display for Leader {
+impl fmt::Display for LeaderPod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.pod)
     }

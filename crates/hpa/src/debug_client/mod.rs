@@ -1,5 +1,6 @@
 //! A client of the debug API. It finds the leader by its lease, and reads the API through the API
-//! server's proxy with a token that no other server accepts.
+//! server's proxy with a token that no other server accepts. With `--controller-url`, it reads the
+//! API at that URL, without a token.
 
 mod lease;
 #[cfg(test)]
@@ -20,12 +21,12 @@ use serde_json::Value;
 
 use self::token::DebugToken;
 pub(crate) use self::{
-    lease::{BUILT_IN, Leader, LeaseHolder, LeaseName},
+    lease::{BUILT_IN, LeaderPod, LeaseHolder, LeaseName},
     unavailable::Unavailable,
 };
 use crate::{
     args::ControllerArguments,
-    debug_api::{MARK, TOKEN_HEADER},
+    debug_api::{MARKER_HEADER, TOKEN_HEADER},
     kubectl::escape,
 };
 
@@ -44,24 +45,24 @@ pub(crate) struct DebugClient {
 }
 
 impl DebugClient {
-    /// The debug API at the URL from the flags, or else of the lease holder.
+    /// Finds the debug API: at the URL from the flags, or else of the lease holder.
     pub(crate) async fn find(
         client: &Client,
         arguments: &ControllerArguments,
         lease: &LeaseName,
     ) -> Result<Self, Unavailable> {
         if let Some(url) = &arguments.controller_url {
-            return Self::at(url);
+            return Self::for_url(url);
         }
-        let leader = LeaseHolder::read(client, lease).await?.leader(client).await?;
-        Self::of_leader(client, lease, &leader).await
+        let leader = LeaseHolder::read(client, lease).await?.read_leader_pod(client).await?;
+        Self::for_leader(client, lease, &leader).await
     }
 
     /// The debug API of a leader.
-    pub(crate) async fn of_leader(
+    pub(crate) async fn for_leader(
         client: &Client,
         lease: &LeaseName,
-        leader: &Leader,
+        leader: &LeaderPod,
     ) -> Result<Self, Unavailable> {
         let Some(port) = leader.debug_port else {
             return Err(Unavailable::Off { pod: leader.to_string() });
@@ -76,8 +77,8 @@ impl DebugClient {
         })
     }
 
-    /// The debug API at a URL.
-    fn at(url: &Uri) -> Result<Self, Unavailable> {
+    /// The debug API at a URL, without a token.
+    fn for_url(url: &Uri) -> Result<Self, Unavailable> {
         let config = Config::new(url.clone());
         let client = Client::try_from(config).map_err(|error| Unavailable::unreachable(&error))?;
         let source = url.to_string().trim_end_matches('/').to_owned();
@@ -135,17 +136,18 @@ impl DebugClient {
         let request = request.map_err(|error| Unavailable::unreachable(&error))?;
         let response = self.client.send(request).await;
         let response = response.map_err(|error| Unavailable::no_response(&self.source, &error))?;
-        let (status, is_api) = (response.status(), response.headers().contains_key(MARK));
+        let (status, is_debug_api) =
+            (response.status(), response.headers().contains_key(MARKER_HEADER));
         let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
         let body = body.map_err(|error| Unavailable::Unreachable(error.to_string()))?.to_bytes();
-        match (status, is_api) {
+        match (status, is_debug_api) {
             (StatusCode::OK, true) => serde_json::from_slice(&body)
                 .map(Some)
                 .map_err(|error| Unavailable::Undecodable(error.to_string())),
             (StatusCode::NOT_FOUND, true) => Ok(None),
             (_, true) => Err(Unavailable::Refused(message(&body, "/error"))),
             (StatusCode::FORBIDDEN, false) => Err(Unavailable::Forbidden {
-                what: format!("read {} through the API server", self.source),
+                action: format!("read {} through the API server", self.source),
                 message: message(&body, "/message"),
             }),
             (StatusCode::OK, false) => Err(Unavailable::not_the_api(&self.source)),

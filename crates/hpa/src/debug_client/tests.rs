@@ -43,7 +43,7 @@ async fn unreachable_debug_api_is_named_with_its_cause_once() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let Err(error) = DebugClient::at(&url.parse().unwrap()).unwrap().status().await else {
+    let Err(error) = DebugClient::for_url(&url.parse().unwrap()).unwrap().status().await else {
         panic!("no document")
     };
     let expected = format!("the debug API can't be reached: {url}: Connection refused");
@@ -62,7 +62,7 @@ async fn plain_request_to_an_https_server_gets_a_hint() {
         let alert = [21, 3, 3, 0, 2, 2, 10];
         tokio::io::AsyncWriteExt::write_all(&mut stream, &alert).await.unwrap();
     });
-    let Err(error) = DebugClient::at(&url.parse().unwrap()).unwrap().status().await else {
+    let Err(error) = DebugClient::for_url(&url.parse().unwrap()).unwrap().status().await else {
         panic!("no document")
     };
     let error = error.to_string();

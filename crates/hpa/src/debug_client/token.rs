@@ -27,6 +27,7 @@ pub(super) struct DebugToken {
     accounts: Api<ServiceAccount>,
     namespace: String,
     account: String,
+    /// The token, and the time at which it was requested.
     current: Mutex<(String, Instant)>,
 }
 

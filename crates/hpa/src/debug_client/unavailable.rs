@@ -37,8 +37,8 @@ pub(crate) enum Unavailable {
     )]
     NoAccount { account: String },
     /// The API server forbids a request.
-    #[error("not permitted to {what}: {message}. See \"Debug API\" in docs/debugging.md")]
-    Forbidden { what: String, message: String },
+    #[error("not permitted to {action}: {message}. See \"Debug API\" in docs/debugging.md")]
+    Forbidden { action: String, message: String },
     /// The debug API rejects a request.
     #[error("the debug API refuses the request: {0}")]
     Refused(String),
@@ -61,7 +61,7 @@ impl Unavailable {
         Self::Unreachable(describe(error))
     }
 
-    /// The error of a request without a response. `source` is the pod or the URL.
+    /// The error of a request to the debug API that got no response. `source` is the pod or URL.
     pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let text = describe(error);
         let is_unconnected = text.contains("(Connect)");
@@ -83,7 +83,7 @@ impl Unavailable {
     pub(super) fn request(action: &str, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.is_forbidden() => {
-                Self::Forbidden { what: action.to_owned(), message: status.message }
+                Self::Forbidden { action: action.to_owned(), message: status.message }
             }
             error => Self::Unreachable(describe(&error)),
         }

@@ -15,7 +15,7 @@ mod view;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use hpa_calc::similar::most_similar;
+use hpa_calc::suggestions::most_similar;
 use hpa_testbed::workload::scenario::{Scenario, ScenarioError, SyntaxProblem};
 
 use self::{playback::Ending, view::Output};
@@ -51,14 +51,14 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     let has_failed = match &ending {
         // The reader of a pipe, such as `head`, exited.
         Err(error) => !terminal::is_closed_pipe(error),
-        Ok(ending) => matches!(ending, Ending::Completed { followed: false }),
+        Ok(ending) => matches!(ending, Ending::Completed { followed_load: false }),
     };
     if arguments.keep || (has_log_file && has_failed) {
         terminal::warn(format_args!("temporary files are kept in {}", folder.keep().display()));
     }
     Ok(match ending? {
-        Ending::Completed { followed: true } => ExitCode::SUCCESS,
-        Ending::Completed { followed: false } => ExitCode::FAILURE,
+        Ending::Completed { followed_load: true } => ExitCode::SUCCESS,
+        Ending::Completed { followed_load: false } => ExitCode::FAILURE,
         Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
     })
 }
@@ -76,14 +76,14 @@ fn load_scenario(arguments: &DemoArguments) -> anyhow::Result<Scenario> {
 
 /// Suggests a similar field, instead of listing all fields.
 fn with_hint(error: ScenarioError) -> anyhow::Error {
-    let similar = match &error {
+    let suggestion = match &error {
         ScenarioError::Syntax { problem: SyntaxProblem::UnknownField { name, known }, place } => {
             let similar = most_similar(name, known.iter().copied());
             similar.map(|similar| anyhow!("{place}: unknown field, did you mean {similar}?"))
         }
         _ => None,
     };
-    similar.unwrap_or_else(|| error.into())
+    suggestion.unwrap_or_else(|| error.into())
 }
 
 #[cfg(test)]

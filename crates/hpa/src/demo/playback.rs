@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     cluster::DemoCluster,
     model::{DemoRecords, Summary},
-    view::{Output, Start},
+    view::{DemoInfo, Output},
 };
 use crate::{
     args::{DemoArguments, to_std},
@@ -22,15 +22,15 @@ use crate::{
 
 /// Time between two frames of the live view.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// Observations per run. They are at least one simulated second apart.
-const OBSERVATIONS: f64 = 4000.0;
+/// The maximum number of observations per run. They are at least one simulated second apart.
+const MAX_OBSERVATIONS: f64 = 4000.0;
 
 /// The way in which the demo ended.
 pub(super) enum Ending {
     /// The scenario ran to its end.
     Completed {
         /// Whether the controller followed the load.
-        followed: bool,
+        followed_load: bool,
     },
     /// A signal ended it early, or the reader of its output exited.
     Interrupted,
@@ -60,7 +60,7 @@ pub(super) async fn play(
     let debug_api = cluster.start_debug_api().await;
     let dashboard_url = dashboard.as_ref().map(hpa_dashboard::Dashboard::url);
     let mut playback = Playback { cluster, records, output, signals };
-    let start = Start {
+    let info = DemoInfo {
         scenario: name,
         duration,
         speed,
@@ -69,14 +69,14 @@ pub(super) async fn play(
         metrics: metrics.as_ref().map(|(address, _)| *address),
         debug_api: debug_api.as_ref().map(|(_, address)| *address),
     };
-    playback.output.begin(start, &playback.records)?;
+    playback.output.begin(info, &playback.records)?;
     let outcome = playback.run(duration, arguments.hold).await;
     let Playback { cluster, records, mut output, .. } = playback;
     cluster.stop().await;
     let summary = outcome?;
-    let ending = summary
-        .as_ref()
-        .map_or(Ending::Interrupted, |summary| Ending::Completed { followed: summary.followed });
+    let ending = summary.as_ref().map_or(Ending::Interrupted, |summary| Ending::Completed {
+        followed_load: summary.followed_load,
+    });
     output.end(&records, &summary.unwrap_or_else(|| Summary::new(&records)))?;
     Ok(ending)
 }
@@ -99,7 +99,7 @@ impl Playback {
         let summary = Summary::new(&self.records);
         if hold {
             self.cluster.slow_down().await;
-            self.output.hold(&summary)?;
+            self.output.report_hold(&summary)?;
             self.advance(None).await?;
         }
         Ok(Some(summary))
@@ -107,7 +107,7 @@ impl Playback {
 
     /// Handles events until a simulated second, or forever. Returns false after a signal.
     async fn advance(&mut self, until: Option<f64>) -> anyhow::Result<bool> {
-        let step = (until.unwrap_or_default() / OBSERVATIONS).max(1.0);
+        let step = (until.unwrap_or_default() / MAX_OBSERVATIONS).max(1.0);
         let mut frames = interval(FRAME_INTERVAL);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -121,16 +121,16 @@ impl Playback {
                     }
                 }
                 Some(decision) = self.cluster.decisions.recv() => {
-                    self.cluster.wait_for_checks(&decision);
+                    self.cluster.track_pending_checks(&decision);
                     let previous = self.records.record_decision(decision.clone());
-                    self.output.decision(&decision, previous.as_ref())?;
+                    self.output.print_decision(&decision, previous.as_ref())?;
                 }
                 _ = frames.tick() => {
                     self.cluster.adjust_speed();
                     self.records.remove_deleted(&self.cluster.testbed);
                     self.output.draw(&self.records)?;
                 }
-                () = self.signals.any() => return Ok(false),
+                () = self.signals.recv() => return Ok(false),
                 outcome = self.cluster.controller.exited() => return controller_exited(outcome),
             }
         }

@@ -13,7 +13,7 @@ use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
     controller_options::setting_policy,
     kubectl,
-    status::{self, named},
+    status::{self, shorten_names},
     terminal::{self, escape_line},
 };
 
@@ -32,15 +32,16 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let namespace = arguments.cluster.namespace.as_deref();
-    let mut all = status::list_all(&client, arguments.autoscaler_api, namespace).await?;
-    if all.is_empty() {
+    let mut autoscalers =
+        status::list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
+    if autoscalers.is_empty() {
         kubectl::require_namespace(&client, namespace).await?;
     }
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
-    status::read_scales(&client, timeout, &mut all, settings, &policy).await;
+    status::read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let now = Timestamp::now();
-    let problems = all.iter().filter_map(|autoscaler| {
+    let problems = autoscalers.iter().filter_map(|autoscaler| {
         let report = autoscaler.short_report(settings, &policy);
         let is_problem = report.is_problem(now);
         let ShortReport { state, sentence, .. } = report;
@@ -51,24 +52,24 @@ pub(super) async fn run(
     problems.sort_by(|left, right| {
         (left.state, &left.autoscaler).cmp(&(right.state, &right.autoscaler))
     });
-    let idle = idle::of_all(&client, &arguments.controller, &all).await;
+    let idle = idle::describe_all(&client, &arguments.controller, &autoscalers).await;
     if arguments.output != ReportFormat::Text {
         idle.iter().for_each(terminal::warn);
     }
     terminal::print_report(arguments.output, &problems, |_| {
         let lines: String = idle.iter().map(|line| escape_line(line) + "\n").collect();
-        terminal::escape_control(&(lines + &text(&problems, all.len())))
+        terminal::escape_control(&(lines + &format_problems(&problems, autoscalers.len())))
     })
 }
 
-fn text(problems: &[Problem], count: usize) -> String {
+fn format_problems(problems: &[Problem], count: usize) -> String {
     let is_new = |problem: &&Problem| problem.state == State::New;
     let (new, problems): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(is_new);
     let names: Vec<_> = new.iter().map(|problem| problem.autoscaler.clone()).collect();
     let new = match names.len() {
         0 => String::new(),
         count => {
-            let (autoscalers, names) = (counted(count, "autoscaler"), named(&names));
+            let (autoscalers, names) = (counted(count, "autoscaler"), shorten_names(&names));
             format!("No controller has stored a status of {autoscalers}: {}\n", escape_line(&names))
         }
     };
@@ -76,26 +77,27 @@ fn text(problems: &[Problem], count: usize) -> String {
     if with_status == 0 && count > 0 {
         new
     } else {
-        new + &text_with_status(&problems, with_status)
+        new + &format_with_status(&problems, with_status)
     }
 }
 
-/// The autoscalers with a status.
-fn text_with_status(problems: &[&Problem], count: usize) -> String {
+/// Formats the problems of the autoscalers that have a status. `count` is the number of these
+/// autoscalers.
+fn format_with_status(problems: &[&Problem], count: usize) -> String {
     let width = problems.iter().map(|one| one.autoscaler.chars().count()).max().unwrap_or(0);
     let line = |Problem { autoscaler, sentence, .. }: &&Problem| {
         format!("{autoscaler:width$}  {}\n", escape_line(sentence))
     };
     let lines: String = problems.iter().map(line).collect();
-    let all = counted(count, "autoscaler");
+    let autoscalers = counted(count, "autoscaler");
     let source = "by the stored statuses and settings";
     match problems.len() {
-        0 => format!("None of {all} has a problem, {source}.\n"),
-        found => {
-            let have = if found == 1 { "has" } else { "have" };
+        0 => format!("None of {autoscalers} has a problem, {source}.\n"),
+        problem_count => {
+            let have = if problem_count == 1 { "has" } else { "have" };
             format!(
-                "{lines}\n{found} of {all} {have} a problem, {source}. hpa explain NAMESPACE/NAME reads \
-                 the metrics and says more.\n"
+                "{lines}\n{problem_count} of {autoscalers} {have} a problem, {source}. hpa explain \
+                 NAMESPACE/NAME reads the metrics and says more.\n"
             )
         }
     }
@@ -115,9 +117,9 @@ mod tests {
         let mut problems: Vec<_> = (0..29).map(|index| problem(index, State::New)).collect();
         let new = "No controller has stored a status of 29 autoscalers: shop/0, shop/1, shop/2 and \
                    26 more\n";
-        assert_eq!(text(&problems, 29), new);
+        assert_eq!(format_problems(&problems, 29), new);
         problems.push(problem(29, State::Failing));
-        let text = text(&problems, 31);
+        let text = format_problems(&problems, 31);
         let rest = text.strip_prefix(new).expect("the same line");
         assert!(
             rest.starts_with("shop/29  cpu cannot be read\n\n1 of 2 autoscalers has a problem, by"),
@@ -133,11 +135,11 @@ mod tests {
             sentence: sentence.to_owned(),
         };
         let problems = [problem("shop/web", "cpu\ncannot be read"), problem("a/b", "off")];
-        let text = text(&problems, 7);
+        let text = format_problems(&problems, 7);
         let start = "shop/web  cpu\\ncannot be read\na/b       off\n\n2 of 7 autoscalers have a problem, by";
         assert!(text.starts_with(start), "{text}");
         assert_eq!(
-            super::text(&[], 7),
+            format_problems(&[], 7),
             "None of 7 autoscalers has a problem, by the stored statuses and settings.\n"
         );
     }

@@ -20,31 +20,31 @@ use serde_json::{Value, json};
 
 use super::subject::{StatusController, Subject, usable_selector};
 use crate::{
-    autoscaler_name::{self, describe, is_in},
+    autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
     kubectl::escape,
-    manifests::{self, Manifest, text},
+    manifests::{self, Manifest, string_at},
     terminal::escape_line,
 };
 
 /// The kinds whose scale is derived from the object, as in the API server.
 const SCALABLE: [&str; 3] = ["Deployment", "ReplicaSet", "StatefulSet"];
 
-/// Objects and metrics from files.
+/// Objects and metrics from files, such as a dump of a cluster.
 pub(super) struct Dump {
     objects: Vec<Value>,
 }
 
 impl Dump {
     pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
-        Ok(Self::new(manifests::read(files)?))
+        Ok(Self::new(manifests::read_files(files)?))
     }
 
     pub(super) fn new(manifests: Vec<Manifest>) -> Self {
         Self { objects: manifests.into_iter().map(|manifest| manifest.object).collect() }
     }
 
-    /// The autoscaler of this name, or the only one, with all inputs of its decision.
+    /// Finds the autoscaler of this name, or the only one, and all inputs of its decision.
     pub(super) fn subject(
         &self,
         name: Option<&str>,
@@ -69,14 +69,14 @@ impl Dump {
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let is_reference = controller.is_reference() && past.is_err();
         let settings = settings_of_controller(settings, &hpa, policy, is_reference);
-        let are_owned = settings.pods == PodSelection::Owned;
+        let selects_owned_pods = settings.pods == PodSelection::Owned;
         let inputs = Inputs {
             scale,
             settings,
             selected: SelectedPods {
-                autoscalers: self.selecting(&hpa, &pods),
+                autoscalers: self.autoscalers_selecting(&hpa, &pods),
                 pods,
-                ownership_error: are_owned.then(|| FILES_LACK_OWNERS.to_owned()),
+                ownership_error: selects_owned_pods.then(|| FILES_LACK_OWNERS.to_owned()),
                 own_name: None,
             },
             readings: Readings::new(),
@@ -92,14 +92,15 @@ impl Dump {
             .collect();
         let inputs = Inputs { readings, ..inputs.clone() };
         Ok(Subject {
-            lacking: self.lacking(&inputs),
+            missing_object_advice: self.missing_object_advice(&inputs),
+            assumes_replicas: self.assumes_replicas(&inputs.hpa),
             inputs,
             controller,
             past,
             read_by_controller: Vec::new(),
             idle: None,
             name: None,
-            of_same_target: Vec::new(),
+            other_autoscalers: Vec::new(),
             metric_advice: BTreeMap::new(),
         })
     }
@@ -110,32 +111,52 @@ impl Dump {
         hpa: &HorizontalPodAutoscaler,
     ) -> anyhow::Result<Result<AutoscalerDetail, Unavailable>> {
         let is_named = |object: &&Value| {
-            text(object, "/autoscaler/name") == hpa.metadata.name
-                && text(object, "/autoscaler/namespace") == hpa.metadata.namespace
+            string_at(object, "/autoscaler/name") == hpa.metadata.name
+                && string_at(object, "/autoscaler/namespace") == hpa.metadata.namespace
         };
-        let Some(found) = self.of_kind(AutoscalerDetail::KIND).find(is_named) else {
+        let Some(document) = self.of_kind(AutoscalerDetail::KIND).find(is_named) else {
             return Ok(Err(Unavailable::NotInFiles));
         };
-        let decoded = serde_json::from_value(found.clone());
+        let decoded = serde_json::from_value(document.clone());
         Ok(Ok(decoded.context("unable to decode the document of the debug API")?))
     }
 
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.objects.iter().filter(move |object| text(object, "/kind") == kind)
+        self.objects.iter().filter(move |object| string_at(object, "/kind") == kind)
+    }
+
+    /// An object of the kind with the name and the namespace of the autoscaler's target.
+    fn named_like_target(&self, hpa: &HorizontalPodAutoscaler, kind: &str) -> Option<&Value> {
+        let (name, namespace) = (&hpa.spec.scale_target_ref.name, &hpa.metadata.namespace);
+        self.objects.iter().find(|object| {
+            string_at(object, "/kind") == kind
+                && string_at(object, "/metadata/name") == name
+                && is_in_namespace(object, namespace)
+        })
+    }
+
+    /// The target, if it is in the files and its scale can be derived from it.
+    fn scalable_target(&self, hpa: &HorizontalPodAutoscaler) -> Option<&Value> {
+        let kind = hpa.spec.scale_target_ref.kind.as_str();
+        self.named_like_target(hpa, kind).filter(|_| SCALABLE.contains(&kind))
+    }
+
+    /// Whether the scale is derived from a target that doesn't set its replicas.
+    fn assumes_replicas(&self, hpa: &HorizontalPodAutoscaler) -> bool {
+        let sets_none =
+            |target: &Value| target.pointer("/spec/replicas").is_none_or(Value::is_null);
+        self.named_like_target(hpa, "Scale").is_none()
+            && self.scalable_target(hpa).is_some_and(sets_none)
     }
 
     /// The scale of the target: a Scale with its name, or the scale derived from the target.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
         let CrossVersionObjectReference { kind, name, .. } = &hpa.spec.scale_target_ref;
-        let namespace = &hpa.metadata.namespace;
-        let is_named =
-            |object: &&Value| text(object, "/metadata/name") == name && is_in(object, namespace);
-        if let Some(scale) = self.of_kind("Scale").find(is_named) {
-            let selector = text(scale, "/status/selector").to_owned();
+        if let Some(scale) = self.named_like_target(hpa, "Scale") {
+            let selector = string_at(scale, "/status/selector").to_owned();
             return Ok(build_scale(scale, 0, selector));
         }
-        let target = self.of_kind(kind).find(is_named);
-        match target.filter(|_| SCALABLE.contains(&kind.as_str())) {
+        match self.scalable_target(hpa) {
             Some(target) => {
                 let selector = serde_json::from_value(
                     target.pointer("/spec/selector").cloned().unwrap_or_default(),
@@ -151,23 +172,25 @@ impl Dump {
         }
     }
 
-    /// The objects that a decision needs and the files lack, with the commands that get them.
-    fn lacking(&self, inputs: &Inputs) -> Vec<String> {
+    /// A sentence about each object that a decision needs and the files lack, with the command that
+    /// gets it.
+    fn missing_object_advice(&self, inputs: &Inputs) -> Vec<String> {
         let Inputs { hpa, scale, .. } = inputs;
-        // Escaped, because a shell runs the commands, and the files may be someone else's.
+        // The names are escaped, because users run the commands in a shell, and the files may be
+        // untrusted.
         let namespace = match hpa.metadata.namespace.as_str() {
             "" => "NAMESPACE".to_owned(),
             namespace => escape(namespace),
         };
         let has = |kind: &str| self.of_kind(kind).next().is_some();
-        let (mut lacking, target) = (Vec::new(), &hpa.spec.scale_target_ref);
-        // A manifest of the target doesn't have the replicas that exist.
+        let (mut advice, target) = (Vec::new(), &hpa.spec.scale_target_ref);
+        // A manifest of the target has no status, so it lacks the current replicas.
         let has_scale =
             has("Scale") || self.of_kind(&target.kind).any(|object| object.get("status").is_some());
         let mut add = |objects: &str, command: String| {
             let sentence =
                 format!("The files lack {objects}. Add with -f what this prints: {command}");
-            lacking.push(escape_line(&sentence));
+            advice.push(escape_line(&sentence));
         };
         if !has_scale {
             add(
@@ -185,11 +208,11 @@ impl Dump {
             add("the Pods of the target", format!("kubectl get pods -n {namespace} -o yaml"));
         }
         let plan = inputs.plan();
-        // Without a scale, no metric is planned to be read.
-        let is_read =
+        // Without a scale, the plan has no queries. The decision then needs all metrics.
+        let is_needed =
             |index| !has_scale || scale.is_err() || plan.queries().any(|(read, _)| read == index);
-        let read = hpa.spec.metrics.iter().enumerate().filter(|(index, _)| is_read(*index));
-        for (_, spec) in read {
+        let needed = hpa.spec.metrics.iter().enumerate().filter(|(index, _)| is_needed(*index));
+        for (_, spec) in needed {
             let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces";
             let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
             if (spec.resource.is_some() || spec.container_resource.is_some()) && !has("PodMetrics")
@@ -216,12 +239,12 @@ impl Dump {
                 add(&format!("the metric {name} (ExternalMetricValue)"), command);
             }
         }
-        lacking.dedup();
-        lacking
+        advice.dedup();
+        advice
     }
 
     fn pods(&self, namespace: &str, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
-        let pods = self.of_kind("Pod").filter(|object| is_in(object, namespace));
+        let pods = self.of_kind("Pod").filter(|object| is_in_namespace(object, namespace));
         let mut selected = Vec::new();
         for object in pods {
             let pod: Pod = serde_json::from_value(object.clone())
@@ -234,11 +257,16 @@ impl Dump {
     }
 
     /// The autoscalers that select any of the pods.
-    fn selecting(&self, hpa: &HorizontalPodAutoscaler, pods: &[Arc<Pod>]) -> Vec<String> {
+    fn autoscalers_selecting(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        pods: &[Arc<Pod>],
+    ) -> Vec<String> {
         let namespace = &hpa.metadata.namespace;
-        let all = self.of_kind(hpa_crd::KIND).filter(|object| is_in(object, namespace));
-        let all = all.filter_map(|object| serde_json::from_value(object.clone()).ok());
-        let selecting = all.filter_map(|other: HorizontalPodAutoscaler| {
+        let objects = self.of_kind(hpa_crd::KIND);
+        let objects = objects.filter(|object| is_in_namespace(object, namespace));
+        let autoscalers = objects.filter_map(|object| serde_json::from_value(object.clone()).ok());
+        let selecting = autoscalers.filter_map(|other: HorizontalPodAutoscaler| {
             let selector = usable_selector(&self.scale(&other).ok()?)?;
             let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
             selects.then(|| format!("{namespace}/{}", other.metadata.name))
@@ -260,41 +288,42 @@ impl Dump {
             MetricsApi::Custom => "MetricValue",
             MetricsApi::External => "ExternalMetricValue",
         };
-        let all: Vec<&Value> = self.of_kind(kind).collect();
-        if all.is_empty() {
+        let objects: Vec<&Value> = self.of_kind(kind).collect();
+        if objects.is_empty() {
             return None;
         }
         let is_pod = |name: &str| pods.iter().any(|pod| pod.name.as_ref() == name);
         let has_name = |object: &&Value| {
-            [text(object, "/metricName"), text(object, "/metric/name")].contains(&metric)
+            [string_at(object, "/metricName"), string_at(object, "/metric/name")].contains(&metric)
         };
-        let described = |object: &Value, kind: &str| text(object, "/describedObject/kind") == kind;
-        let all = all.into_iter();
+        let describes =
+            |object: &Value, kind: &str| string_at(object, "/describedObject/kind") == kind;
+        let objects = objects.into_iter();
         Some(match query {
             MetricQuery::Resource { resource, container } => {
-                let items = all.filter(|object| is_pod(text(object, "/metadata/name")));
+                let items = objects.filter(|object| is_pod(string_at(object, "/metadata/name")));
                 decode::<PodMetrics>(api, items).and_then(|items| {
                     let samples = wire::resource_samples(&items, resource, container.as_deref());
                     samples.map(Reading::Pods)
                 })
             }
             MetricQuery::Pods { .. } => {
-                let items = all.filter(has_name).filter(|object| {
-                    described(object, "Pod") && is_pod(text(object, "/describedObject/name"))
+                let items = objects.filter(has_name).filter(|object| {
+                    describes(object, "Pod") && is_pod(string_at(object, "/describedObject/name"))
                 });
                 decode::<MetricValue>(api, items)
                     .and_then(|items| wire::pod_samples(&items).map(Reading::Pods))
             }
             MetricQuery::Object { object: target, .. } => {
-                let items = all.filter(has_name).filter(|object| {
-                    described(object, &target.kind)
-                        && text(object, "/describedObject/name") == target.name
+                let items = objects.filter(has_name).filter(|object| {
+                    describes(object, &target.kind)
+                        && string_at(object, "/describedObject/name") == target.name
                 });
                 decode::<MetricValue>(api, items)
                     .and_then(|items| wire::object_value(&items).map(Reading::Object))
             }
             MetricQuery::External { .. } => {
-                decode::<ExternalMetricValue>(api, all.filter(has_name))
+                decode::<ExternalMetricValue>(api, objects.filter(has_name))
                     .and_then(|items| wire::external_values(&items).map(Reading::External))
             }
         })
@@ -302,9 +331,10 @@ impl Dump {
 
     fn newest_sample(&self) -> Option<Timestamp> {
         let times = self.objects.iter().filter(|object| {
-            ["PodMetrics", "MetricValue", "ExternalMetricValue"].contains(&text(object, "/kind"))
+            ["PodMetrics", "MetricValue", "ExternalMetricValue"]
+                .contains(&string_at(object, "/kind"))
         });
-        times.filter_map(|object| text(object, "/timestamp").parse().ok()).max()
+        times.filter_map(|object| string_at(object, "/timestamp").parse().ok()).max()
     }
 }
 
@@ -386,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_file_is_no_shell_command() {
+    fn names_from_files_are_escaped_for_the_shell() {
         assert_eq!(escape("http_requests.p-99"), "http_requests.p-99");
         assert_eq!(escape("x'; rm *"), "x%27%3B%20rm%20%2A");
     }
@@ -412,6 +442,28 @@ mod tests {
         });
         let advice = subject("", &[manifest]).report().advice;
         assert!(advice.len() == 3 && advice[0].contains("lack the Scale"), "{advice:?}");
+    }
+
+    #[test]
+    fn first_line_says_that_replicas_are_assumed() {
+        let target = |spec: Value| json!({ "kind": "Deployment", "metadata": { "name": "web" }, "spec": spec });
+        let selector = json!({ "matchLabels": { "app": "web" } });
+        let sentence = |spec| subject("", &[target(spec)]).report().sentence;
+        let assumed = "; the manifest of the target sets no replicas, so 1 is assumed";
+        let without = sentence(json!({ "selector": selector }));
+        assert!(without.starts_with("stays at 1: ") && without.ends_with(assumed), "{without}");
+        let with = sentence(json!({ "selector": selector, "replicas": 1 }));
+        assert_eq!(with, without.replace(assumed, ""));
+        let scale = json!({
+            "kind": "Scale", "metadata": { "name": "web" },
+            "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
+        });
+        let others = [target(json!({ "selector": selector })), scale];
+        let sentence = subject("", &others).report().sentence;
+        assert!(
+            sentence.starts_with("stays at 2: ") && !sentence.contains("assumed"),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Finds autoscalers without a running controller, by the leases.
+//! Finds autoscalers on which no controller acts, from the leases.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,16 @@ use crate::{
     args::ControllerArguments,
     debug_client::{BUILT_IN, DebugClient, LeaseHolder, LeaseName, Unavailable},
     liveness::{Idle, Leases},
-    status::{KubeControllerManager, ObservedAutoscaler, named},
+    status::{KubeControllerManager, ListedAutoscaler, shorten_names},
 };
 
 /// The maximum number of field managers whose leases are read.
 const MAX_MANAGERS: usize = 4;
 
-/// The reason why no controller acts on an autoscaler whose status the field manager `manager`
-/// stored. `None` if a controller is running, or if that is unknown. If `manager` is
-/// kube-controller-manager, hpa-rs may have replaced it: `others`, the field managers of other
-/// statuses, name the lease of hpa-rs.
-pub(super) async fn reason<'a>(
+/// Detects that no controller acts on an autoscaler whose status `manager` stored. `None` if a
+/// controller acts, or if that is unknown. `others` are the field managers of other statuses: if
+/// `manager` is kube-controller-manager, hpa-rs may have replaced it, and they name its lease.
+pub(super) async fn detect<'a>(
     client: &Client,
     location: &ControllerArguments,
     api: AutoscalerApi,
@@ -31,7 +30,7 @@ pub(super) async fn reason<'a>(
     if manager != BUILT_IN && FieldManager::parse_lease(manager).is_none() {
         return None;
     }
-    let name = lease_of(location, manager, others);
+    let name = choose_lease(location, manager, others);
     let holder = LeaseHolder::read(client, &name).await;
     let built_in = KubeControllerManager::read(client).await;
     let leases =
@@ -39,8 +38,9 @@ pub(super) async fn reason<'a>(
     leases.idle(api, manager)
 }
 
-/// The lease of hpa-rs that tells whether it acts beside or instead of this manager.
-fn lease_of<'a>(
+/// Chooses the lease of hpa-rs: the one that `manager` names, else the one that most of `others`
+/// name.
+fn choose_lease<'a>(
     location: &ControllerArguments,
     manager: &str,
     others: impl Iterator<Item = &'a str>,
@@ -51,8 +51,9 @@ fn lease_of<'a>(
     }
 }
 
-/// The holder of the lease of kube-controller-manager and its age. Empty if it can't be read.
-pub(super) async fn built_in_state(client: &Client) -> String {
+/// Describes the holder of kube-controller-manager's lease and the time since its renewal. Empty if
+/// the lease can't be read.
+pub(super) async fn describe_built_in(client: &Client) -> String {
     let now = Timestamp::now();
     match LeaseHolder::read(client, &LeaseName::built_in()).await {
         Ok(holder) if holder.is_expired(now) => holder.describe_expiry(now),
@@ -67,14 +68,14 @@ pub(super) async fn built_in_state(client: &Client) -> String {
     }
 }
 
-/// Sentences about the autoscalers whose controller isn't running, and about those of each
-/// controller if several may write.
-pub(super) async fn of_all(
+/// Sentences about the autoscalers on which no controller acts. If several controllers may write
+/// statuses, also a sentence about the autoscalers of each.
+pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
-    autoscalers: &[ObservedAutoscaler],
+    autoscalers: &[ListedAutoscaler],
 ) -> Vec<String> {
-    let mut by_manager = BTreeMap::<&str, Vec<&ObservedAutoscaler>>::new();
+    let mut by_manager = BTreeMap::<&str, Vec<&ListedAutoscaler>>::new();
     for autoscaler in autoscalers {
         if let Some(manager) = &autoscaler.manager {
             by_manager.entry(manager).or_default().push(autoscaler);
@@ -84,16 +85,16 @@ pub(super) async fn of_all(
     by_manager.sort_by_key(|(_, of_manager)| std::cmp::Reverse(of_manager.len()));
     let built_in = KubeControllerManager::read(client).await;
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
-    let mut writing = BTreeMap::<&str, Vec<String>>::new();
+    let mut writers = BTreeMap::<&str, Vec<String>>::new();
     for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
         let names = of_manager.iter().map(|one| one.name.clone());
         let has_lease = *manager == BUILT_IN || FieldManager::parse_lease(manager).is_some();
         if index >= MAX_MANAGERS || !has_lease {
-            writing.insert(manager, names.collect());
+            writers.insert(manager, names.collect());
             continue;
         }
         let others = by_manager.iter().map(|(other, _)| *other);
-        let name = lease_of(location, manager, others);
+        let name = choose_lease(location, manager, others);
         let holder = LeaseHolder::read(client, &name).await;
         let leases =
             Leases { name: &name, holder: &holder, built_in: &built_in, now: Timestamp::now() };
@@ -102,28 +103,30 @@ pub(super) async fn of_all(
                 by_reason.entry(idle).or_default().push(one.name.clone());
             }
         }
-        let newest = of_manager.iter().filter_map(|one| one.stored).max();
+        let newest = of_manager.iter().filter_map(|one| one.status_stored_at).max();
         if !leases.no_longer_writes(manager, newest) {
-            writing.insert(manager, names.collect());
+            writers.insert(manager, names.collect());
         }
     }
     let mut sentences = Vec::new();
     if !by_reason.is_empty() && !is_working(client, location).await {
         sentences.extend(by_reason.into_iter().rev().map(|(idle, names)| {
-            let autoscalers = format!("{} ({})", counted(names.len(), "autoscaler"), named(&names));
+            let autoscalers =
+                format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
             format!("{}. hpa status says more.", idle.sentence(&autoscalers))
         }));
     }
-    sentences.extend(several(&writing));
+    sentences.extend(describe_writers(&writers));
     sentences
 }
 
 /// A sentence if several controllers may write statuses.
-fn several(by_manager: &BTreeMap<&str, Vec<String>>) -> Option<String> {
+fn describe_writers(by_manager: &BTreeMap<&str, Vec<String>>) -> Option<String> {
     if by_manager.len() < 2 {
         return None;
     }
-    let each = by_manager.iter().map(|(manager, names)| format!("{manager} ({})", named(names)));
+    let each =
+        by_manager.iter().map(|(manager, names)| format!("{manager} ({})", shorten_names(names)));
     let each: Vec<_> = each.collect();
     Some(format!(
         "Several controllers stored the statuses: {}. hpa status says more.",

@@ -32,8 +32,8 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{
-    collected::EnabledCollectors,
-    idle, rules, served,
+    collector_advice::EnabledCollectors,
+    idle, metrics_api_advice, rule_advice,
     subject::{StatusController, Subject, usable_selector},
 };
 use crate::{
@@ -43,15 +43,15 @@ use crate::{
     controller_options::setting_policy,
     debug_client::{BUILT_IN, DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
-    manifests::text,
+    manifests::string_at,
     metric_reader::MetricReader,
     rules_provider,
-    status::{self, ObservedAutoscaler},
+    status::{self, ListedAutoscaler},
 };
 
-/// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
+/// Limit for concurrent reads of scales, by which other autoscalers of the same pods are found.
 const MAX_CONCURRENT_READS: usize = 8;
-/// The shortest period to read from the debug API, which includes a value of every metric.
+/// The shortest past to read from the debug API, so that it has a value of every metric.
 const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
@@ -70,7 +70,7 @@ pub(super) struct Cluster {
     scales: ScaleClient,
     owners: Owners,
     metrics: MetricReader,
-    /// The time when the series of rules were last read.
+    /// The time at which the series of rules were last read.
     relisted: Cell<Option<Instant>>,
     autoscaler: AutoscalerName,
     location: ControllerArguments,
@@ -139,7 +139,7 @@ impl Cluster {
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
-        let past = self.past(&hpa, &controller).await;
+        let past = self.read_past(&hpa, &controller).await;
         let started = Timestamp::now();
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
@@ -147,18 +147,18 @@ impl Cluster {
         let is_reference = controller.is_reference() && past.is_err();
         let mut settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
         if settings.has_ignored() {
-            settings = settings.with_built_in_state(idle::built_in_state(&self.client).await);
+            settings = settings.with_built_in_state(idle::describe_built_in(&self.client).await);
         }
-        let target = self.target(&hpa).await;
+        let target = self.read_target(&hpa).await;
         if let Err(unavailable) = &target {
-            self.require_rights(&hpa, &settings, unavailable)?;
+            self.require_permission(&hpa, &settings, unavailable)?;
         }
-        let all = self.autoscalers_of_namespace().await;
+        let autoscalers = self.list_autoscalers().await;
         let idle = match (&past, &controller.name) {
             (Err(_), Some(manager)) => {
-                let others = self.managers_of_namespace(&all, manager);
+                let others = self.managers_of_namespace(&autoscalers, manager);
                 let api = self.autoscaler.api.into();
-                idle::reason(&self.client, &self.location, api, manager, others).await
+                idle::detect(&self.client, &self.location, api, manager, others).await
             }
             _ => None,
         };
@@ -186,9 +186,9 @@ impl Cluster {
         let readings = self.metrics.read(&inputs).await;
         // Decide by the clock of the controller, which is behind this one in a simulation. Read the
         // time again, because the samples are newer than `started`.
-        let behind =
+        let clock_lag =
             past.as_ref().map_or(SignedDuration::ZERO, |past| started.duration_since(past.now));
-        let now = Timestamp::now().checked_sub(behind)?;
+        let now = Timestamp::now().checked_sub(clock_lag)?;
         let mut inputs = Inputs { readings, now, ..inputs };
         let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
         let read_by_controller = fill_readings(&mut inputs, &values);
@@ -196,67 +196,74 @@ impl Cluster {
         fill_forecasts(&mut inputs, forecasts);
         let rules = self.metrics.rules();
         let mut metric_advice =
-            rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
+            rules.map(|rules| rule_advice::complete_errors(rules, &mut inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
-        served::add_advice(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
+        metrics_api_advice::add(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
         let name = Some(self.full_name());
-        let of_same_target = self.of_same_target(&all, &inputs.hpa);
+        let other_autoscalers = self.other_autoscalers(&autoscalers, &inputs.hpa);
         Ok(Subject {
             inputs,
             name,
-            of_same_target,
+            other_autoscalers,
             controller,
             past,
             read_by_controller,
             idle,
             metric_advice,
-            lacking: Vec::new(),
+            missing_object_advice: Vec::new(),
+            assumes_replicas: false,
         })
     }
 
-    /// The name as in conditions, which tells the APIs apart.
+    /// The name as in conditions, with a prefix for the custom API.
     fn full_name(&self) -> String {
         let AutoscalerName { api, namespace, name } = &self.autoscaler;
         HpaKey::for_api((*api).into(), namespace.as_str(), name.as_str()).to_string()
     }
 
-    /// The autoscalers of the namespace, of both APIs. An API that can't be listed has none.
-    async fn autoscalers_of_namespace(&self) -> Vec<ObservedAutoscaler> {
+    /// Lists the autoscalers of the namespace, of both APIs. An API that can't be listed has none.
+    async fn list_autoscalers(&self) -> Vec<ListedAutoscaler> {
         let namespace = Some(self.autoscaler.namespace.as_str());
-        let mut all = Vec::new();
+        let mut autoscalers = Vec::new();
         for api in AutoscalerApi::ALL {
-            all.extend(status::list(&self.client, api, namespace).await.unwrap_or_default());
+            let listed = status::list_autoscalers(&self.client, api, namespace).await;
+            autoscalers.extend(listed.unwrap_or_default());
         }
-        all
+        autoscalers
     }
 
     /// The names of the other autoscalers of the target.
-    fn of_same_target(
+    fn other_autoscalers(
         &self,
-        all: &[ObservedAutoscaler],
+        autoscalers: &[ListedAutoscaler],
         hpa: &HorizontalPodAutoscaler,
     ) -> Vec<String> {
-        let (target, own) = (TargetKey::new(hpa), self.full_name());
-        let others = all.iter().filter(|one| TargetKey::new(&one.hpa) == target);
-        others.map(|one| one.name.clone()).filter(|name| *name != own).collect()
+        let (target, own_name) = (TargetKey::new(hpa), self.full_name());
+        let of_target =
+            autoscalers.iter().filter(|autoscaler| TargetKey::new(&autoscaler.hpa) == target);
+        of_target
+            .map(|autoscaler| autoscaler.name.clone())
+            .filter(|name| *name != own_name)
+            .collect()
     }
 
-    /// The field managers of the statuses in this API, if `manager` is kube-controller-manager,
-    /// which may have been replaced.
+    /// The field managers of the statuses in this API. Empty unless `manager` is
+    /// kube-controller-manager, which hpa-rs may have replaced.
     fn managers_of_namespace<'a>(
         &self,
-        all: &'a [ObservedAutoscaler],
+        autoscalers: &'a [ListedAutoscaler],
         manager: &str,
     ) -> impl Iterator<Item = &'a str> {
         let api: AutoscalerApi = self.autoscaler.api.into();
         let is_replaceable = manager == BUILT_IN;
-        all.iter()
-            .filter(move |one| is_replaceable && one.api == api)
-            .filter_map(|one| one.manager.as_deref())
+        autoscalers
+            .iter()
+            .filter(move |autoscaler| is_replaceable && autoscaler.api == api)
+            .filter_map(|autoscaler| autoscaler.manager.as_deref())
     }
 
     /// Fails if the user, unlike the controller, may not read the target's scale.
-    fn require_rights(
+    fn require_permission(
         &self,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
@@ -265,8 +272,8 @@ impl Cluster {
         if *is_forbidden {
             let AutoscalerName { namespace, name, .. } = &self.autoscaler;
             bail!(
-                "unable to explain {namespace}/{name}: {error}. The controller has rights of its \
-                 own; by its last status: {}",
+                "unable to explain {namespace}/{name}: {error}. The controller has its own \
+                 permissions. Its last status: {}",
                 ShortReport::new(hpa, settings).sentence
             );
         }
@@ -274,7 +281,7 @@ impl Cluster {
     }
 
     /// Reads the record of the autoscaler from the leader's debug API.
-    async fn past(
+    async fn read_past(
         &self,
         hpa: &HorizontalPodAutoscaler,
         controller: &StatusController,
@@ -282,15 +289,15 @@ impl Cluster {
         let manager = controller.name.as_deref();
         let other_manager = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
         let lease = LeaseName::choose(&self.location, manager);
-        let record = self.record(hpa, &lease).await;
+        let record = self.read_record(hpa, &lease).await;
         match other_manager.filter(|_| self.location.controller_url.is_none()) {
-            // A successor may have a record although the status hasn't changed since.
+            // An instance of hpa-rs may have a record although it has not stored the status yet.
             Some(name) => record.map_err(|_| Unavailable::OtherController(name.to_owned())),
             None => record,
         }
     }
 
-    async fn record(
+    async fn read_record(
         &self,
         hpa: &HorizontalPodAutoscaler,
         lease: &LeaseName,
@@ -298,18 +305,18 @@ impl Cluster {
         let api = DebugClient::find(&self.client, &self.location, lease).await?;
         let window = self.since.unwrap_or_default().max(MIN_PERIOD);
         let AutoscalerName { api: autoscaler_api, namespace, name } = &self.autoscaler;
-        let read = async |now: Timestamp| {
+        let read_until = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();
             api.autoscaler((*autoscaler_api).into(), namespace, name, since).await
         };
         let now = Timestamp::now();
-        let mut detail = read(now).await?;
+        let mut detail = read_until(now).await?;
         // In a simulation, the clock of the controller is behind.
         let controller_now = detail.as_ref().map(|detail| detail.now);
         if let Some(controller_now) =
             controller_now.filter(|controller_now| now.duration_since(*controller_now) > MAX_SKEW)
         {
-            detail = read(controller_now).await?;
+            detail = read_until(controller_now).await?;
         }
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
             Some(detail) if detail.history.is_some() => Ok(detail),
@@ -318,21 +325,25 @@ impl Cluster {
         }
     }
 
-    async fn target(&self, hpa: &HorizontalPodAutoscaler) -> Result<ScaleObject, ScaleUnavailable> {
+    async fn read_target(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Result<ScaleObject, ScaleUnavailable> {
         let target = &hpa.spec.scale_target_ref;
-        let read = read_scale(&self.mapper, &self.scales, &self.autoscaler.namespace, target).await;
-        read.map(|(object, _)| object)
+        let scale =
+            read_scale(&self.mapper, &self.scales, &self.autoscaler.namespace, target).await;
+        scale.map(|(object, _)| object)
     }
 
-    /// The pods of the selector (and of the owner, if one is given), and the autoscalers that
-    /// select any of them.
+    /// The pods that match the selector and, if there is an owner, belong to it. Also the
+    /// autoscalers that select any of these pods.
     async fn select(
         &self,
         selector: &Selector,
         owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
         hpa: &HorizontalPodAutoscaler,
     ) -> anyhow::Result<SelectedPods> {
-        let pods = self.pods(selector).await?;
+        let pods = self.list_pods(selector).await?;
         let selected = match owner {
             Some((target, reference)) => {
                 self.owners.only_owned(&self.autoscaler.namespace, pods, target, reference).await
@@ -349,7 +360,7 @@ impl Cluster {
         let selected = &pods;
         let others = self.handled_autoscalers(hpa).await?;
         let others = others.into_iter().map(|(name, hpa)| async move {
-            let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
+            let selector = usable_selector(&self.read_target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
             selects.then_some(name)
         });
@@ -368,11 +379,11 @@ impl Cluster {
         let active = hpa.status.condition(&ConditionType::ScalingActive);
         let is_ambiguous =
             active.is_some_and(|active| active.reason == ConditionReason::AmbiguousSelector);
-        let mut all = Vec::new();
+        let mut autoscalers = Vec::new();
         for api in [TargetApi::Core, TargetApi::Custom] {
             let is_same_api = api == self.autoscaler.api;
-            // A controller of one API doesn't watch the objects of the other API. One of both reports
-            // that their selectors are ambiguous.
+            // A controller of one API doesn't watch the objects of the other API. Only a controller
+            // of both can have reported an ambiguous selector.
             if !is_same_api && !is_ambiguous {
                 continue;
             }
@@ -386,23 +397,23 @@ impl Cluster {
                 Err(_) => continue,
             };
             let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-            all.extend(items.filter_map(|item| {
+            autoscalers.extend(items.filter_map(|item| {
                 let hpa: HorizontalPodAutoscaler = serde_json::from_value(item.clone()).ok()?;
                 let namespace = self.autoscaler.namespace.as_str();
                 let key = HpaKey::for_api(api.into(), namespace, hpa.metadata.name.as_str());
                 Some((key.to_string(), hpa))
             }));
         }
-        Ok(all)
+        Ok(autoscalers)
     }
 
-    async fn pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
+    async fn list_pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
         let namespace = escape(&self.autoscaler.namespace);
         let selector = escape(&selector.to_string());
         let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
         let items = kubectl::list(&self.client, &path).await.context("unable to list pods")?;
         let decode = |item: Value| {
-            let name = text(&item, "/metadata/name").to_owned();
+            let name = string_at(&item, "/metadata/name").to_owned();
             let pod = serde_json::from_value(item);
             pod.map(Arc::new).with_context(|| format!("unable to decode pod {name}"))
         };

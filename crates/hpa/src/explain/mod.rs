@@ -1,13 +1,13 @@
 //! `hpa explain`.
 
 mod all;
-mod collected;
+mod collector_advice;
 mod dump;
 mod idle;
 mod live;
+mod metrics_api_advice;
 mod past;
-mod rules;
-mod served;
+mod rule_advice;
 mod style;
 mod subject;
 

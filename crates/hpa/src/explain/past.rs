@@ -7,8 +7,8 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use crate::terminal::escape_line;
 
-/// A section of the text: one line for each run of decisions with the same outcome.
-pub(super) fn section(detail: &AutoscalerDetail, since: Timestamp) -> String {
+/// Formats past decisions, with one line for each run of decisions with the same outcome.
+pub(super) fn format_past(detail: &AutoscalerDetail, since: Timestamp) -> String {
     let mut text = "Earlier decisions (times are UTC)\n".to_owned();
     let recent: Vec<&Run> = detail.runs.iter().filter(|run| run.until >= since).collect();
     // Writing to a string doesn't fail.
@@ -20,12 +20,12 @@ pub(super) fn section(detail: &AutoscalerDetail, since: Timestamp) -> String {
         Some(_) => Ok(()),
     };
     for run in recent {
-        let _ = writeln!(text, "  {}", escape_line(&line(run)));
+        let _ = writeln!(text, "  {}", escape_line(&format_run(run)));
     }
     text
 }
 
-fn line(run: &Run) -> String {
+fn format_run(run: &Run) -> String {
     let Run { from, until, count, decision, .. } = run;
     let Decision { current_replicas, scaled_to, sentence, .. } = decision;
     let action = match (current_replicas, scaled_to) {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn since(time: &str) -> String {
-        section(&detail(), format!("2026-01-31T{time}Z").parse().expect("a time"))
+        format_past(&detail(), format!("2026-01-31T{time}Z").parse().expect("a time"))
     }
 
     #[test]

@@ -12,32 +12,37 @@ use super::past;
 use crate::{
     debug_client::{BUILT_IN, Unavailable},
     liveness::Idle,
-    manifests::text,
-    status::named,
+    manifests::string_at,
+    status::shorten_names,
     terminal::escape_line,
 };
+
+/// The end of the first line if the target's manifest sets no replicas.
+const ASSUMED_REPLICAS: &str = "; the manifest of the target sets no replicas, so 1 is assumed";
 
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
     pub(super) inputs: Inputs,
     /// The name of the autoscaler, with the prefix of its API. `None` for `namespace/name`.
     pub(super) name: Option<String>,
-    /// The other autoscalers of the target.
-    pub(super) of_same_target: Vec<String>,
+    /// The names of the other autoscalers of the target.
+    pub(super) other_autoscalers: Vec<String>,
     pub(super) controller: StatusController,
     /// The record of the controller's debug API.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
     /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
-    /// The reason why no controller is running, if the leases say so.
+    /// The reason why no controller acts on the autoscaler, if the leases show it.
     pub(super) idle: Option<Idle>,
-    /// Advice for metrics that fail, by their index.
+    /// Advice about metrics that can't be read, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
-    /// The objects that the files of `--filename` lack, with the commands that get them.
-    pub(super) lacking: Vec<String>,
+    /// Sentences about objects that the files of `--filename` lack, with commands that get them.
+    pub(super) missing_object_advice: Vec<String>,
+    /// Whether the replicas are the API's default, because the target's manifest sets none.
+    pub(super) assumes_replicas: bool,
 }
 
-/// The controller that stored the status last, as its field manager says.
+/// The controller that stored the status last, according to its field manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct StatusController {
     /// The name of the field manager. Absent if no status was stored.
@@ -50,19 +55,22 @@ impl Subject {
     pub(super) fn report(&self) -> Report {
         let doubt = self.idle.as_ref().map(|idle| idle.reason.clone());
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
-        if !self.lacking.is_empty() {
-            // Other advice is about a cluster in which something is missing.
+        if !self.missing_object_advice.is_empty() {
+            // Other advice assumes that what the files lack is missing in the cluster.
             let about_files = report.advice.into_iter().filter(|one| one.contains("--filename"));
-            report.advice = self.lacking.iter().cloned().chain(about_files).collect();
+            report.advice = self.missing_object_advice.iter().cloned().chain(about_files).collect();
         }
         if let Some(idle) = &self.idle {
             let advice = idle.sentence("this autoscaler");
             report.advice.insert(0, format!("{advice}. hpa status says more."));
         }
+        if self.assumes_replicas {
+            report.sentence += ASSUMED_REPLICAS;
+        }
         let sentence = &report.sentence;
-        // The decision names those that one controller handles.
-        if !self.of_same_target.iter().all(|other| sentence.contains(other)) {
-            let others = escape_line(&named(&self.of_same_target));
+        // The decision's sentence already names the autoscalers that the same controller handles.
+        if !self.other_autoscalers.iter().all(|other| sentence.contains(other)) {
+            let others = escape_line(&shorten_names(&self.other_autoscalers));
             report.sentence = format!("shares its target with {others} and {sentence}");
             report.advice.insert(
                 0,
@@ -105,7 +113,7 @@ impl Subject {
             }
             (Ok(past), Some(since)) => {
                 let since = self.inputs.now.checked_sub(since).unwrap_or(jiff::Timestamp::MIN);
-                past::section(past, since) + "\n"
+                past::format_past(past, since) + "\n"
             }
             (Ok(_), None) => String::new(),
         }
@@ -117,12 +125,12 @@ impl StatusController {
     pub(crate) fn from_managed_fields(object: &Value) -> Self {
         let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
         let entries = entries.into_iter().flatten();
-        let of_status = entries.filter(|entry| text(entry, "/subresource") == "status");
-        let newest = of_status.max_by_key(|entry| text(entry, "/time").to_owned());
+        let of_status = entries.filter(|entry| string_at(entry, "/subresource") == "status");
+        let newest = of_status.max_by_key(|entry| string_at(entry, "/time").to_owned());
         let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         newest.map_or_else(Self::default, |entry| Self {
-            name: optional(text(entry, "/manager")),
-            at: optional(text(entry, "/time")),
+            name: optional(string_at(entry, "/manager")),
+            at: optional(string_at(entry, "/time")),
         })
     }
 
@@ -134,7 +142,7 @@ impl StatusController {
         })
     }
 
-    /// Whether it is kube-controller-manager, which doesn't support pause annotations.
+    /// Whether it is kube-controller-manager, which ignores the settings of single autoscalers.
     pub(crate) fn is_reference(&self) -> bool {
         self.name.as_deref() == Some(BUILT_IN)
     }

@@ -33,8 +33,8 @@ impl Interceptor for ScaleReads {
     }
 }
 
-/// An autoscaler that is limited by `maxReplicas` and has a metric that fails, and its target.
-fn objects() -> [Value; 4] {
+/// A target, and an autoscaler that is limited by `maxReplicas` and has a metric that fails.
+fn cluster_objects() -> [Value; 4] {
     let metrics = [
         objects::cpu_metric(50),
         objects::pods_metric("requests", "1"),
@@ -86,7 +86,7 @@ pub(crate) async fn scrape_controller() -> String {
     let interceptor = Some(Arc::new(ScaleReads(count)) as Arc<dyn Interceptor>);
     let metrics = Some(Arc::new(SettableMetrics::new(100, 5)) as _);
     let testbed = Testbed::new(Config { metrics, interceptor, ..Config::default() });
-    testbed.apply_all(objects());
+    testbed.apply_all(cluster_objects());
     let served = ServedTestbed::new(&testbed).await;
 
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions {

@@ -14,7 +14,7 @@ const DATA_SOURCE: &str = "${datasource}";
 const UNITS: [&str; 6] = ["short", "none", "s", "ops", "reqps", "percentunit"];
 
 /// Returns the mistakes that Grafana would reject or render wrongly.
-fn errors(dashboard: &Value) -> Vec<String> {
+fn dashboard_errors(dashboard: &Value) -> Vec<String> {
     let mut errors = Vec::new();
     for field in ["title", "uid"] {
         if text(dashboard, field).is_empty() {
@@ -31,12 +31,12 @@ fn errors(dashboard: &Value) -> Vec<String> {
     let (mut ids, mut cells) = (BTreeSet::new(), BTreeMap::new());
     for panel in panels {
         let title = text(panel, "title");
-        let mut found = panel_errors(panel);
+        let mut panel_errors = panel_errors(panel);
         if !panel["id"].as_u64().is_some_and(|id| id > 0 && ids.insert(id)) {
-            found.push("id is missing or a duplicate".to_owned());
+            panel_errors.push("id is missing or a duplicate".to_owned());
         }
-        found.extend(position_errors(panel, &mut cells));
-        errors.extend(found.into_iter().map(|error| format!("{title}: {error}")));
+        panel_errors.extend(position_errors(panel, &mut cells));
+        errors.extend(panel_errors.into_iter().map(|error| format!("{title}: {error}")));
     }
     errors.extend(variable_errors(dashboard));
     errors
@@ -146,7 +146,7 @@ fn dashboard() -> Value {
 #[test]
 fn dashboard_follows_the_rules_of_grafana() {
     let dashboard = dashboard();
-    assert_eq!(errors(&dashboard), [""; 0]);
+    assert_eq!(dashboard_errors(&dashboard), [""; 0]);
     let types: BTreeSet<&str> =
         panels(&dashboard).iter().map(|panel| text(panel, "type")).collect();
     assert_eq!(types, BTreeSet::from(["row", "stat", "timeseries"]));
@@ -167,7 +167,7 @@ fn broken_dashboard_is_detected() {
     for (pointer, value, expected) in changes {
         let mut dashboard = dashboard();
         *dashboard.pointer_mut(pointer).expect("a field") = value;
-        let errors = errors(&dashboard);
+        let errors = dashboard_errors(&dashboard);
         assert!(errors.iter().any(|error| error.contains(expected)), "{pointer}: {errors:?}");
     }
 }

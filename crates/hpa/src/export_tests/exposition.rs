@@ -19,8 +19,8 @@ impl Exposition {
             if let Some(declared) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = declared.split_once(' ').expect("a type");
                 name.clone_into(&mut family);
-                let before = families.insert(family.clone(), (kind.to_owned(), BTreeSet::new()));
-                assert!(before.is_none(), "{name} is declared twice");
+                let previous = families.insert(family.clone(), (kind.to_owned(), BTreeSet::new()));
+                assert!(previous.is_none(), "{name} is declared twice");
             } else if !line.starts_with('#') {
                 let (name, labels) = name_and_labels(line);
                 assert!(name.starts_with(&family), "{line} is not in the family {family}");

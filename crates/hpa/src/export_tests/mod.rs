@@ -20,15 +20,15 @@ const DOCUMENTATION: &str = include_str!("../../../../docs/metrics.md");
 const TARGET_LABELS: [&str; 3] = ["job", "pod", "instance"];
 
 /// Collects the strings under a key at any depth.
-fn collect_strings<'a>(value: &'a serde_json::Value, key: &str, found: &mut Vec<&'a str>) {
+fn collect_strings<'a>(value: &'a serde_json::Value, key: &str, strings: &mut Vec<&'a str>) {
     match value {
         serde_json::Value::Object(members) => {
-            found.extend(members.get(key).and_then(serde_json::Value::as_str));
-            members.values().for_each(|member| collect_strings(member, key, found));
+            strings.extend(members.get(key).and_then(serde_json::Value::as_str));
+            members.values().for_each(|member| collect_strings(member, key, strings));
         }
         serde_json::Value::Array(items) => {
             for item in items {
-                collect_strings(item, key, found);
+                collect_strings(item, key, strings);
             }
         }
         _ => {}

@@ -22,7 +22,7 @@ enum Token {
 }
 
 /// Words and symbols. Strings, numbers and ranges are skipped.
-fn tokens(query: &str) -> Vec<Token> {
+fn tokenize(query: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut characters = query.chars().peekable();
     while let Some(character) = characters.next() {
@@ -61,7 +61,7 @@ fn skip_string(characters: &mut impl Iterator<Item = char>) {
 impl Query {
     pub(super) fn parse(query: &str) -> Self {
         let mut parsed = Self::default();
-        let tokens = tokens(query);
+        let tokens = tokenize(query);
         let is_variable = tokens.first() == Some(&Token::Word("label_values".to_owned()));
         let mut rest = tokens.into_iter().peekable();
         while let Some(token) = rest.next() {

@@ -1,7 +1,7 @@
 //! Compares a load with and without forecasts.
 
 use hpa_forecast::{
-    Backtest, Comparison, GateDecision, Reason, Replicas, Settings, Trace, Workload, gate,
+    Backtest, Comparison, GateDecision, Reason, Replicas, Settings, Trace, Workload, decide,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,8 +9,8 @@ use crate::{args::ForecastArguments, simulate::Progress};
 
 /// The quantiles to compare without `--quantile`.
 const QUANTILES: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
-/// If the overload is below this share of the overload without forecasts, more pod-hours aren't
-/// worth it.
+/// If forecasts reduce the overload to this share, a quantile that costs more pod-hours isn't worth
+/// it.
 const LOW_OVERLOAD_RATIO: f64 = 0.25;
 const MINUTES_PER_DAY: usize = 24 * 60;
 
@@ -25,15 +25,15 @@ pub(super) struct Subject {
     pub(super) assumptions: Vec<String>,
 }
 
-/// The results for a subject.
+/// The results for a load.
 pub(super) struct Analysis {
     pub(super) subject: Subject,
     /// The settings with the recommended quantile.
     pub(super) settings: Settings,
-    /// The verdicts by quantile, in ascending order.
-    pub(super) verdicts: Vec<(f64, GateDecision)>,
-    /// The verdict for the recommended quantile.
-    pub(super) verdict: GateDecision,
+    /// The decisions by quantile, in ascending order.
+    pub(super) decisions: Vec<(f64, GateDecision)>,
+    /// The decision for the recommended quantile.
+    pub(super) decision: GateDecision,
     pub(super) runs: Option<Runs>,
 }
 
@@ -63,47 +63,49 @@ impl Analysis {
         }
         let quantiles = arguments.quantile.map_or(QUANTILES.to_vec(), |quantile| vec![quantile]);
         let progress = Progress::new(quantiles.len() as f64, "quantiles");
-        let verdict = |quantile| {
-            let verdict = gate(&subject.trace, &Settings { quantile, ..settings.clone() });
+        let decision = |quantile| {
+            let decision = decide(&subject.trace, &Settings { quantile, ..settings.clone() });
             progress.add(1.0);
-            (quantile, verdict)
+            (quantile, decision)
         };
-        let verdicts: Vec<(f64, GateDecision)> = quantiles.into_iter().map(verdict).collect();
+        let decisions: Vec<(f64, GateDecision)> = quantiles.into_iter().map(decision).collect();
         progress.finish();
-        let (quantile, verdict) = best(&verdicts);
+        let (quantile, decision) = recommended(&decisions);
         settings.quantile = quantile;
-        let comparison = verdict.comparison;
+        let comparison = decision.comparison;
         let runs = comparison.map(|comparison| Runs::new(&subject.trace, &settings, &comparison));
-        Self { subject, settings, verdicts, verdict, runs }
+        Self { subject, settings, decisions, decision, runs }
     }
 
     /// The first and the last minute of the measured time.
-    pub(super) fn measured(&self) -> Option<(Timestamp, Timestamp)> {
+    pub(super) fn measured_range(&self) -> Option<(Timestamp, Timestamp)> {
         let runs = self.runs.as_ref()?;
         let time = |one: &Replicas| self.subject.trace.time(one.minute);
         Some((time(runs.reactive.first()?), time(runs.reactive.last()?)))
     }
 }
 
-/// Among the quantiles that pass the gate, the cheapest one with low overload at equal pod-hours,
-/// else the one with the least overload. If none passes, the default or the only one.
-fn best(verdicts: &[(f64, GateDecision)]) -> (f64, GateDecision) {
-    let active = verdicts.iter().filter(|(_, one)| one.reason.is_active());
-    let active = active.filter_map(|found| Some((found, found.1.comparison?)));
+/// The recommended quantile with its decision. Among the quantiles with which forecasts help, it is
+/// the cheapest one with low overload at equal pod-hours, else the one with the least overload. If
+/// forecasts help with none, it is the default quantile, or the only one.
+fn recommended(decisions: &[(f64, GateDecision)]) -> (f64, GateDecision) {
+    let active = decisions.iter().filter(|(_, decision)| decision.reason.is_active());
+    let active = active.filter_map(|entry| Some((entry, entry.1.comparison?)));
     let cost = |one: &Comparison| one.forecast.pod_hours;
     let low_overload = active.clone().filter(|(_, one)| one.ratio() <= LOW_OVERLOAD_RATIO);
     let cheapest = low_overload.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
     let least_overload = active.min_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()));
     let is_default = |quantile: &f64| (quantile - Settings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
-    let default = || verdicts.iter().find(|(quantile, _)| is_default(quantile));
+    let default = || decisions.iter().find(|(quantile, _)| is_default(quantile));
     let unknown = GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
-    let found =
-        cheapest.or(least_overload).map(|(found, _)| found).or_else(default).or(verdicts.first());
-    found.cloned().unwrap_or((Settings::DEFAULT_QUANTILE, unknown))
+    let recommended =
+        cheapest.or(least_overload).map(|(entry, _)| entry).or_else(default).or(decisions.first());
+    recommended.cloned().unwrap_or((Settings::DEFAULT_QUANTILE, unknown))
 }
 
 impl Runs {
     fn new(trace: &Trace, settings: &Settings, comparison: &Comparison) -> Self {
+        // The time that `decide` measures: the last two weeks, after at least a week to learn from.
         let first = trace.len().saturating_sub(14 * MINUTES_PER_DAY).max(7 * MINUTES_PER_DAY);
         let settings = Settings { capacity: Some(comparison.capacity), ..settings.clone() };
         let backtest = Backtest::new(trace, &settings, first);
@@ -117,7 +119,7 @@ impl Runs {
     }
 }
 
-/// Minutes and hours as `4m` or `1m30s`, as flags take them.
+/// Formats a duration as `4m` or `1m30s`, which flags accept.
 pub(super) fn duration(time: SignedDuration) -> String {
-    hpa_simulate::report::span(time.as_secs_f64())
+    hpa_simulate::report::format_duration(time.as_secs_f64())
 }

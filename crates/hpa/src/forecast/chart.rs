@@ -9,22 +9,23 @@ use super::analysis::{Analysis, Runs};
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
 const MINUTES_PER_HOUR: usize = 60;
-const WITH: &str = "With forecasts: the load, its forecast, and the capacity of the ready pods";
-const WITHOUT: &str = "Without forecasts, with a lower target for the same pod-hours: the load, and \
-                       the capacity of the ready pods";
+const WITH_FORECASTS: &str =
+    "With forecasts: the load, its forecast, and the capacity of the ready pods";
+const WITHOUT_FORECASTS: &str = "Without forecasts, with a lower target for the same pod-hours: \
+                                 the load, and the capacity of the ready pods";
 
-/// The chart of the last days. `None` if nothing was measured.
-pub(super) fn of_last_days(analysis: &Analysis, days: usize) -> Option<String> {
+/// Draws the last days. `None` if nothing was measured.
+pub(super) fn draw_last_days(analysis: &Analysis, days: usize) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
     let (first, last) = (runs.reactive.first()?.minute, runs.reactive.last()?.minute);
     let range = first.max(last.saturating_sub(days * 24 * MINUTES_PER_HOUR))..=last;
     draw(analysis, runs, &range, &format!("The last {days} days"))
 }
 
-/// The chart of the hours in which forecasts save the most overload, at equal pod-hours.
-pub(super) fn of_best_hours(analysis: &Analysis, hours: usize) -> Option<String> {
+/// Draws the hours in which forecasts save the most overload, at equal pod-hours.
+pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
-    let capacity = analysis.verdict.comparison?.capacity * analysis.subject.workload.target;
+    let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;
     let is_overloaded = |one: &Replicas| one.load > f64::from(one.ready) * capacity;
     let saved = |(without, with): (&Replicas, &Replicas)| {
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
@@ -33,7 +34,7 @@ pub(super) fn of_best_hours(analysis: &Analysis, hours: usize) -> Option<String>
     let sum =
         |start: usize| -> i32 { saved.iter().skip(start).take(hours * MINUTES_PER_HOUR).sum() };
     let starts = (0..saved.len()).step_by(MINUTES_PER_HOUR / 2);
-    // Among equals, `max_by_key` returns the last.
+    // Among equal sums, `max_by_key` returns the last, so the newest hours are drawn.
     let start = starts.max_by_key(|start| sum(*start))?;
     let first = runs.reactive.get(start)?.minute;
     let range = first..=(first + hours * MINUTES_PER_HOUR);
@@ -46,7 +47,7 @@ fn draw(
     range: &RangeInclusive<usize>,
     period_name: &str,
 ) -> Option<String> {
-    let capacity = analysis.verdict.comparison?.capacity * analysis.subject.workload.target;
+    let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;
     let first = *range.start() as f64;
     let is_in_range = |one: &&Replicas| range.contains(&one.minute);
     let second = |minute: usize| (minute as f64 - first) * SECONDS_PER_MINUTE;
@@ -71,13 +72,15 @@ fn draw(
             .map(|one| (second(one.minute), one.load, served(one)))
             .collect(),
     };
-    let mut with = plot(WITH, &runs.forecast);
-    with.lines.insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, range)));
+    let mut with_forecasts = plot(WITH_FORECASTS, &runs.forecast);
+    with_forecasts
+        .lines
+        .insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, range)));
     let all = [
-        plot(WITHOUT, &runs.lowered),
-        with,
+        plot(WITHOUT_FORECASTS, &runs.lowered),
+        with_forecasts,
         Plot {
-            title: "Replicas with forecasts, and as it is without".to_owned(),
+            title: "Replicas with and without forecasts".to_owned(),
             lines: vec![
                 line("with forecasts", Style::Replicas, points(&runs.forecast, &replicas)),
                 line("without", Style::Baseline, points(&runs.reactive, &replicas)),
@@ -94,7 +97,7 @@ fn draw(
     Some(plots(&all, start, end, &description))
 }
 
-/// The forecast loads at their forecast times.
+/// The forecast loads, each at the time that it is a forecast for.
 fn forecasts(analysis: &Analysis, runs: &Runs, range: &RangeInclusive<usize>) -> Vec<(f64, f64)> {
     let ahead = analysis.settings.horizon - analysis.subject.workload.delay;
     let ahead = ahead.as_secs_f64() / SECONDS_PER_MINUTE;

@@ -11,7 +11,7 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 /// The largest size of a file in bytes: four weeks of a sample each second.
 const MAX_SIZE: u64 = 128 << 20;
-/// Seconds since 1970 above this are milliseconds.
+/// A larger time is in milliseconds since 1970, a smaller one in seconds.
 const MAX_SECONDS: f64 = 1e11;
 
 /// The samples of a file, in order of time.
@@ -89,8 +89,8 @@ fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseErro
     Ok(samples)
 }
 
-/// Parses a time. A local time that occurs twice, because the clock is set back, is the second one
-/// if an earlier line has the first.
+/// Parses a time. If the clock is set back, a local time occurs twice. It counts as the second one
+/// if the first one is not after `last`, the time of the previous line.
 fn parse_time(text: &str, zone: &TimeZone, last: Option<Timestamp>) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);

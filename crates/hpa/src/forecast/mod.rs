@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use hpa_calc::{HorizontalPodAutoscaler, Settings as ControllerSettings, settings::SettingPolicy};
 use hpa_forecast::{Trace, Workload};
-use hpa_simulate::report::span;
+use hpa_simulate::report::format_duration;
 use jiff::SignedDuration;
 
 use self::analysis::{Analysis, Subject};
@@ -18,7 +18,7 @@ use crate::{
     args::{ForecastArguments, SimulationFormat},
     kubectl::block_on,
     replay::{PastLoad, read_load},
-    simulate::write,
+    simulate::write_file,
     terminal,
 };
 
@@ -37,17 +37,17 @@ pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
     };
     let analysis = Analysis::new(subject, arguments);
     if let Some(path) = &arguments.html {
-        write(path, &output::page(&analysis))?;
+        write_file(path, &output::page(&analysis))?;
     }
     if let Some(path) = &arguments.svg {
-        let svg = chart::of_best_hours(&analysis, CHART_HOURS);
-        write(path, &svg.context("there is too little load for a chart")?)?;
+        let svg = chart::draw_best_hours(&analysis, CHART_HOURS);
+        write_file(path, &svg.context("there is too little load for a chart")?)?;
     }
     match arguments.output {
         SimulationFormat::Table => terminal::print(&output::text(&analysis))?,
         SimulationFormat::Json => terminal::print_json(&output::json(&analysis)?)?,
     }
-    let is_active = analysis.verdict.reason.is_active();
+    let is_active = analysis.decision.reason.is_active();
     Ok(if is_active { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -60,14 +60,14 @@ fn from_file(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
         let target = if peak > 0.0 { peak / DEFAULT_PEAK_PODS } else { 1.0 };
         assumptions.push(format!(
             "A pod should have a load of {}: the peak needs {DEFAULT_PEAK_PODS} pods (--target).",
-            output::figure(target)
+            output::format_number(target)
         ));
         target
     });
     let startup = arguments.past.pod_startup.unwrap_or_else(|| {
         assumptions.push(format!(
             "Pods are ready {} after a scale-up (--pod-startup).",
-            span(DEFAULT_STARTUP.as_secs_f64())
+            format_duration(DEFAULT_STARTUP.as_secs_f64())
         ));
         DEFAULT_STARTUP
     });
@@ -94,7 +94,7 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
         assumptions.push(format!(
             "Pods are ready {} after a scale-up: Prometheus has no kube_pod_status_ready_time \
              (--pod-startup).",
-            span(DEFAULT_STARTUP.as_secs_f64())
+            format_duration(DEFAULT_STARTUP.as_secs_f64())
         ));
         DEFAULT_STARTUP
     });
@@ -107,7 +107,7 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
 fn workload_of(hpa: &HorizontalPodAutoscaler, target: f64) -> Workload {
     let defaults = ControllerSettings::default();
     let settings = defaults.for_autoscaler(hpa, &SettingPolicy::default()).settings;
-    Workload::of(hpa, &settings, target)
+    Workload::for_hpa(hpa, &settings, target)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use hpa_calc::settings::DOMAIN;
 use hpa_crd::SHORT_NAME;
-use hpa_forecast::{Choice, Comparison, GateDecision, Outcome, Reason, Season, Settings};
-use hpa_simulate::report::{PagePart, page as html_page, percent, span};
+use hpa_forecast::{Comparison, GateDecision, ModelChoice, Outcome, Reason, Season, Settings};
+use hpa_simulate::report::{PagePart, format_duration, page as html_page, percent};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
@@ -19,16 +19,16 @@ use crate::terminal::{self, escape_line};
 const SECONDS_PER_MINUTE: f64 = 60.0;
 
 pub(super) fn text(analysis: &Analysis) -> String {
-    let mut text = format!("{}\n{}\n", answer(analysis), head(analysis));
+    let mut text = format!("{}\n{}\n", answer(analysis), heading(analysis));
     for line in details(analysis) {
         let _ = writeln!(text, "{line}");
     }
     for (title, rows) in tables(analysis) {
         let _ = write!(text, "\n{title}\n\n{}", terminal::aligned(&rows, "   "));
     }
-    if let Some(setting) = setting(analysis) {
+    if let Some(setting) = recommended_setting(analysis) {
         let _ = writeln!(text, "\nRecommended setting: {setting}");
-        for line in command(&analysis.subject, &analysis.settings) {
+        for line in setting_command(&analysis.subject, &analysis.settings) {
             let _ = writeln!(text, "  {line}");
         }
     }
@@ -40,24 +40,24 @@ pub(super) fn text(analysis: &Analysis) -> String {
 }
 
 pub(super) fn page(analysis: &Analysis) -> String {
-    let mut parts = vec![PagePart::Text(head(analysis)), PagePart::Heading(answer(analysis))];
+    let mut parts = vec![PagePart::Text(heading(analysis)), PagePart::Heading(answer(analysis))];
     parts.extend(details(analysis).into_iter().map(PagePart::Text));
-    if let Some(setting) = setting(analysis) {
+    if let Some(setting) = recommended_setting(analysis) {
         parts.push(PagePart::Text(format!("Recommended setting: {setting}")));
-        let command = command(&analysis.subject, &analysis.settings).join("\n");
+        let command = setting_command(&analysis.subject, &analysis.settings).join("\n");
         parts.extend((!command.is_empty()).then_some(PagePart::Text(command)));
     }
     for (title, rows) in tables(analysis) {
         parts.extend([PagePart::Heading(title), PagePart::Table(rows)]);
     }
-    let best_title = if analysis.verdict.reason.is_active() {
+    let best_title = if analysis.decision.reason.is_active() {
         "The six hours in which forecasts save the most overload"
     } else {
         "Six hours with and without forecasts"
     };
     let charts = [
-        (best_title, chart::of_best_hours(analysis, 6)),
-        ("The last week", chart::of_last_days(analysis, 7)),
+        (best_title, chart::draw_best_hours(analysis, 6)),
+        ("The last week", chart::draw_last_days(analysis, 7)),
     ];
     for (title, svg) in charts {
         let image = svg.map(PagePart::Image);
@@ -68,24 +68,24 @@ pub(super) fn page(analysis: &Analysis) -> String {
     html_page(&format!("Forecasts for {}", analysis.subject.name), &parts)
 }
 
-fn head(analysis: &Analysis) -> String {
+fn heading(analysis: &Analysis) -> String {
     let subject = &analysis.subject;
     let metric = subject.metric.as_ref().map(|metric| escape_line(metric));
     let metric_part = metric.map(|metric| format!(", {metric}")).unwrap_or_default();
     let (from, to) = (subject.trace.time(0), subject.trace.time(subject.trace.len().max(1) - 1));
     let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
-    let (from, to) = (minute(analysis, from), minute(analysis, to));
+    let (from, to) = (format_minute(analysis, from), format_minute(analysis, to));
     format!("Forecasts for {}{metric_part}, from {from} to {to} ({zone}).", subject.name)
 }
 
 /// Formats a time in the time zone of the forecasts.
-fn minute(analysis: &Analysis, time: Timestamp) -> String {
+fn format_minute(analysis: &Analysis, time: Timestamp) -> String {
     time.to_zoned(analysis.settings.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 /// The answer in a sentence.
 fn answer(analysis: &Analysis) -> String {
-    let GateDecision { reason, comparison, .. } = &analysis.verdict;
+    let GateDecision { reason, comparison, .. } = &analysis.decision;
     match (reason, comparison) {
         (Reason::Forecasting, Some(comparison)) => {
             format!("Forecasts would have helped: {}.", effect(analysis, comparison))
@@ -106,7 +106,7 @@ fn answer(analysis: &Analysis) -> String {
             format!(
                 "Not enough history: the load has {}, of which {} is missing. Ten days are needed, \
                  of which at most a fifth may be missing.",
-                span(if days < 1.0 {
+                format_duration(if days < 1.0 {
                     minutes * SECONDS_PER_MINUTE
                 } else {
                     (days * 86_400.0).round()
@@ -132,9 +132,9 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     )
 }
 
-/// The difference from `base`. Pod-hours are equal if the table prints the same number for both.
-/// The difference can be large: if the load has plateaus at multiples of the target, a slightly
-/// lower target costs many more pod-hours.
+/// Describes the difference from `base`. Pod-hours count as equal if the table prints the same
+/// number for both. The difference can be large: if the load has plateaus at multiples of the
+/// target, a slightly lower target costs many more pod-hours.
 fn cost(pod_hours: f64, base: f64) -> String {
     let fewer = 1.0 - pod_hours / base;
     if format!("{pod_hours:.1}") == format!("{base:.1}") {
@@ -147,11 +147,11 @@ fn cost(pod_hours: f64, base: f64) -> String {
 }
 
 fn overload(outcome: &Outcome) -> String {
-    span(outcome.overload_minutes * SECONDS_PER_MINUTE)
+    format_duration(outcome.overload_minutes * SECONDS_PER_MINUTE)
 }
 
-/// A number with four significant digits.
-pub(super) fn figure(value: f64) -> String {
+/// Formats a number with four significant digits.
+pub(super) fn format_number(value: f64) -> String {
     format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
 }
 
@@ -165,7 +165,7 @@ fn details(analysis: &Analysis) -> Vec<String> {
         duration(workload.startup),
         duration(workload.delay)
     )];
-    if let Some(Choice { model, skill }) = analysis.verdict.choice {
+    if let Some(ModelChoice { model, skill }) = analysis.decision.choice {
         let season = match model.season {
             Season::Daily => "all days",
             Season::Workweek => "working days or weekends",
@@ -182,7 +182,10 @@ fn details(analysis: &Analysis) -> Vec<String> {
 }
 
 /// The command that sets quantile and horizon on the autoscaler, in the mode `observe`.
-fn command(Subject { name, metric, is_custom, .. }: &Subject, settings: &Settings) -> Vec<String> {
+fn setting_command(
+    Subject { name, metric, is_custom, .. }: &Subject,
+    settings: &Settings,
+) -> Vec<String> {
     // A file has no autoscaler.
     let Some((namespace, name)) = name.split_once('/').filter(|_| metric.is_some()) else {
         return Vec::new();
@@ -206,34 +209,34 @@ fn command(Subject { name, metric, is_custom, .. }: &Subject, settings: &Setting
     ]
 }
 
-fn setting(analysis: &Analysis) -> Option<String> {
-    analysis.verdict.reason.is_active().then(|| {
+fn recommended_setting(analysis: &Analysis) -> Option<String> {
+    analysis.decision.reason.is_active().then(|| {
         let horizon = analysis.settings.horizon.as_secs();
         format!("horizon {horizon}s, quantile {}", analysis.settings.quantile)
     })
 }
 
 fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
-    let Some(comparison) = analysis.verdict.comparison else { return Vec::new() };
+    let Some(comparison) = analysis.decision.comparison else { return Vec::new() };
     let mut tables = Vec::new();
-    if let Some((from, to)) = analysis.measured() {
+    if let Some((from, to)) = analysis.measured_range() {
         let title = format!(
             "{} to {}, simulated. A ready pod is overloaded above a load of {}, {} of its target",
-            minute(analysis, from),
-            minute(analysis, to),
-            figure(comparison.capacity * analysis.subject.workload.target),
+            format_minute(analysis, from),
+            format_minute(analysis, to),
+            format_number(comparison.capacity * analysis.subject.workload.target),
             percent(comparison.capacity)
         );
-        tables.push((title, runs(&comparison)));
+        tables.push((title, runs_table(&comparison)));
     }
-    if analysis.verdicts.len() > 1 {
+    if analysis.decisions.len() > 1 {
         let title = "By quantile: the share of past changes of the load that a forecast covers";
-        tables.push((title.to_owned(), quantiles(analysis)));
+        tables.push((title.to_owned(), quantiles_table(analysis)));
     }
     tables
 }
 
-fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
+fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
     let base = comparison.reactive.pod_hours;
     let row = |name: &str, outcome: Outcome| {
         vec![
@@ -250,10 +253,10 @@ fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     let lowered = format!("target × {}, no forecasts", share_of_target(comparison.lowered_target));
     vec![
         header.map(str::to_owned).to_vec(),
-        row("as it is", comparison.reactive),
+        row("without forecasts", comparison.reactive),
         row(&lowered, comparison.with_lowered_target),
         row("with forecasts", comparison.forecast),
-        row("with perfect knowledge", comparison.perfect),
+        row("if the load were known", comparison.perfect),
     ]
 }
 
@@ -263,7 +266,7 @@ fn share_of_target(share: f64) -> String {
     format!("{share:.*}", usize::try_from(digits).unwrap_or(3))
 }
 
-fn quantiles(analysis: &Analysis) -> Vec<Vec<String>> {
+fn quantiles_table(analysis: &Analysis) -> Vec<Vec<String>> {
     let header = [
         "QUANTILE",
         "POD-HOURS",
@@ -272,21 +275,21 @@ fn quantiles(analysis: &Analysis) -> Vec<Vec<String>> {
         "FORECASTS HELP",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for (quantile, verdict) in &analysis.verdicts {
-        let Some(comparison) = verdict.comparison else { continue };
+    for (quantile, decision) in &analysis.decisions {
+        let Some(comparison) = decision.comparison else { continue };
         rows.push(vec![
             quantile.to_string(),
             format!("{:.1}", comparison.forecast.pod_hours),
             overload(&comparison.forecast),
             overload(&comparison.with_lowered_target),
-            helps(verdict.reason).to_owned(),
+            benefit(decision.reason).to_owned(),
         ]);
     }
     rows
 }
 
-/// Whether forecasts help, in a cell.
-fn helps(reason: Reason) -> &'static str {
+/// The table's cell about the benefit of forecasts.
+fn benefit(reason: Reason) -> &'static str {
     match reason {
         Reason::Forecasting => "yes",
         Reason::NoBenefit => "not enough",
@@ -309,7 +312,7 @@ struct Output<'a> {
     target: f64,
     quantile: f64,
     #[serde(flatten)]
-    verdict: &'a GateDecision,
+    decision: &'a GateDecision,
     quantiles: Vec<QuantileOutput<'a>>,
     assumptions: &'a [String],
 }
@@ -318,12 +321,12 @@ struct Output<'a> {
 struct QuantileOutput<'a> {
     quantile: f64,
     #[serde(flatten)]
-    verdict: &'a GateDecision,
+    decision: &'a GateDecision,
 }
 
 pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
     let subject = &analysis.subject;
-    let quantiles = analysis.verdicts.iter();
+    let quantiles = analysis.decisions.iter();
     let output = Output {
         name: &subject.name,
         metric: subject.metric.as_deref(),
@@ -334,9 +337,9 @@ pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
         startup_seconds: subject.workload.startup.as_secs_f64(),
         target: subject.workload.target,
         quantile: analysis.settings.quantile,
-        verdict: &analysis.verdict,
+        decision: &analysis.decision,
         quantiles: quantiles
-            .map(|(quantile, verdict)| QuantileOutput { quantile: *quantile, verdict })
+            .map(|(quantile, decision)| QuantileOutput { quantile: *quantile, decision })
             .collect(),
         assumptions: &subject.assumptions,
     };
@@ -371,16 +374,16 @@ mod tests {
         let analysis = Analysis {
             subject: subject("a\n\u{1b}[31mb", false),
             settings: settings(),
-            verdicts: Vec::new(),
-            verdict: GateDecision {
+            decisions: Vec::new(),
+            decision: GateDecision {
                 reason: Reason::NotEnoughHistory,
                 choice: None,
                 comparison: None,
             },
             runs: None,
         };
-        let head = head(&analysis);
-        assert!(head.contains("shop/web, a\\n\\u{1b}[31mb, from "), "{head}");
+        let heading = heading(&analysis);
+        assert!(heading.contains("shop/web, a\\n\\u{1b}[31mb, from "), "{heading}");
     }
 
     #[rstest]
@@ -408,11 +411,11 @@ mod tests {
         r#"kubectl patch rhpa -n shop web --type=merge \
   -p '{"spec":{"forecast":"Observe","forecastHorizonSeconds":90,"forecastQuantile":"0.9"}}'"#
     )]
-    fn command_sets_quantile_and_horizon(#[case] is_custom: bool, #[case] expected: &str) {
+    fn setting_command_sets_quantile_and_horizon(#[case] is_custom: bool, #[case] expected: &str) {
         let subject = subject("requests", is_custom);
         let mut settings = settings();
         settings.quantile = 0.9;
         settings.horizon = SignedDuration::from_secs(90);
-        assert_eq!(command(&subject, &settings).join("\n"), expected);
+        assert_eq!(setting_command(&subject, &settings).join("\n"), expected);
     }
 }

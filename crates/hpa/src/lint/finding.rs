@@ -1,11 +1,11 @@
-//! Findings of checks.
+//! A finding, and the report to which a check adds findings.
 
 use std::cmp::Reverse;
 
 use serde::Serialize;
 
 use super::rules::Rule;
-use crate::manifests::{Manifest, Position, text};
+use crate::manifests::{Manifest, Position, string_at};
 
 /// The severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -35,9 +35,9 @@ pub(super) struct Finding {
     pub(super) rule: &'static Rule,
     pub(super) file: String,
     pub(super) position: Position,
-    /// `namespace/name` of the autoscaler.
+    /// `namespace/name` of the autoscaler, or `name` if the manifest has no namespace.
     pub(super) autoscaler: String,
-    /// The path of the field.
+    /// The path of the field, such as `spec.metrics[0]`.
     pub(super) field: String,
     pub(super) message: String,
 }
@@ -47,14 +47,15 @@ impl Finding {
         self.rule.severity
     }
 
-    pub(super) fn order(&self) -> impl Ord + '_ {
+    /// File, line and autoscaler, then the most severe findings first.
+    pub(super) fn sort_key(&self) -> impl Ord + '_ {
         let severity = Reverse(self.severity());
         let Self { file, position, autoscaler, rule, field, message } = self;
         (file, position.line, autoscaler, severity, rule.id, field, message)
     }
 }
 
-/// Collects the violations of a rule by an object.
+/// Adds findings about one rule and one object.
 pub(super) struct Report<'a> {
     pub(super) rule: &'static Rule,
     pub(super) manifest: &'a Manifest,
@@ -79,29 +80,34 @@ impl Report<'_> {
             rule: self.rule,
             file: self.manifest.file.clone(),
             position,
-            autoscaler: name(self.manifest),
+            autoscaler: qualified_name(self.manifest),
             field: field.into(),
             message: message.into(),
         });
     }
 
-    /// Reports a field of another object, because of the autoscaler.
-    pub(super) fn add_to(&mut self, other: &Manifest, field: &str, message: impl Into<String>) {
+    /// Reports a field of another object, such as the target. The finding names the autoscaler.
+    pub(super) fn add_for_object(
+        &mut self,
+        other: &Manifest,
+        field: &str,
+        message: impl Into<String>,
+    ) {
         self.findings.push(Finding {
             rule: self.rule,
             file: other.file.clone(),
             position: other.position(field),
-            autoscaler: name(self.manifest),
+            autoscaler: qualified_name(self.manifest),
             field: field.to_owned(),
             message: message.into(),
         });
     }
 }
 
-/// `namespace/name` of an object, or `name`.
-pub(super) fn name(manifest: &Manifest) -> String {
+/// `namespace/name` of an object, or `name` if the manifest has no namespace.
+pub(super) fn qualified_name(manifest: &Manifest) -> String {
     let object = &manifest.object;
-    match (text(object, "/metadata/namespace"), text(object, "/metadata/name")) {
+    match (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name")) {
         ("", name) => name.to_owned(),
         (namespace, name) => format!("{namespace}/{name}"),
     }

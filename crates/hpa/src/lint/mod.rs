@@ -1,7 +1,7 @@
-//! `hpa lint`.
+//! `hpa lint`: reports mistakes in autoscalers.
 //!
-//! Reads objects of files ([`crate::manifests`]) or of a cluster ([`cluster`]) into a
-//! [`workspace::Workspace`], and runs the checks of [`rules::RULES`] on each of them.
+//! Reads the objects of files ([`crate::manifests`]) or of a cluster ([`cluster`]) into a
+//! [`workspace::Workspace`], and runs the checks of [`rules::RULES`] on each object.
 
 mod cluster;
 mod finding;
@@ -26,7 +26,7 @@ use serde_json::Value;
 pub(crate) use self::workspace::is_autoscaler;
 use self::{
     finding::{Finding, Severity},
-    workspace::{OwnSources, ServedMetrics, Workspace},
+    workspace::{InProcessSources, ServedMetrics, Workspace},
 };
 use crate::{
     args::{LintArguments, LintFormat, SourceArguments},
@@ -36,33 +36,33 @@ use crate::{
 };
 
 /// Exit status if an input could not be checked.
-pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
+pub(crate) const EXIT_NOT_CHECKED: u8 = 2;
 
-/// The files with which kustomize marks a directory.
-const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+/// The names of the file that makes a directory an input of `kustomize build`.
+const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// Checks the autoscalers of files or of a cluster, and prints the findings.
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
     let (mut workspace, mut problems) = if arguments.files.is_empty() {
-        (runtime.block_on(cluster::read(arguments))?, Vec::new())
+        (runtime.block_on(cluster::read_workspace(arguments))?, Vec::new())
     } else {
-        let mut input = manifests::read_all(&arguments.files, arguments.recursive);
-        let problem = lacks_autoscalers(&arguments.files, &input);
+        let mut input = manifests::read_paths(&arguments.files, arguments.recursive);
+        let problem = missing_autoscaler_problem(&arguments.files, &input);
         input.problems.extend(problem);
         let mut workspace = Workspace::from_manifests(input.manifests);
         workspace.set_namespace(arguments.cluster.namespace.as_deref());
-        let served = served::by_rules(&arguments.sources.rules, builtin_mapper());
-        workspace.served = runtime.block_on(served)?.map(ServedMetrics::beside_any_cluster);
+        let served = served::read_rules(&arguments.sources.rules, builtin_mapper());
+        workspace.served = runtime.block_on(served)?.map(ServedMetrics::with_unknown_cluster);
         (workspace, input.problems)
     };
-    workspace.own_sources = OwnSources::from_flags(&arguments.sources);
-    problems.extend(undiscovered_rules(&workspace, &arguments.sources));
+    workspace.in_process_sources = InProcessSources::from_flags(&arguments.sources);
+    problems.extend(discovery_problem(&workspace, &arguments.sources));
     if let Some(warning) = arguments.sources.unused_server() {
         terminal::warn(warning);
     }
-    let findings = check(&workspace);
+    let findings = find_violations(&workspace);
     for problem in &problems {
         terminal::warn(problem);
     }
@@ -77,9 +77,9 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }
 
-/// The problem of rules whose series could not be read.
-fn undiscovered_rules(workspace: &Workspace, sources: &SourceArguments) -> Option<Problem> {
-    let reason = workspace.served.as_ref()?.undiscovered.as_ref()?;
+/// The problem that Prometheus could not list the series of `--metrics-config`.
+fn discovery_problem(workspace: &Workspace, sources: &SourceArguments) -> Option<Problem> {
+    let reason = workspace.served.as_ref()?.discovery_error.as_ref()?;
     let file = sources.rules.metrics_config.as_ref()?;
     Some(Problem {
         place: format!("--metrics-config {}", file.display()),
@@ -90,7 +90,7 @@ fn undiscovered_rules(workspace: &Workspace, sources: &SourceArguments) -> Optio
 fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool) -> ExitCode {
     let failing = if warnings_as_notes { Severity::Error } else { Severity::Warning };
     if !problems.is_empty() {
-        ExitCode::from(EXIT_CANNOT_RUN)
+        ExitCode::from(EXIT_NOT_CHECKED)
     } else if findings.iter().any(|finding| finding.severity() >= failing) {
         ExitCode::FAILURE
     } else {
@@ -98,8 +98,8 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
-/// Returns a problem if the files have no autoscaler. It lists the kinds that the files have.
-fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
+/// Returns a problem if the files have no autoscaler. The message lists the kinds that they have.
+fn missing_autoscaler_problem(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     let Input { manifests, problems } = input;
     if !problems.is_empty() || manifests.iter().any(is_autoscaler) {
         return None;
@@ -109,12 +109,13 @@ fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
         let kind = Some(manifest.kind()).filter(|kind| !kind.is_empty());
         *kinds.entry(kind.unwrap_or("object without a kind")).or_default() += 1;
     }
-    let found: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    let found = if found.is_empty() { "no object".to_owned() } else { found.join(", ") };
-    // The kind is optional in a kustomization.
-    let kustomization = manifests.iter().find(|one| {
-        let name = Path::new(&one.file).file_name().and_then(OsStr::to_str);
-        one.kind() == "Kustomization" || name.is_some_and(|name| KUSTOMIZATIONS.contains(&name))
+    let counts: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let found = if counts.is_empty() { "no object".to_owned() } else { counts.join(", ") };
+    // The kind is optional in a kustomization, so the file's name counts too.
+    let kustomization = manifests.iter().find(|manifest| {
+        let name = Path::new(&manifest.file).file_name().and_then(OsStr::to_str);
+        manifest.kind() == "Kustomization"
+            || name.is_some_and(|name| KUSTOMIZATION_FILES.contains(&name))
     });
     let advice = kustomization.map_or(String::new(), |manifest| {
         format!(". Check the result: {}", kustomize_command(&manifest.file))
@@ -124,17 +125,17 @@ fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     Some(Problem { place: places.join(", "), message })
 }
 
-/// The command that checks the output of kustomize for a file.
+/// The command that lints the output of kustomize for the directory of a file.
 fn kustomize_command(file: &str) -> String {
-    let directory = directory_with(Path::new(file), &KUSTOMIZATIONS);
+    let directory = directory_with(Path::new(file), &KUSTOMIZATION_FILES);
     format!("kustomize build {} | hpa lint -", directory.as_deref().unwrap_or("DIRECTORY"))
 }
 
-/// The rules that objects violate, for objects that a command generates.
+/// The IDs of the rules that generated objects violate.
 pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
     let manifest = |object| Manifest::new("", 1, object);
     let workspace = Workspace::from_manifests(objects.into_iter().map(manifest).collect());
-    check(&workspace).iter().map(|finding| finding.rule.id).collect()
+    find_violations(&workspace).iter().map(|finding| finding.rule.id).collect()
 }
 
 /// ID, severity and summary of each rule.
@@ -143,14 +144,14 @@ pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// All findings, sorted by file, line, autoscaler and severity.
-fn check(workspace: &Workspace) -> Vec<Finding> {
+/// Checks all objects. Sorts the findings by [`Finding::sort_key`], and removes duplicates.
+fn find_violations(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in workspace.objects() {
-        rules::check(workspace, object, &mut findings);
+        rules::check_object(workspace, object, &mut findings);
     }
-    findings.sort_by(|left, right| left.order().cmp(&right.order()));
-    // The API server reports some mistakes twice.
-    findings.dedup_by(|left, right| left.order() == right.order());
+    findings.sort_by(|left, right| left.sort_key().cmp(&right.sort_key()));
+    // The validation, which is that of the API server, reports some mistakes twice.
+    findings.dedup_by(|left, right| left.sort_key() == right.sort_key());
     findings
 }

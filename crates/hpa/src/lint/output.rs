@@ -14,23 +14,23 @@ use crate::{manifests::Problem, terminal::escape_line};
 
 const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// The characters of a path that a URI must escape.
-const PATH: &AsciiSet =
+/// The characters of a file's path that a URI must escape.
+const URI_ESCAPES: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
-/// Formats the findings and their counts. `problems` is the number of inputs that could not be
-/// checked, which the caller reports.
+/// One line for each finding, then the counts. `problems` is the number of inputs that could not be
+/// checked. The caller prints these problems.
 pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) -> String {
     let mut text = String::new();
     for finding in findings {
         let Finding { file, position, autoscaler, field, message, rule } = finding;
         let severity = rule.severity.as_str();
-        let place = match position.line {
+        let location = match position.line {
             0 => file.clone(),
             line => format!("{file}:{line}"),
         };
         // Writing to a string doesn't fail.
-        let line = format!("{place}: {severity}: {autoscaler}: {field}: {message}");
+        let line = format!("{location}: {severity}: {autoscaler}: {field}: {message}");
         let _ = writeln!(text, "{} ({})", escape_line(&line), rule.link());
     }
     let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
@@ -38,17 +38,17 @@ pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) ->
     if problems > 0 && findings.is_empty() && autoscalers == 0 {
         return text;
     }
-    let mut parts = vec![counted(autoscalers, "autoscaler")];
+    let mut counts = vec![counted(autoscalers, "autoscaler")];
     if problems > 0 {
-        parts.push(counted(problems, "problem"));
+        counts.push(counted(problems, "problem"));
     }
-    // A problem may hide errors.
+    // "0 errors" would be wrong if an input that could not be checked has some.
     if problems == 0 || errors > 0 {
-        parts.push(counted(errors, "error"));
+        counts.push(counted(errors, "error"));
     }
-    parts.push(counted(count(Severity::Warning), "warning"));
-    parts.push(counted(count(Severity::Note), "note"));
-    text + &parts.join(", ") + "\n"
+    counts.push(counted(count(Severity::Warning), "warning"));
+    counts.push(counted(count(Severity::Note), "note"));
+    text + &counts.join(", ") + "\n"
 }
 
 pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
@@ -83,7 +83,7 @@ pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::R
             })
         })
         .collect();
-    let results: Vec<Value> = findings.iter().map(result).collect();
+    let results: Vec<Value> = findings.iter().map(sarif_result).collect();
     let notifications: Vec<Value> = problems
         .iter()
         .map(|problem| json!({ "level": "error", "message": { "text": problem.to_string() } }))
@@ -108,7 +108,7 @@ pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::R
     Ok(serde_json::to_string_pretty(&log)? + "\n")
 }
 
-/// A summary with its first letter in upper case.
+/// The text with its first letter in upper case.
 fn capitalized(text: &str) -> String {
     let (first, rest) = text.split_at_checked(1).unwrap_or((text, ""));
     first.to_uppercase() + rest
@@ -117,10 +117,10 @@ fn capitalized(text: &str) -> String {
 /// A file as a URI reference.
 fn file_uri(file: &str) -> String {
     let path = file.replace(std::path::MAIN_SEPARATOR, "/");
-    utf8_percent_encode(&path, PATH).to_string()
+    utf8_percent_encode(&path, URI_ESCAPES).to_string()
 }
 
-fn result(finding: &Finding) -> Value {
+fn sarif_result(finding: &Finding) -> Value {
     let Finding { rule, file, position, autoscaler, field, message } = finding;
     json!({
         "ruleId": rule.id,

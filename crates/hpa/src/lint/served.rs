@@ -1,4 +1,4 @@
-//! The metrics that rules serve.
+//! Reads the metrics that the rules of `--metrics-config` serve.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,19 +16,20 @@ pub(super) const CUSTOM: &str = "custom.metrics.k8s.io";
 pub(super) const EXTERNAL: &str = "external.metrics.k8s.io";
 pub(super) const METRICS_APIS: [&str; 3] = [RESOURCE, CUSTOM, EXTERNAL];
 
-/// The metrics of `--metrics-config`. `None` without that flag.
-pub(super) async fn by_rules(
+/// Lists the metrics of `--metrics-config`. `None` without that flag.
+pub(super) async fn read_rules(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,
 ) -> anyhow::Result<Option<ServedMetrics>> {
     // Metrics are only listed, not read, so no objects are needed.
     let objects = Arc::new(NoObjects);
-    let Some(provider) = rules_provider::from_flags(arguments, mapper, objects).await? else {
+    let Some(provider) = rules_provider::create_from_flags(arguments, mapper, objects).await?
+    else {
         return Ok(None);
     };
-    let undiscovered = match provider.relist().await {
+    let discovery_error = match provider.relist().await {
         Err(error @ RelistError::Mapper(_)) => return Err(error.into()),
-        other => other.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
+        outcome => outcome.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
     };
     let groups = provider.groups();
     let served =
@@ -36,7 +37,7 @@ pub(super) async fn by_rules(
     let custom = provider.custom_metrics().into_iter();
     let external = provider.external_metrics().into_iter();
     Ok(Some(ServedMetrics {
-        by: "the rules file",
+        source: "the rules file",
         groups: served
             .into_iter()
             .filter(|(is_served, _)| *is_served)
@@ -47,11 +48,11 @@ pub(super) async fn by_rules(
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
         averages: averages(&provider),
-        undiscovered,
+        discovery_error,
     }))
 }
 
-/// The metrics whose rule computes an average.
+/// The metrics whose rule computes an average, as [`ServedMetrics::averages`] names them.
 fn averages(provider: &PrometheusProvider) -> BTreeSet<String> {
     let rules = provider.inspect_custom().into_iter().chain(provider.inspect_external());
     let metrics = rules
@@ -66,13 +67,13 @@ fn averages(provider: &PrometheusProvider) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether the query of a template computes an average or a quantile. False if it isn't PromQL.
+/// Whether a `metricsQuery` computes an average or a quantile. False if it isn't PromQL.
 fn computes_average(template: &str) -> bool {
-    promql::parse(&example(template)).is_ok_and(|query| is_average(&query))
+    promql::parse(&example_query(template)).is_ok_and(|query| is_average(&query))
 }
 
-/// The query of a template, with a name or a matcher in place of each action.
-fn example(template: &str) -> String {
+/// A query of the template: each action is replaced by a matcher or a name.
+fn example_query(template: &str) -> String {
     let mut parts = template.split("<<");
     let mut query = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -83,10 +84,12 @@ fn example(template: &str) -> String {
     query
 }
 
-/// Whether an expression is an average or a quantile, or combines only these and numbers. An
-/// average times the number of pods is a sum.
+/// Whether an expression is an average or a quantile, or combines only these and numbers. Any other
+/// operand may turn the average into a sum, such as the number of pods.
 fn is_average(expr: &Expr<'_>) -> bool {
-    let is_any = |name: &str, of: &[&str]| of.iter().any(|one| one.eq_ignore_ascii_case(name));
+    let is_any = |name: &str, names: &[&str]| {
+        names.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
+    };
     match &expr.node {
         Node::Wrapped(_, inner) => is_average(inner),
         Node::Aggregation(name, ..) => is_any(name, &["avg", "quantile"]),
@@ -96,7 +99,7 @@ fn is_average(expr: &Expr<'_>) -> bool {
             let is_average_or_number =
                 |operand: &Expr<'_>| is_number(operand) || is_average(operand);
             if is_any(operator, &["and", "or", "unless"]) {
-                // The right operand is a default or a condition.
+                // The right operand is only a default or a condition.
                 return is_average(left);
             }
             is_average_or_number(left) && is_average_or_number(right) && !is_number(expr)
@@ -115,19 +118,19 @@ fn is_number(expr: &Expr<'_>) -> bool {
 }
 
 impl ServedMetrics {
-    /// Adds the metrics APIs that the rules don't serve, with unknown metrics: the cluster isn't
-    /// read, so they may serve any.
-    pub(super) fn beside_any_cluster(self) -> Self {
+    /// Assumes that the cluster, which isn't read, serves all metrics APIs. The metrics of an API
+    /// that the rules don't serve are unknown.
+    pub(super) fn with_unknown_cluster(self) -> Self {
         Self { groups: METRICS_APIS.map(str::to_owned).into(), ..self }
     }
 
     /// Adds the metrics of rules to those of the cluster's APIs.
     pub(super) fn add(&mut self, rules: Self) {
-        // An API whose metrics are not known may serve any.
-        let merge = |names: &mut Option<BTreeSet<String>>, is_served: bool, other| match names {
-            Some(names) => names.extend(Option::into_iter(other).flatten()),
+        // An API with unknown metrics may serve any, so its metrics stay unknown.
+        let merge = |names: &mut Option<BTreeSet<String>>, is_served: bool, added| match names {
+            Some(names) => names.extend(Option::into_iter(added).flatten()),
             None if is_served => {}
-            None => *names = other,
+            None => *names = added,
         };
         let serves = |group: &str| self.groups.contains(group);
         let (custom, external) = (serves(CUSTOM), serves(EXTERNAL));
@@ -135,8 +138,8 @@ impl ServedMetrics {
         merge(&mut self.external, external, rules.external);
         self.groups.extend(rules.groups);
         self.averages.extend(rules.averages);
-        self.undiscovered = rules.undiscovered;
-        self.by = "the cluster or the rules file";
+        self.discovery_error = rules.discovery_error;
+        self.source = "the cluster or the rules file";
     }
 }
 

@@ -1,4 +1,4 @@
-//! The objects of a run of `hpa lint`, and the metrics that are served.
+//! The input of the checks: objects, and the metrics that are served.
 
 use std::collections::BTreeSet;
 
@@ -8,56 +8,56 @@ use serde_json::Value;
 use crate::{
     args::SourceArguments,
     convert::versions,
-    manifests::{Manifest, text},
+    manifests::{Manifest, string_at},
 };
 
 /// Objects from files or from a cluster.
 pub(super) struct Workspace {
     objects: Vec<Manifest>,
-    /// The kinds that were listed, with their groups. `None` for objects from files.
-    listed: Option<BTreeSet<(String, String)>>,
+    /// Group and kind of the lists that succeeded. `None` for objects from files.
+    listed_kinds: Option<BTreeSet<(String, String)>>,
     /// The metrics that the cluster or a rules file serves. `None` if unknown.
     pub(super) served: Option<ServedMetrics>,
-    /// The controller's other sources of metrics.
-    pub(super) own_sources: OwnSources,
+    pub(super) in_process_sources: InProcessSources,
 }
 
-/// The sources in the controller's process that need no API and no rules.
+/// The controller's sources of metrics other than the metrics APIs and rules.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OwnSources {
+pub(super) struct InProcessSources {
     /// The settings of `--collectors`, if it is on.
     pub(super) collectors: Option<CollectionSettings>,
     /// Whether `--scaling-schedule` is on.
     pub(super) schedules: bool,
 }
 
-impl OwnSources {
+impl InProcessSources {
     pub(super) fn from_flags(arguments: &SourceArguments) -> Self {
         let SourceArguments { schedules, collectors, rules } = arguments;
         let has_prometheus = rules.prometheus.prometheus_url.is_some();
-        let settings =
-            collectors.collectors.then(|| collectors.collection(Compat::Off, has_prometheus));
+        let settings = collectors
+            .collectors
+            .then(|| collectors.collection_settings(Compat::Off, has_prometheus));
         Self { collectors: settings, schedules: schedules.scaling_schedule }
     }
 }
 
-/// The metrics that are served.
+/// The metrics that the metrics APIs or the rules of `--metrics-config` serve.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServedMetrics {
-    /// The name of the source, for messages.
-    pub(super) by: &'static str,
-    /// The metrics APIs.
+    /// The end of a message such as "is not served by the cluster".
+    pub(super) source: &'static str,
+    /// The groups of the metrics APIs that are served.
     pub(super) groups: BTreeSet<String>,
-    /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if they are not
-    /// listed.
+    /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if the
+    /// API is not served or lists no metrics.
     pub(super) custom: Option<BTreeSet<String>>,
-    /// The metrics of `external.metrics.k8s.io`. `None` if they are not listed.
+    /// The metrics of `external.metrics.k8s.io`. `None` as for `custom`.
     pub(super) external: Option<BTreeSet<String>>,
-    /// The metrics of rules whose query is an average, by the same names.
+    /// The metrics of rules whose query computes an average, named as in `custom` and `external`.
     pub(super) averages: BTreeSet<String>,
-    /// The reason why the series of the rules could not be read. The rules' metrics are then
+    /// The error if Prometheus could not list the series of the rules, whose metrics are then
     /// unknown.
-    pub(super) undiscovered: Option<String>,
+    pub(super) discovery_error: Option<String>,
 }
 
 /// A reference to an object: its group, kind and name.
@@ -73,9 +73,9 @@ impl Reference {
     pub(super) fn at(object: &Value, pointer: &str) -> Self {
         let reference = object.pointer(pointer).unwrap_or(&Value::Null);
         Self {
-            group: group(text(reference, "/apiVersion")).to_owned(),
-            kind: text(reference, "/kind").to_owned(),
-            name: text(reference, "/name").to_owned(),
+            group: group(string_at(reference, "/apiVersion")).to_owned(),
+            kind: string_at(reference, "/kind").to_owned(),
+            name: string_at(reference, "/name").to_owned(),
         }
     }
 
@@ -83,25 +83,27 @@ impl Reference {
     pub(super) fn to(manifest: &Manifest) -> Self {
         let object = &manifest.object;
         Self {
-            group: group(text(object, "/apiVersion")).to_owned(),
+            group: group(string_at(object, "/apiVersion")).to_owned(),
             kind: manifest.kind().to_owned(),
-            name: text(object, "/metadata/name").to_owned(),
+            name: string_at(object, "/metadata/name").to_owned(),
         }
     }
 }
 
 impl Workspace {
     pub(super) fn from_manifests(objects: Vec<Manifest>) -> Self {
-        Self { objects, listed: None, served: None, own_sources: OwnSources::default() }
+        let in_process_sources = InProcessSources::default();
+        Self { objects, listed_kinds: None, served: None, in_process_sources }
     }
 
     pub(super) fn from_cluster(
         objects: Vec<Manifest>,
-        listed: BTreeSet<(String, String)>,
+        listed_kinds: BTreeSet<(String, String)>,
         served: ServedMetrics,
     ) -> Self {
-        let own_sources = OwnSources::default();
-        Self { objects, listed: Some(listed), served: Some(served), own_sources }
+        let in_process_sources = InProcessSources::default();
+        let (listed_kinds, served) = (Some(listed_kinds), Some(served));
+        Self { objects, listed_kinds, served, in_process_sources }
     }
 
     /// Sets the namespace of the objects that have none, as `kubectl apply --namespace` does.
@@ -118,14 +120,14 @@ impl Workspace {
     }
 
     /// Whether the objects are from files, not from a cluster.
-    pub(super) fn is_files(&self) -> bool {
-        self.listed.is_none()
+    pub(super) fn is_from_files(&self) -> bool {
+        self.listed_kinds.is_none()
     }
 
-    /// Whether the workspace has all objects of a kind in a cluster.
-    pub(super) fn has_all(&self, reference: &Reference) -> bool {
+    /// Whether the workspace has all objects of the reference's kind in the checked namespaces.
+    pub(super) fn has_all_of_kind(&self, reference: &Reference) -> bool {
         let kind = (reference.group.clone(), reference.kind.clone());
-        self.listed.as_ref().is_some_and(|listed| listed.contains(&kind))
+        self.listed_kinds.as_ref().is_some_and(|kinds| kinds.contains(&kind))
     }
 
     pub(super) fn objects(&self) -> impl Iterator<Item = &Manifest> {
@@ -140,26 +142,32 @@ impl Workspace {
         self.objects.iter().filter(|manifest| is_autoscaler(manifest))
     }
 
-    /// The object that an object of the same namespace refers to. A manifest without a namespace
-    /// can be in any.
-    pub(super) fn referenced(&self, from: &Manifest, reference: &Reference) -> Option<&Manifest> {
-        let found = || self.objects.iter().filter(|object| Reference::to(object) == *reference);
+    /// The object to which `from` refers, in the same namespace. If only one of both manifests
+    /// leaves the namespace out, they may be in the same one.
+    pub(super) fn referenced_object(
+        &self,
+        from: &Manifest,
+        reference: &Reference,
+    ) -> Option<&Manifest> {
+        let is_named = |object: &&Manifest| Reference::to(object) == *reference;
+        let candidates = || self.objects.iter().filter(is_named);
         let may_match =
             |object: &&Manifest| namespace(object).is_empty() != namespace(from).is_empty();
-        found()
+        candidates()
             .find(|object| namespace(object) == namespace(from))
-            .or_else(|| found().find(may_match))
+            .or_else(|| candidates().find(may_match))
     }
 }
 
 /// Whether an object is an autoscaler of the core API in any version, or of the custom API.
 pub(crate) fn is_autoscaler(manifest: &Manifest) -> bool {
-    manifest.kind() == hpa_crd::KIND && versions::is_known(text(&manifest.object, "/apiVersion"))
+    manifest.kind() == hpa_crd::KIND
+        && versions::is_known(string_at(&manifest.object, "/apiVersion"))
 }
 
 /// The namespace of an object; empty if the manifest leaves it out.
 pub(super) fn namespace(manifest: &Manifest) -> &str {
-    text(&manifest.object, "/metadata/namespace")
+    string_at(&manifest.object, "/metadata/namespace")
 }
 
 /// The group of an `apiVersion`; empty for the core group.
@@ -172,7 +180,8 @@ pub(super) fn pod_template(object: &Value) -> Option<&Value> {
     object.pointer("/spec/jobTemplate/spec/template").or_else(|| object.pointer("/spec/template"))
 }
 
-/// The containers and sidecars of a target's pods, whose requests count, with their paths.
+/// The containers of a target's pods whose requests count, with their paths: all but the init
+/// containers that end before the pod runs.
 pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value)> {
     let list = |member: &'static str| {
         let pods = target.pointer("/spec/template/spec");
@@ -182,6 +191,6 @@ pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value
         })
     };
     let sidecars = list("initContainers")
-        .filter(|(_, container)| text(container, "/restartPolicy") == "Always");
+        .filter(|(_, container)| string_at(container, "/restartPolicy") == "Always");
     list("containers").chain(sidecars)
 }

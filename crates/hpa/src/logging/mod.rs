@@ -15,7 +15,7 @@ use tracing_subscriber::{
 use crate::args::{LogArguments, LogFormat};
 use one_line::OneLine;
 
-/// kube and rustls log every failed request, which the callers already report.
+/// Turns off what kube and rustls log about failed requests, which the callers report.
 const DEFAULT_DIRECTIVES: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
     rustls_platform_verifier=off,tower=warn";
 
@@ -38,7 +38,7 @@ pub(crate) fn start_to_file(level: &str, file: std::fs::File) -> anyhow::Result<
 fn subscriber<W>(
     arguments: &LogArguments,
     writer: W,
-    color: bool,
+    has_color: bool,
 ) -> anyhow::Result<impl Subscriber>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ where
     let layer = fmt::layer().log_internal_errors(false);
     Ok(registry.with(match arguments.log_format {
         LogFormat::Text => {
-            layer.with_writer(OneLine(writer)).with_ansi(color).with_target(false).boxed()
+            layer.with_writer(OneLine(writer)).with_ansi(has_color).with_target(false).boxed()
         }
         LogFormat::Json => {
             layer.with_writer(writer).json().flatten_event(true).with_span_list(false).boxed()
@@ -71,9 +71,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Lines {
+    impl io::Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().expect("no panic").write(bytes)
         }
@@ -83,17 +83,17 @@ mod tests {
         }
     }
 
-    fn logged(log_format: LogFormat) -> String {
-        logged_by("info", log_format, reconcile)
+    fn log_reconcile(log_format: LogFormat) -> String {
+        log_of("info", log_format, reconcile)
     }
 
-    fn logged_by(level: &str, log_format: LogFormat, work: impl FnOnce()) -> String {
-        let lines = Lines::default();
+    fn log_of(level: &str, log_format: LogFormat, work: impl FnOnce()) -> String {
+        let buffer = LogBuffer::default();
         let arguments = LogArguments { log_level: level.into(), log_format };
-        let writer = lines.clone();
+        let writer = buffer.clone();
         let subscriber = subscriber(&arguments, move || writer.clone(), false).expect("a filter");
         tracing::subscriber::with_default(subscriber, work);
-        lines.text()
+        buffer.text()
     }
 
     /// Logs from within a reconcile.
@@ -103,7 +103,7 @@ mod tests {
         tracing::trace!("below the log level");
     }
 
-    impl Lines {
+    impl LogBuffer {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().expect("no panic").clone()).expect("text")
         }
@@ -112,14 +112,14 @@ mod tests {
     #[test]
     fn json_line_has_the_autoscaler_as_a_field() {
         let line: serde_json::Value =
-            serde_json::from_str(&logged(LogFormat::Json)).expect("one line");
+            serde_json::from_str(&log_reconcile(LogFormat::Json)).expect("one line");
         assert_eq!(line["span"]["hpa"], "shop/web");
         assert_eq!((&line["desired"], &line["message"]), (&4.into(), &"scaled".into()));
     }
 
     #[test]
     fn text_line_names_the_autoscaler() {
-        let line = logged(LogFormat::Text);
+        let line = log_reconcile(LogFormat::Text);
         assert!(line.ends_with("INFO reconcile{hpa=shop/web}: scaled desired=4\n"), "{line}");
     }
 
@@ -131,11 +131,11 @@ mod tests {
             let _span = HpaKey::new("shop", forged).span().entered();
             tracing::warn!(quoted = forged, plain = %forged, "failed: {forged}");
         };
-        let text = logged_by("info", LogFormat::Text, work);
+        let text = log_of("info", LogFormat::Text, work);
         let lines = text.split(['\n', '\r', '\u{85}']).filter(|line| !line.is_empty());
         assert_eq!(lines.count(), 1, "{text}");
         assert!(text.ends_with('\n'), "{text}");
-        assert_eq!(logged_by("info", LogFormat::Json, work).lines().count(), 1);
+        assert_eq!(log_of("info", LogFormat::Json, work).lines().count(), 1);
     }
 
     #[rstest]
@@ -152,9 +152,9 @@ mod tests {
             tracing::info!("three");
             tracing::debug!("four");
         };
-        let text = logged_by(level, LogFormat::Text, work);
+        let text = log_of(level, LogFormat::Text, work);
         assert_eq!(text.matches(" reconcile{hpa=shop/web}: ").count(), count, "{text}");
-        let json = logged_by(level, LogFormat::Json, work);
+        let json = log_of(level, LogFormat::Json, work);
         assert_eq!(json.matches(r#""span":{"hpa":"shop/web","#).count(), count, "{json}");
     }
 }

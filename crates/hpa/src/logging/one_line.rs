@@ -7,8 +7,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The first character of color sequences. tracing-subscriber escapes it in values.
 const ESCAPE: char = '\u{1b}';
 
-/// A writer that gets one line at a time and escapes the control characters in it. Values such as
-/// metric names come from users, and their line breaks would look like further lines of the log.
+/// Escapes the control characters in each line. Values such as metric names come from users, and
+/// their line breaks would look like separate lines of the log.
 pub(super) struct OneLine<W>(pub(super) W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for OneLine<W> {
@@ -23,6 +23,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for OneLine<W> {
     }
 }
 
+/// Expects a whole line in each call of `write`.
 pub(super) struct LineWriter<W>(W);
 
 impl<W: io::Write> io::Write for LineWriter<W> {
@@ -36,7 +37,7 @@ impl<W: io::Write> io::Write for LineWriter<W> {
     }
 }
 
-/// Escapes all line breaks but the last, and other control characters.
+/// Escapes all control characters except tabs, colors and the line break at the end.
 fn escape(line: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(line) else { return Cow::Borrowed(line) };
     let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
@@ -56,7 +57,7 @@ fn escape(line: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn is_escaped(character: char) -> bool {
-    // Line and paragraph separators are not control characters.
+    // The separators U+2028 and U+2029 break lines, but are not control characters.
     (character.is_control() && character != ESCAPE && character != '\t')
         || matches!(character, '\u{2028}' | '\u{2029}')
 }

@@ -1,4 +1,4 @@
-//! Objects in files: YAML streams, JSON, and lists of any kind.
+//! Reads objects from files: YAML streams, JSON, and lists of any kind.
 
 mod stream;
 mod yaml;
@@ -14,35 +14,35 @@ use serde_json::Value;
 
 use self::yaml::Fields;
 pub(crate) use self::{
-    stream::{Document, split},
+    stream::{Document, split_documents},
     yaml::{Duplicate, Position},
 };
 
-/// The extensions of the files that kubectl reads in a directory.
+/// The extensions of the files in a directory that kubectl reads.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// An object and its position.
+/// An object, and the place from which it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Manifest {
     pub(crate) file: String,
-    /// The first line of the object's document, or 0 for an object of a cluster.
+    /// The first line of the object's document; 0 for an object of a cluster.
     pub(crate) line: usize,
     pub(crate) object: Value,
-    /// The fields of the document.
+    /// The positions of all fields of the document.
     fields: Rc<Fields>,
     /// The path of the object in its document. Empty unless the object is an item of a list.
     path: String,
 }
 
 impl Manifest {
-    /// An object without positions of its fields.
+    /// An object whose fields all have the position of `line`.
     pub(crate) fn new(file: impl Into<String>, line: usize, object: Value) -> Self {
         let (fields, path) = (Rc::default(), String::new());
         Self { file: file.into(), line, object, fields, path }
     }
 
     pub(crate) fn kind(&self) -> &str {
-        text(&self.object, "/kind")
+        string_at(&self.object, "/kind")
     }
 
     /// The position of a field or, if it is not in the file, of its closest ancestor.
@@ -67,15 +67,15 @@ impl Manifest {
     }
 }
 
-/// A member of an object as text; empty if it is absent.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+/// The string at a JSON pointer; empty if there is none.
+pub(crate) fn string_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A file or a document that can't be read.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The file, and the line if the problem is a document's.
+    /// The file or, for a document, `file:line`.
     pub(crate) place: String,
     pub(crate) message: String,
 }
@@ -93,8 +93,9 @@ pub(crate) struct Input {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Reads all objects of files. `-` is the standard input. The items of lists count as objects.
-pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
+/// Reads the objects of files, including the items of lists. `-` is standard input. Fails at the
+/// first problem.
+pub(crate) fn read_files(files: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
     let mut input = Input::default();
     for file in files {
         input.add_file(file)?;
@@ -106,7 +107,7 @@ pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
 }
 
 /// Reads the objects of files and directories. Continues after problems.
-pub(crate) fn read_all(paths: &[PathBuf], recursive: bool) -> Input {
+pub(crate) fn read_paths(paths: &[PathBuf], recursive: bool) -> Input {
     let mut input = Input::default();
     for path in paths {
         let is_directory = path.is_dir();
@@ -130,7 +131,7 @@ pub(crate) fn read_all(paths: &[PathBuf], recursive: bool) -> Input {
     input
 }
 
-/// The files of a directory that kubectl reads, by name.
+/// The files in a directory that kubectl would read, sorted by name.
 fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory).context("unable to read the directory")?;
     let mut entries: Vec<_> = entries.collect::<Result<_, _>>()?;
@@ -138,7 +139,7 @@ fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.path();
-        // Links to directories aren't followed, because they can form cycles.
+        // `file_type` doesn't follow links, so links to directories can't form a cycle.
         if entry.file_type()?.is_dir() {
             if recursive {
                 files.extend(files_in(&path, true)?);
@@ -180,7 +181,7 @@ pub(crate) fn parse(file: &str, stream: &str) -> anyhow::Result<Vec<Manifest>> {
     }
 }
 
-/// Combines errors into one. Several become their number and a line for each.
+/// Returns the only error, or one with the number of errors and a line for each.
 pub(crate) fn combined_error(errors: &[String]) -> anyhow::Error {
     match errors {
         [only] => anyhow!("{only}"),
@@ -188,7 +189,7 @@ pub(crate) fn combined_error(errors: &[String]) -> anyhow::Error {
     }
 }
 
-/// Parses a document whose first line has this number.
+/// Parses one document. `line` is the number of its first line, for errors.
 pub(crate) fn parse_document(text: &str, line: usize) -> anyhow::Result<Value> {
     match yaml::parse(text, line) {
         Ok((value, _)) => Ok(value),
@@ -212,15 +213,15 @@ impl Input {
     fn add_stream(&mut self, path: &Path, stream: &str) {
         let file = path.display().to_string();
         let mut templates = 0;
-        for document in split(stream) {
+        for document in split_documents(stream) {
             let (line, document) = document.text();
             let parsed = yaml::parse(&document, line);
             let is_template = match &parsed {
-                Ok((object, _)) => is_unrendered(object),
+                Ok((object, _)) => has_template_action(object),
                 Err(_) => is_template(&document),
             };
             if is_template {
-                // Report only the first template of a file.
+                // One problem for all templates of a file.
                 templates += 1;
                 if templates == 1 {
                     let (place, message) = (format!("{file}:{line}"), template_message(Some(path)));
@@ -233,7 +234,7 @@ impl Input {
                     let fields = Rc::new(fields);
                     let path = String::new();
                     let document = Manifest { file: file.clone(), line, object, fields, path };
-                    flatten(document, &mut self.manifests);
+                    add_objects(document, &mut self.manifests);
                 }
                 Err(error) => {
                     let message = format!("not YAML: {}", error.message);
@@ -245,14 +246,14 @@ impl Input {
     }
 }
 
-/// Whether an invalid document has actions of Go or Jinja templates.
+/// Whether an invalid document has actions of a Go or Jinja template.
 fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
-/// Whether the spec or the name of an autoscaler has template actions. Annotations are not checked,
+/// Whether the name or the spec of an autoscaler has a template action. Annotations don't count,
 /// because they may contain templates for other programs.
-fn is_unrendered(object: &Value) -> bool {
+fn has_template_action(object: &Value) -> bool {
     fn has_action(value: &Value) -> bool {
         match value {
             Value::String(text) => text.contains("{{"),
@@ -261,19 +262,20 @@ fn is_unrendered(object: &Value) -> bool {
             _ => false,
         }
     }
-    text(object, "/kind") == hpa_crd::KIND
+    string_at(object, "/kind") == hpa_crd::KIND
         && ["/metadata/name", "/metadata/namespace", "/spec"]
             .iter()
             .any(|pointer| object.pointer(pointer).is_some_and(has_action))
 }
 
+/// The message about a template. Names the chart of `file`, if the file is in one.
 fn template_message(file: Option<&Path>) -> String {
     let chart = file.and_then(|file| directory_with(file, &["Chart.yaml"]));
     let chart = chart.as_deref().unwrap_or("CHART");
     format!("this is a template: render it first, with helm template {chart}")
 }
 
-/// Finds the closest directory above `file` that contains one of the files `names`.
+/// The closest directory above `file` that contains a file with one of these names.
 pub(crate) fn directory_with(file: &Path, names: &[&str]) -> Option<String> {
     let mut directories = file.ancestors().skip(1);
     let directory =
@@ -282,13 +284,13 @@ pub(crate) fn directory_with(file: &Path, names: &[&str]) -> Option<String> {
     Some(if is_current { ".".to_owned() } else { directory.display().to_string() })
 }
 
-/// Adds an object, or the items of a list.
-fn flatten(manifest: Manifest, manifests: &mut Vec<Manifest>) {
+/// Adds an object to `manifests`. Instead of a list, adds its items.
+fn add_objects(manifest: Manifest, manifests: &mut Vec<Manifest>) {
     let Manifest { file, line, mut object, fields, path } = manifest;
     if object.is_null() {
         return;
     }
-    let kind = text(&object, "/kind").strip_suffix("List").map(str::to_owned);
+    let kind = string_at(&object, "/kind").strip_suffix("List").map(str::to_owned);
     let items = object.get_mut("items").filter(|items| kind.is_some() && items.is_array());
     let (Some(kind), Some(Value::Array(items))) = (kind, items.map(Value::take)) else {
         manifests.push(Manifest { file, line, object, fields, path });
@@ -296,14 +298,14 @@ fn flatten(manifest: Manifest, manifests: &mut Vec<Manifest>) {
     };
     let api_version = object.get("apiVersion").cloned().unwrap_or_default();
     for (index, mut item) in items.into_iter().enumerate() {
-        // The items of a typed list have no kind.
+        // The API server leaves out the kind of the items of a list such as a PodList.
         if let Some(item) = item.as_object_mut().filter(|_| !kind.is_empty()) {
             item.entry("kind").or_insert_with(|| kind.clone().into());
             item.entry("apiVersion").or_insert_with(|| api_version.clone());
         }
         let path = format!("{}[{index}]", hpa_crd::member_path(&path, "items"));
         let (file, fields) = (file.clone(), fields.clone());
-        flatten(Manifest { file, line, object: item, fields, path }, manifests);
+        add_objects(Manifest { file, line, object: item, fields, path }, manifests);
     }
 }
 
@@ -325,10 +327,10 @@ mod tests {
     fn documents_and_items_are_objects_with_their_lines() {
         let stream = "# a comment\n---\nkind: Pod\n--- # second\nkind: List\nitems:\n- kind: Pod\n\
                       - kind: Service\n---\n---\napiVersion: v1\nkind: PodList\nitems: [{}]\n";
-        let found = parse("f", stream).expect("manifests");
-        let found: Vec<_> =
-            found.iter().map(|one| (one.line, one.kind(), one.position("kind").line)).collect();
-        assert_eq!(found, [(3, "Pod", 3), (5, "Pod", 7), (5, "Service", 8), (11, "Pod", 13)]);
+        let manifests = parse("f", stream).expect("manifests");
+        let objects: Vec<_> =
+            manifests.iter().map(|one| (one.line, one.kind(), one.position("kind").line)).collect();
+        assert_eq!(objects, [(3, "Pod", 3), (5, "Pod", 7), (5, "Service", 8), (11, "Pod", 13)]);
     }
 
     #[test]
@@ -362,7 +364,7 @@ mod tests {
         fs::create_dir(&templates).unwrap();
         fs::write(chart.path().join("Chart.yaml"), "name: web\n").unwrap();
         fs::write(templates.join("hpa.yaml"), "name: {{ .Values.name }}\n").unwrap();
-        let input = read_all(&[templates], false);
+        let input = read_paths(&[templates], false);
         let command = format!("helm template {}", chart.path().display());
         assert!(input.problems[0].message.ends_with(&command), "{}", input.problems[0]);
     }
@@ -378,7 +380,7 @@ mod tests {
             fs::write(nested.join(file), text.replace(kind, &format!("Nested{kind}"))).unwrap();
         }
         let kinds = |recursive| {
-            let input = read_all(&[directory.path().to_owned()], recursive);
+            let input = read_paths(&[directory.path().to_owned()], recursive);
             assert!(input.problems.is_empty(), "{:?}", input.problems);
             input.manifests.iter().map(|one| one.kind().to_owned()).collect::<Vec<_>>()
         };
@@ -391,9 +393,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (good, missing) = (directory.path().join("good.yaml"), directory.path().join("no"));
         fs::write(&good, "kind: Pod\n").unwrap();
-        let input = read_all(&[missing.clone(), good.clone()], false);
+        let input = read_paths(&[missing.clone(), good.clone()], false);
         assert_eq!(input.manifests.len(), 1);
         assert!(input.problems[0].message.contains("No such file"), "{}", input.problems[0]);
-        assert!(read(&[good, missing]).is_err());
+        assert!(read_files(&[good, missing]).is_err());
     }
 }

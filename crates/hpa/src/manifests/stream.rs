@@ -2,37 +2,38 @@
 
 use std::borrow::Cow;
 
-/// A document of a stream, as it is written there.
+/// A document with its separator, unchanged from the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Document<'a> {
     /// The whole `---` line; empty if the first document has none.
     pub(crate) separator: &'a str,
     pub(crate) body: &'a str,
-    /// The line of the separator or, without one, of the body.
+    /// The number of the separator's line or, without one, of the body's first line.
     line: usize,
 }
 
 /// Splits a stream at its `---` lines.
-pub(crate) fn split(stream: &str) -> Vec<Document<'_>> {
+pub(crate) fn split_documents(stream: &str) -> Vec<Document<'_>> {
     let mut documents = Vec::new();
-    let (mut separator, mut line, mut start, mut place) = ("", 1, 0, 0);
+    let (mut separator, mut line, mut start, mut offset) = ("", 1, 0, 0);
     let body = |start, end| stream.get(start..end).unwrap_or_default();
     for (index, text) in stream.split_inclusive('\n').enumerate() {
         let rest = text.strip_prefix("---");
         if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace)) {
-            documents.push(Document { separator, body: body(start, place), line });
-            (separator, line, start) = (text, index + 1, place + text.len());
+            documents.push(Document { separator, body: body(start, offset), line });
+            (separator, line, start) = (text, index + 1, offset + text.len());
         }
-        place += text.len();
+        offset += text.len();
     }
-    documents.push(Document { separator, body: body(start, place), line });
-    // Nothing precedes a leading separator.
+    documents.push(Document { separator, body: body(start, offset), line });
+    // A stream that begins with a separator has an empty first document.
     documents.retain(|document| !document.separator.is_empty() || !document.body.trim().is_empty());
     documents
 }
 
 impl<'a> Document<'a> {
-    /// The number of the first line, and the text. Text after `---` belongs to the document.
+    /// The document's text with the number of its first line. Text after `---` in the separator's
+    /// line is part of the document.
     pub(crate) fn text(&self) -> (usize, Cow<'a, str>) {
         let Self { separator, body, line } = self;
         let rest = separator.strip_prefix("---").unwrap_or_default();

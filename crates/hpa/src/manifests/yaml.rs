@@ -1,5 +1,5 @@
 //! Reads a YAML document like kubectl: plain scalars have the meaning of YAML 1.1, and the last of
-//! several equal keys wins. Records the position of each field.
+//! equal keys wins. Records the positions of fields.
 
 use hpa_crd::member_path;
 pub(crate) use hpa_go_compat::yaml::Position;
@@ -8,19 +8,19 @@ use serde_json::{Map, Number, Value};
 
 /// The maximum number of values in a document, including those of aliases.
 const MAX_VALUES: usize = 1_000_000;
-/// Floating-point numbers represent integers up to this one (2^53) exactly.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+/// 2^53: floating-point numbers represent all integers up to this one exactly.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// A key that a mapping has twice.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Duplicate {
     pub(crate) field: String,
     /// The value of the earlier key, which is ignored.
-    pub(crate) lost: Value,
+    pub(crate) lost_value: Value,
     /// The position of the earlier key.
     pub(crate) position: Position,
-    /// The position of the later key, whose value counts.
-    pub(crate) kept: Position,
+    /// The position of the later key, whose value is used.
+    pub(crate) last_position: Position,
 }
 
 /// The positions of fields by their paths, such as `spec.metrics[0].type`, and the keys that occur
@@ -48,6 +48,7 @@ struct Reader {
 }
 
 impl Reader {
+    /// Converts a position in the document to one in the file.
     fn in_file(&self, position: Position) -> Position {
         Position { line: position.line + self.first_line - 1, ..position }
     }
@@ -80,14 +81,15 @@ impl Reader {
             Content::Mapping(members) => {
                 let mut object = Map::new();
                 for (key, value) in members {
-                    self.member(&mut object, key, value, path)?;
+                    self.add_member(&mut object, key, value, path)?;
                 }
                 Ok(Value::Object(object))
             }
         }
     }
 
-    fn member(
+    /// Converts a key and its value, and adds them to `object`.
+    fn add_member(
         &mut self,
         object: &mut Map<String, Value>,
         key: &Node,
@@ -104,7 +106,7 @@ impl Reader {
         };
         let path = path.map(|path| member_path(path, &name));
         if let Some(path) = &path {
-            self.add_key(path, self.in_file(key.position), object.get(&name));
+            self.record_key(path, self.in_file(key.position), object.get(&name));
         }
         let is_alias = value.position < key.position;
         let child = self.value(value, path.as_deref().filter(|_| !is_alias))?;
@@ -116,23 +118,24 @@ impl Reader {
         }
     }
 
-    fn add_key(&mut self, path: &str, kept: Position, lost: Option<&Value>) {
+    /// Records a key. `earlier` is the value of an equal key before it.
+    fn record_key(&mut self, path: &str, last_position: Position, earlier: Option<&Value>) {
         let positions = &mut self.fields.positions.0;
-        let first = positions.insert(path.to_owned(), kept);
+        let first = positions.insert(path.to_owned(), last_position);
         // Members that `<<` added have no position.
-        if let (Some(lost), Some(position)) = (lost, first) {
+        if let (Some(lost_value), Some(position)) = (earlier, first) {
             let is_inside = |other: &str| {
                 let rest = other.strip_prefix(path);
                 rest.is_some_and(|rest| rest.starts_with(['.', '[']))
             };
             positions.retain(|other, _| !is_inside(other));
-            let (field, lost) = (path.to_owned(), lost.clone());
-            self.fields.duplicates.push(Duplicate { field, lost, position, kept });
+            let (field, lost_value) = (path.to_owned(), lost_value.clone());
+            self.fields.duplicates.push(Duplicate { field, lost_value, position, last_position });
         }
     }
 }
 
-/// Adds the members of one or several mappings. The first mapping has precedence.
+/// Adds the members of the mapping or mappings of `<<`. Of several, the first has precedence.
 fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), &'static str> {
     match value {
         Value::Object(added) => {
@@ -169,7 +172,7 @@ fn number(text: &str) -> Option<Value> {
         return None;
     }
     let float: f64 = digits.parse().ok()?;
-    if float.fract() == 0.0 && float.abs() < MAX_EXACT {
+    if float.fract() == 0.0 && float.abs() < MAX_EXACT_INTEGER {
         #[expect(clippy::cast_possible_truncation, reason = "a whole number of at most 53 bits")]
         return Some((float as i64).into());
     }
@@ -226,15 +229,15 @@ mod tests {
             fields.duplicates,
             [Duplicate {
                 field: "a".to_owned(),
-                lost: json!({ "b": 1, "c": 2 }),
+                lost_value: json!({ "b": 1, "c": 2 }),
                 position: at(1, 1),
-                kept: at(3, 1),
+                last_position: at(3, 1),
             }]
         );
         assert_eq!(fields.positions.get("a.b"), Some(at(3, 1)));
     }
 
-    /// The values are those of `kubectl label --local -o json`.
+    /// The expected values are those of `kubectl label --local -o json`.
     #[rstest]
     #[case("yes", json!(true))]
     #[case("'yes'", json!("yes"))]

@@ -1,9 +1,9 @@
-//! The values of a chart: names and defaults of `values.yaml` with its comments, types of its
-//! schema.
+//! The pages of chart values. Names, defaults and descriptions are from `values.yaml` and its
+//! comments, types from `values.schema.json`.
 
 use serde_json::Value;
 
-use super::{Page, code, read, read_yaml};
+use super::{Page, code, read_file, read_yaml};
 
 pub(super) fn values(chart: &str, file: &'static str) -> Page {
     let mut page = Page::new(
@@ -13,17 +13,18 @@ pub(super) fn values(chart: &str, file: &'static str) -> Page {
     );
     let directory = format!("charts/{chart}");
     let values = read_yaml(&format!("{directory}/values.yaml"));
-    let schema: Value = serde_json::from_str(&read(&format!("{directory}/values.schema.json")))
-        .expect("a JSON schema");
-    page.table(None, &["value", "type", "default", ""]);
-    for entry in entries(&read(&format!("{directory}/values.yaml"))) {
+    let schema: Value =
+        serde_json::from_str(&read_file(&format!("{directory}/values.schema.json")))
+            .expect("a JSON schema");
+    page.start_table(None, &["value", "type", "default", ""]);
+    for entry in entries(&read_file(&format!("{directory}/values.yaml"))) {
         let default = values.pointer(&entry.pointer()).cloned().unwrap_or_default();
         let is_group =
             default.as_object().is_some_and(|members| !members.is_empty()) && entry.has_members;
         let name = entry.path.join(".");
         if is_group {
             if !entry.comment.is_empty() {
-                page.row(&[&code(&format!("{name}.*")), "", "", &entry.comment]);
+                page.add_row(&[&code(&format!("{name}.*")), "", "", &entry.comment]);
             }
             continue;
         }
@@ -31,7 +32,12 @@ pub(super) fn values(chart: &str, file: &'static str) -> Page {
         if let Some(flag) = &entry.trailing {
             default_cell = format!("{default_cell} ({flag})");
         }
-        page.row(&[&code(&name), &kind(&schema, &entry.path), &default_cell, &entry.comment]);
+        page.add_row(&[
+            &code(&name),
+            &type_name(&schema, &entry.path),
+            &default_cell,
+            &entry.comment,
+        ]);
         page.names.push(format!("{chart} {name}"));
     }
     page
@@ -44,23 +50,25 @@ struct Entry {
     comment: String,
     /// The comment after the value, in the same line.
     trailing: Option<String>,
-    /// Whether keys with a deeper indentation follow.
+    /// Whether the next key is indented deeper.
     has_members: bool,
 }
 
 impl Entry {
+    /// The JSON pointer of the value.
     fn pointer(&self) -> String {
         let parts: Vec<String> = self.path.iter().map(|part| part.replace('/', "~1")).collect();
         format!("/{}", parts.join("/"))
     }
 }
 
-/// Parses the keys of block mappings. Items of lists are part of the key before them.
+/// Parses the keys of block mappings. Skips the items of lists: they are the default of the key
+/// before them.
 fn entries(text: &str) -> Vec<Entry> {
-    let mut found: Vec<Entry> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     let mut open_keys: Vec<(usize, String)> = Vec::new();
     let mut comment = Vec::new();
-    let mut list = None;
+    let mut list_indent = None;
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         let content = line.trim();
@@ -68,22 +76,23 @@ fn entries(text: &str) -> Vec<Entry> {
             comment.clear();
             continue;
         }
-        if list.is_some_and(|list| indent > list) && !content.starts_with('#') {
+        if list_indent.is_some_and(|list_indent| indent > list_indent) && !content.starts_with('#')
+        {
             continue;
         }
         if content.starts_with("- ") {
-            list = Some(indent);
+            list_indent = Some(indent);
             continue;
         }
         if let Some(words) = content.strip_prefix('#') {
             comment.push(words.trim().to_owned());
             continue;
         }
-        list = None;
+        list_indent = None;
         let Some((key, rest)) = content.split_once(':') else { continue };
         open_keys.retain(|(outer, _)| *outer < indent);
         if let Some(parent) =
-            found.iter_mut().rev().find(|entry| entry.path.len() == open_keys.len())
+            entries.iter_mut().rev().find(|entry| entry.path.len() == open_keys.len())
         {
             parent.has_members = !open_keys.is_empty();
         }
@@ -91,13 +100,13 @@ fn entries(text: &str) -> Vec<Entry> {
         let trailing = rest.split_once(" # ").map(|(_, words)| words.trim().to_owned());
         let path = open_keys.iter().map(|(_, key)| key.clone()).collect();
         let comment = std::mem::take(&mut comment).join(" ");
-        found.push(Entry { path, comment, trailing, has_members: false });
+        entries.push(Entry { path, comment, trailing, has_members: false });
     }
-    found
+    entries
 }
 
-/// The type of a value, in the words of JSON Schema.
-fn kind(schema: &Value, path: &[String]) -> String {
+/// The type of a value: the name of its definition, its allowed values, or a type of JSON Schema.
+fn type_name(schema: &Value, path: &[String]) -> String {
     let (mut node, mut name) = (schema, None);
     for part in path {
         (name, node) = resolve(schema, &node["properties"][part]);
@@ -118,7 +127,7 @@ fn kind(schema: &Value, path: &[String]) -> String {
     words(&node["type"]).join(" or ")
 }
 
-/// Follows a reference to a definition, and returns its name.
+/// Follows `$ref`. Returns the definition and its name, or the node itself.
 fn resolve<'a>(schema: &'a Value, node: &'a Value) -> (Option<String>, &'a Value) {
     let name = node["$ref"].as_str().and_then(|path| path.strip_prefix("#/definitions/"));
     match name {

@@ -1,26 +1,26 @@
-//! Flags and exit statuses of all commands.
+//! The pages of flags and exit statuses of all commands.
 
 use clap::{Arg, Command, CommandFactory};
 
 use super::{Arguments, Page, code};
 
-/// All commands, with their full names: `hpa rules check`.
+/// All visible commands with their full names, such as `hpa rules check`.
 fn commands() -> Vec<(String, Command)> {
-    fn collect(prefix: &str, command: &Command, found: &mut Vec<(String, Command)>) {
-        for one in command.get_subcommands() {
-            if one.get_name() == "help" || one.is_hide_set() {
+    fn collect(prefix: &str, command: &Command, commands: &mut Vec<(String, Command)>) {
+        for subcommand in command.get_subcommands() {
+            if subcommand.get_name() == "help" || subcommand.is_hide_set() {
                 continue;
             }
-            let name = format!("{prefix} {}", one.get_name());
-            found.push((name.clone(), one.clone()));
-            collect(&name, one, found);
+            let name = format!("{prefix} {}", subcommand.get_name());
+            commands.push((name.clone(), subcommand.clone()));
+            collect(&name, subcommand, commands);
         }
     }
     let mut program = Arguments::command();
     program.build();
-    let mut found = Vec::new();
-    collect("hpa", &program, &mut found);
-    found
+    let mut commands = Vec::new();
+    collect("hpa", &program, &mut commands);
+    commands
 }
 
 pub(super) fn flags() -> Page {
@@ -40,10 +40,10 @@ pub(super) fn flags() -> Page {
             let current = argument.get_help_heading();
             if is_first || current != heading {
                 let title = current.map(|title| format!("**{title}**"));
-                page.table(title.as_deref(), &["flag", "default", "variable", ""]);
+                page.start_table(title.as_deref(), &["flag", "default", "variable", ""]);
             }
             (heading, is_first) = (current, false);
-            row(&mut page, &name, argument);
+            add_flag(&mut page, &name, argument);
         }
     }
     page
@@ -54,7 +54,8 @@ fn is_documented(argument: &Arg) -> bool {
     !argument.is_hide_set() && id != "help" && id != "version"
 }
 
-fn row(page: &mut Page, command: &str, argument: &Arg) {
+/// Adds the row of a flag or a positional argument.
+fn add_flag(page: &mut Page, command: &str, argument: &Arg) {
     let names = argument.get_value_names().unwrap_or_default();
     let takes_values = argument.get_action().takes_values();
     let value = match names {
@@ -82,7 +83,7 @@ fn row(page: &mut Page, command: &str, argument: &Arg) {
         help = format!("{help}. Values: {}", values.join(", "));
     }
     let name = if flag.is_empty() { value.trim().to_owned() } else { format!("{flag}{value}") };
-    page.row(&[&code(&name), &default, &code(&variable.clone().unwrap_or_default()), &help]);
+    page.add_row(&[&code(&name), &default, &code(&variable.clone().unwrap_or_default()), &help]);
     if let Some(long) = argument.get_long() {
         let variable = variable.map(|name| format!("{name} ")).unwrap_or_default();
         page.names.push(format!("{command} {variable}--{long}"));
@@ -96,15 +97,15 @@ pub(super) fn exit_statuses() -> Page {
         "The status is 0 after a success, 1 after an error, and 2 if the arguments are invalid, unless \
          the table says otherwise.",
     );
-    page.table(None, &["command", "exit status"]);
+    page.start_table(None, &["command", "exit status"]);
     for (name, command) in commands() {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let found = ["Exit status: ", "The exit status is "].iter().find_map(|start| {
+        let statuses = ["Exit status: ", "The exit status is "].iter().find_map(|start| {
             let (_, rest) = help.split_once(start)?;
             rest.split("\n\n").next()
         });
-        if let Some(text) = found {
-            page.row(&[&code(&name), text]);
+        if let Some(text) = statuses {
+            page.add_row(&[&code(&name), text]);
             page.names.push(format!("exit status of {name}"));
         }
     }

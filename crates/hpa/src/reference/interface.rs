@@ -2,22 +2,24 @@
 
 use std::{collections::BTreeSet, fs};
 
-use super::{pages, read, repository};
+use super::{pages, read_file, repository_path};
 
 /// The names of the last release. A release replaces the file (RELEASING.md).
 const RELEASED_NAMES: &str = "release/interface.txt";
 /// If this environment variable is set, the test writes the names of this version to the file.
 const UPDATE_VARIABLE: &str = "UPDATE_INTERFACE";
 
-/// Returns the changes of the interface that the changelog doesn't mention.
-fn unmentioned(released: &str, current: &BTreeSet<String>, changelog: &str) -> Vec<String> {
+/// The names that were added or removed since the release, and that the section Unreleased of the
+/// changelog doesn't mention.
+fn unmentioned_changes(released: &str, current: &BTreeSet<String>, changelog: &str) -> Vec<String> {
     let unreleased = changelog.split("\n## ").nth(1).unwrap_or_default();
     let released: BTreeSet<String> = released.lines().map(ToOwned::to_owned).collect();
     let added = current.difference(&released).map(|name| ("added", name));
     let removed = released.difference(current).map(|name| ("removed", name));
-    let mut found = Vec::new();
+    let mut unmentioned = Vec::new();
     for (change, name) in added.chain(removed) {
-        // The flag, metric or path, which the changelog has in backquotes.
+        // The last word of a name is the flag, metric or path. The changelog must have it in
+        // backquotes.
         let word = name.rsplit(' ').next().unwrap_or(name);
         let is_mentioned = unreleased
             .split('`')
@@ -26,10 +28,10 @@ fn unmentioned(released: &str, current: &BTreeSet<String>, changelog: &str) -> V
             .flat_map(str::split_whitespace)
             .any(|mentioned| mentioned.trim_end_matches([',', ':', '.']) == word);
         if !is_mentioned {
-            found.push(format!("{change}: {name}"));
+            unmentioned.push(format!("{change}: {name}"));
         }
     }
-    found
+    unmentioned
 }
 
 #[tokio::test]
@@ -42,9 +44,10 @@ async fn changes_since_the_last_release_are_in_the_changelog() {
     assert!(current.len() > 500, "{current:?}");
     if std::env::var_os(UPDATE_VARIABLE).is_some() {
         let lines: Vec<&str> = current.iter().map(String::as_str).collect();
-        fs::write(repository(RELEASED_NAMES), lines.join("\n") + "\n").expect("a file");
+        fs::write(repository_path(RELEASED_NAMES), lines.join("\n") + "\n").expect("a file");
     }
-    let missing = unmentioned(&read(RELEASED_NAMES), &current, &read("CHANGELOG.md"));
+    let missing =
+        unmentioned_changes(&read_file(RELEASED_NAMES), &current, &read_file("CHANGELOG.md"));
     assert!(
         missing.is_empty(),
         "CHANGELOG.md, section Unreleased, has no line about:\n  {}",
@@ -60,9 +63,9 @@ fn change_of_the_interface_needs_a_line_in_the_changelog() {
     let none =
         "# Changelog\n\n## Unreleased\n\n- `--older` and --old, --new\n\n## 0.1.0\n\n- `--new`\n";
     assert_eq!(
-        unmentioned(released, &current, none),
+        unmentioned_changes(released, &current, none),
         ["added: flags: hpa run --new", "removed: flags: hpa run --old"]
     );
     let both = "# Changelog\n\n## Unreleased\n\n- `hpa run --new`, instead of `--old`\n";
-    assert_eq!(unmentioned(released, &current, both), [""; 0]);
+    assert_eq!(unmentioned_changes(released, &current, both), [""; 0]);
 }

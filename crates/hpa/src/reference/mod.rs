@@ -29,12 +29,13 @@ use serde_json::Value;
 use crate::{args::Arguments, export_tests, lint};
 
 /// If this environment variable is set, the test writes the pages before it compares them.
-const UPDATE: &str = "UPDATE_REFERENCE";
+const UPDATE_VARIABLE: &str = "UPDATE_REFERENCE";
 
-/// A page, and the public names on it.
+/// A page of `docs/reference`.
 struct Page {
     file: &'static str,
     text: String,
+    /// The public names on the page, which may change only with a line in the changelog.
     names: Vec<String>,
 }
 
@@ -48,25 +49,25 @@ impl Page {
     }
 
     /// Starts a table, after a heading if there is one.
-    fn table(&mut self, heading: Option<&str>, columns: &[&str]) {
+    fn start_table(&mut self, heading: Option<&str>, columns: &[&str]) {
         if let Some(heading) = heading {
             self.write(format_args!("\n{heading}\n"));
         }
-        let rule = vec!["---"; columns.len()].join("|");
-        self.write(format_args!("\n| {} |\n|{rule}|\n", columns.join(" | ")));
+        let separator = vec!["---"; columns.len()].join("|");
+        self.write(format_args!("\n| {} |\n|{separator}|\n", columns.join(" | ")));
     }
 
     fn write(&mut self, text: fmt::Arguments<'_>) {
         self.text.write_fmt(text).expect("a string can be written");
     }
 
-    fn row(&mut self, cells: &[&str]) {
+    fn add_row(&mut self, cells: &[&str]) {
         let cells: Vec<String> = cells.iter().map(|cell| cell_text(cell)).collect();
         self.write(format_args!("| {} |\n", cells.join(" | ")));
     }
 }
 
-/// Joins lines and escapes the Markdown and HTML that would break a table cell.
+/// Joins the lines of a text, and escapes the Markdown and HTML that would break a table cell.
 fn cell_text(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
     let parts = text.split('`').enumerate().map(|(index, part)| match index % 2 {
@@ -76,20 +77,22 @@ fn cell_text(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
+/// The text in backquotes, unless it is empty.
 fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{text}`") }
 }
 
-fn repository(path: &str) -> PathBuf {
+/// The absolute path of a file of the repository.
+fn repository_path(path: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path)
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+fn read_file(path: &str) -> String {
+    fs::read_to_string(repository_path(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 fn read_yaml(path: &str) -> Value {
-    serde_saphyr::from_str(&read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    serde_saphyr::from_str(&read_file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 async fn pages() -> Vec<Page> {
@@ -109,19 +112,20 @@ async fn pages() -> Vec<Page> {
 #[tokio::test]
 async fn pages_are_up_to_date() {
     let pages = pages().await;
-    if std::env::var_os(UPDATE).is_some() {
+    if std::env::var_os(UPDATE_VARIABLE).is_some() {
         for page in &pages {
-            fs::write(repository("docs/reference").join(page.file), &page.text).expect("a file");
+            fs::write(repository_path("docs/reference").join(page.file), &page.text)
+                .expect("a file");
         }
     }
     for page in &pages {
         let path = format!("docs/reference/{}", page.file);
-        let stored = fs::read_to_string(repository(&path)).unwrap_or_default();
+        let stored = fs::read_to_string(repository_path(&path)).unwrap_or_default();
         let different = stored.lines().zip(page.text.lines()).find(|(old, new)| old != new);
         assert!(stored == page.text, "`just reference` updates {path}: {different:?}");
         assert!(page.names.len() > 1, "{path} names {:?}", page.names);
     }
-    let mut files: Vec<String> = fs::read_dir(repository("docs/reference"))
+    let mut files: Vec<String> = fs::read_dir(repository_path("docs/reference"))
         .expect("a directory")
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
         .collect();

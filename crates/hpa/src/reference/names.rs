@@ -1,10 +1,9 @@
-//! The annotations of autoscalers, and the rules of `hpa lint`.
+//! The pages of autoscalers' annotations and of the rules of `hpa lint`.
 
 use hpa_calc::settings::{DOMAIN, SETTINGS};
 
 use super::{Page, code, lint};
 
-/// The page of the annotations with settings of an autoscaler.
 pub(super) fn annotations() -> Page {
     let mut page = Page::new(
         "annotations.md",
@@ -12,11 +11,11 @@ pub(super) fn annotations() -> Page {
         "The annotations of autoscalers that `hpa` reads, except those of \
          [collectors](../collectors.md#annotations). [Settings](../settings.md) explains each.",
     );
-    page.table(None, &["annotation", "values", "default", ""]);
+    page.start_table(None, &["annotation", "values", "default", ""]);
     for setting in SETTINGS {
         let name = format!("{DOMAIN}/{}", setting.name);
         let values = setting.expected();
-        page.row(&[&code(&name), &values, setting.default, setting.summary]);
+        page.add_row(&[&code(&name), &values, setting.default, setting.summary]);
         page.names.push(format!("{DOMAIN} {}", setting.name));
     }
     page
@@ -25,9 +24,9 @@ pub(super) fn annotations() -> Page {
 pub(super) fn lint_rules() -> Page {
     let mut page =
         Page::new("lint-rules.md", "Rules of hpa lint", "[Lint](../lint.md) explains each rule.");
-    page.table(None, &["rule", "severity", "reported if"]);
+    page.start_table(None, &["rule", "severity", "reported if"]);
     for [id, severity, summary] in lint::all_rules() {
-        page.row(&[&format!("[{id}](../lint.md#{id})"), severity, summary]);
+        page.add_row(&[&format!("[{id}](../lint.md#{id})"), severity, summary]);
         page.names.push(id.to_owned());
     }
     page

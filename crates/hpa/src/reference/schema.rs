@@ -1,4 +1,4 @@
-//! The fields of the custom API.
+//! The page of the custom API's fields.
 
 use serde_json::Value;
 
@@ -17,23 +17,24 @@ pub(super) fn custom_api() -> Page {
     );
     let schema = &version["schema"]["openAPIV3Schema"];
     for part in ["spec", "status"] {
-        page.table(Some(&format!("## {part}")), &["field", "type", ""]);
-        rows(&mut page, part, &schema["properties"][part]);
+        page.start_table(Some(&format!("## {part}")), &["field", "type", ""]);
+        add_fields(&mut page, part, &schema["properties"][part]);
     }
     page
 }
 
-fn rows(page: &mut Page, path: &str, schema: &Value) {
+/// Adds a row for each field below `path`, depth first.
+fn add_fields(page: &mut Page, path: &str, schema: &Value) {
     let Some(members) = schema["properties"].as_object() else { return };
     for (name, member) in members {
         let path = format!("{path}.{name}");
         let mut path_of_members = path.clone();
         let mut inner = member;
-        let mut kind = kind(member);
+        let mut field_type = type_name(member);
         if member["type"] == "array" {
             inner = &member["items"];
             path_of_members += "[]";
-            kind = format!("list of {}", self::kind(inner));
+            field_type = format!("list of {}", type_name(inner));
         }
         let description = member["description"].as_str().unwrap_or_default();
         let default = match member.get("default") {
@@ -42,13 +43,14 @@ fn rows(page: &mut Page, path: &str, schema: &Value) {
             }
             _ => String::new(),
         };
-        page.row(&[&code(&path), &kind, &format!("{description}{default}")]);
+        page.add_row(&[&code(&path), &field_type, &format!("{description}{default}")]);
         page.names.push(path);
-        rows(page, &path_of_members, inner);
+        add_fields(page, &path_of_members, inner);
     }
 }
 
-fn kind(schema: &Value) -> String {
+/// `quantity`, the allowed values, or a format or type of JSON Schema.
+fn type_name(schema: &Value) -> String {
     if schema["x-kubernetes-int-or-string"] == true {
         return "quantity".to_owned();
     }

@@ -1,19 +1,20 @@
-//! Compares the replicas of the rebuilt run with the recorded ones.
+//! Compares the replicas of the rebuilt run with the recorded replicas.
 
-use hpa_simulate::{Step, report::percent};
+use hpa_simulate::{Scaling, report::percent};
 use serde::Serialize;
 
 use super::series::Series;
 
-/// The maximum difference for [`Trust::Good`], as a share of the mean replicas.
-const GOOD: f64 = 0.05;
-/// The maximum difference for [`Trust::Limited`].
-const LIMITED: f64 = 0.15;
-/// The minimum share of time with recorded replicas for a comparison.
+/// The maximum mean difference for [`Trust::Good`], as a share of the mean replicas.
+const GOOD_DIFFERENCE: f64 = 0.05;
+/// The maximum mean difference for [`Trust::Limited`], as a share of the mean replicas.
+const LIMITED_DIFFERENCE: f64 = 0.15;
+/// The minimum share of time with recorded replicas. With less, [`Trust::TooLittleData`] applies.
 const MIN_COVERAGE: f64 = 0.5;
+/// The minimum number of steps with recorded replicas. With less, [`Trust::TooLittleData`] applies.
 const MIN_POINTS: usize = 20;
 
-/// Replicas of the rebuilt run, compared with the recorded ones.
+/// The result of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Agreement {
@@ -50,7 +51,7 @@ pub(super) enum Trust {
 
 impl Agreement {
     /// Compares a run with the recorded replicas. The run starts with `initial` replicas.
-    pub(super) fn new(initial: u32, steps: &[Step], recorded: &Series, step: f64) -> Self {
+    pub(super) fn new(initial: u32, steps: &[Scaling], recorded: &Series, step: f64) -> Self {
         let mut scalings = steps.iter().peekable();
         let mut replicas = f64::from(initial);
         let mut differences = Vec::new();
@@ -62,8 +63,8 @@ impl Agreement {
             differences.extend(recorded.map(|recorded| replicas - recorded.round()));
         }
         let share = |limit: f64| {
-            let within = differences.iter().filter(|one| one.abs() <= limit + 0.5).count();
-            within as f64 / differences.len().max(1) as f64
+            let count = differences.iter().filter(|one| one.abs() <= limit + 0.5).count();
+            count as f64 / differences.len().max(1) as f64
         };
         let count = differences.len().max(1) as f64;
         let recorded_values: Vec<f64> = recorded.values().map(f64::round).collect();
@@ -81,43 +82,43 @@ impl Agreement {
             rebuilt_scalings: steps.len(),
             trust: Trust::TooLittleData,
         };
-        agreement.trust = agreement.judge(differences.len());
+        agreement.trust = agreement.trust_level(differences.len());
         agreement
     }
 
-    /// The mean absolute difference as a share of the mean replicas. `None` if only the recorded
-    /// replicas are 0.
-    fn relative(&self) -> Option<f64> {
+    /// The mean absolute difference as a share of the mean replicas. `None` if the replicas differ,
+    /// but all recorded ones are 0.
+    fn relative_difference(&self) -> Option<f64> {
         if self.mean_absolute_difference <= 0.0 {
             return Some(0.0);
         }
         (self.mean_replicas > 0.0).then(|| self.mean_absolute_difference / self.mean_replicas)
     }
 
-    fn judge(&self, points: usize) -> Trust {
+    fn trust_level(&self, points: usize) -> Trust {
         if self.compared < MIN_COVERAGE || points < MIN_POINTS {
             return Trust::TooLittleData;
         }
         if self.recorded_scalings == 0 && self.rebuilt_scalings == 0 {
             return Trust::Unchanged;
         }
-        match self.relative() {
-            Some(relative) if relative <= GOOD => Trust::Good,
-            Some(relative) if relative <= LIMITED => Trust::Limited,
+        match self.relative_difference() {
+            Some(relative) if relative <= GOOD_DIFFERENCE => Trust::Good,
+            Some(relative) if relative <= LIMITED_DIFFERENCE => Trust::Limited,
             _ => Trust::Poor,
         }
     }
 
-    /// A sentence about the measurements, and one about their consequence for comparing variants.
+    /// A sentence with the measurements, and one with advice for comparing variants.
     pub(super) fn sentences(&self) -> [String; 2] {
         let direction = if self.mean_difference < 0.0 { "fewer" } else { "more" };
         let share = self
-            .relative()
+            .relative_difference()
             .map(|relative| format!("{} of {:.1}; ", percent(relative), self.mean_replicas));
         let measured = format!(
             "The rebuilt run has the recorded replicas {} of the time, and differs by at most one \
-             {} of the time. It differs by {:.2} replicas on average ({}{:.2} {direction} \
-             on balance). Scalings: {} rebuilt, {} recorded. Compared: {} of the time.",
+             {} of the time. It differs by {:.2} replicas on average ({}net {:.2} {direction}). \
+             Scalings: {} rebuilt, {} recorded. Compared: {} of the time.",
             percent(self.equal),
             percent(self.within_one),
             self.mean_absolute_difference,
@@ -131,7 +132,7 @@ impl Agreement {
     }
 
     fn advice(&self) -> String {
-        let error = percent(self.relative().unwrap_or_default());
+        let error = percent(self.relative_difference().unwrap_or_default());
         match self.trust {
             Trust::Good => format!(
                 "Trust: good. A variant that differs from base by clearly more than {error} would \
@@ -157,11 +158,11 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use hpa_simulate::Study;
+    use hpa_simulate::ScenarioFile;
 
     use super::*;
 
-    fn steps(scalings: &[(f64, u32)]) -> Vec<Step> {
+    fn steps(scalings: &[(f64, u32)]) -> Vec<Scaling> {
         let text = "
 duration: 1m
 autoscaler:
@@ -172,10 +173,10 @@ autoscaler:
     maxReplicas: 10
 workload: {load: {constant: 900}, replicas: 2}
 ";
-        // Only a run can create a step, because a step has a reason.
-        let study = Study::parse(text, &|_| Err("no files".to_owned())).unwrap();
-        let scaling = study.variants[0].run().steps[0].clone();
-        let scaling = |(second, to)| Step { second, to, ..scaling.clone() };
+        // Copy a step of a run, because only a run can create the reason of a step.
+        let scenario_file = ScenarioFile::parse(text, &|_| Err("no files".to_owned())).unwrap();
+        let scaling = scenario_file.variants[0].run().steps[0].clone();
+        let scaling = |(second, to)| Scaling { second, to, ..scaling.clone() };
         scalings.iter().copied().map(scaling).collect()
     }
 
@@ -185,7 +186,7 @@ workload: {load: {constant: 900}, replicas: 2}
 
     #[test]
     fn shares_are_of_the_compared_time() {
-        // The run has 2, then 4 replicas. Recorded are 2, none, 3 and 6.
+        // The run has 2 replicas, and 4 from step 40. Recorded are 2, a gap, 3 and 6.
         let recorded = recorded(&[(20, Some(2.0)), (20, None), (10, Some(3.0)), (10, Some(6.0))]);
         let agreement = Agreement::new(2, &steps(&[(600.0, 4)]), &recorded, 15.0);
         assert!((agreement.compared - 2.0 / 3.0).abs() < 1e-9);
@@ -204,10 +205,7 @@ workload: {load: {constant: 900}, replicas: 2}
     fn difference_has_no_share_if_recorded_replicas_are_zero() {
         let agreement = Agreement::new(1, &[], &recorded(&[(100, Some(0.0))]), 15.0);
         let [measured, _] = agreement.sentences();
-        assert!(
-            measured.contains("by 1.00 replicas on average (1.00 more on balance)"),
-            "{measured}"
-        );
+        assert!(measured.contains("by 1.00 replicas on average (net 1.00 more)"), "{measured}");
         let scaled = Agreement::new(1, &steps(&[(600.0, 2)]), &recorded(&[(100, Some(0.0))]), 15.0);
         assert_eq!(scaled.trust, Trust::Poor);
     }

@@ -1,4 +1,4 @@
-//! The autoscaler, from a cluster or a file.
+//! Reads the autoscaler to replay from a cluster or from files.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,7 @@ use crate::{
 pub(super) struct Autoscaler {
     /// The autoscaler with the API server's defaults.
     pub(super) hpa: HorizontalPodAutoscaler,
+    /// The manifest, with the settings as annotations.
     object: Value,
     /// A client of the autoscaler's cluster. `None` if it was read from files.
     pub(super) client: Option<Client>,
@@ -46,7 +47,7 @@ impl Autoscaler {
     }
 
     fn new(mut object: Value, client: Option<Client>) -> anyhow::Result<Self> {
-        // Scenarios have autoscalers of autoscaling/v2, whose settings are annotations.
+        // A scenario has an autoscaler of autoscaling/v2, whose settings are annotations.
         fields_to_annotations(&mut object);
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object.clone()).context("unable to decode the autoscaler")?;
@@ -56,7 +57,7 @@ impl Autoscaler {
 
     /// Whether the autoscaler is of the custom API.
     pub(super) fn is_custom(&self) -> bool {
-        let group = manifests::text(&self.object, "/apiVersion").split('/').next();
+        let group = manifests::string_at(&self.object, "/apiVersion").split('/').next();
         group == Some(hpa_crd::GROUP)
     }
 
@@ -65,9 +66,9 @@ impl Autoscaler {
     pub(super) fn manifest(&self, ignored: &[String]) -> Value {
         let mut spec = self.object.get("spec").cloned().unwrap_or_default();
         if !ignored.is_empty() {
-            let kept: Vec<_> = used_metrics(&self.hpa, ignored).map(|(_, metric)| metric).collect();
+            let used: Vec<_> = used_metrics(&self.hpa, ignored).map(|(_, metric)| metric).collect();
             if let Some(spec) = spec.as_object_mut() {
-                spec.insert("metrics".to_owned(), json!(kept));
+                spec.insert("metrics".to_owned(), json!(used));
             }
         }
         let metadata = &self.hpa.metadata;
@@ -99,7 +100,7 @@ async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Clien
 
 /// Reads manifests and returns the autoscaler with the given name, or the only one.
 fn from_files(arguments: &PastArguments) -> anyhow::Result<Value> {
-    let all = manifests::read(&arguments.filename)?;
+    let all = manifests::read_files(&arguments.filename)?;
     find_in_files(all.iter().map(|one| &one.object), arguments.name.as_deref()).cloned()
 }
 

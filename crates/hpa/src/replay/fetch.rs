@@ -1,4 +1,4 @@
-//! Reads series from Prometheus, chunk by chunk.
+//! Reads series from Prometheus, in chunks that it accepts.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a query. The result must be a single series; without one, all steps are gaps.
+    /// Reads a query, whose result must be at most one series. Without one, all steps are gaps.
     pub(super) async fn read(&self, query: &Query) -> anyhow::Result<Series> {
         let mut series = Series::empty(self.window.len());
         for chunk in self.window.chunks() {
@@ -37,11 +37,11 @@ impl Reader<'_> {
     pub(super) async fn read_required(&self, query: &Query) -> anyhow::Result<Series> {
         let series = self.read(query).await?;
         if series.is_empty() {
-            let Query { what, text, advice, .. } = query;
+            let Query { subject, text, advice, .. } = query;
             let (from, to) = (self.window.start, self.window.end());
             bail!(
-                "Prometheus has no samples of {what} from {from} to {to}: {advice}. The query is \
-                 {text}"
+                "Prometheus has no samples of {subject} from {from} to {to}: {advice}. The query \
+                 is {text}"
             );
         }
         Ok(series)
@@ -50,7 +50,7 @@ impl Reader<'_> {
     /// The value at the end of the window.
     pub(super) async fn read_last(&self, query: &Query) -> anyhow::Result<Option<f64>> {
         let end = self.window.end();
-        let points = self.points(query, Chunk { start: end, end }).await?;
+        let points = self.query_points(query, Chunk { start: end, end }).await?;
         Ok(points.first().map(|(_, value)| *value).filter(|value| value.is_finite()))
     }
 
@@ -63,10 +63,10 @@ impl Reader<'_> {
         let delay = SignedDuration::try_from_secs_f64(query.delay).unwrap_or_default();
         let delayed = |time: Timestamp| time.checked_add(delay).unwrap_or(time);
         let shifted = Chunk { start: delayed(chunk.start), end: delayed(chunk.end) };
-        for (ms, value) in self.points(query, shifted).await? {
+        for (ms, value) in self.query_points(query, shifted).await? {
             let ms = Timestamp::from_millisecond(ms).ok();
             let ms = ms.and_then(|time| time.checked_sub(delay).ok());
-            let index = ms.and_then(|time| self.window.index(time.as_millisecond()));
+            let index = ms.and_then(|time| self.window.closest_point(time.as_millisecond()));
             let slot = index.and_then(|index| series.0.get_mut(index));
             if let (Some(slot), true) = (slot, value.is_finite()) {
                 *slot = Some(value);
@@ -75,7 +75,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    async fn points(&self, query: &Query, chunk: Chunk) -> anyhow::Result<Vec<(i64, f64)>> {
+    /// Queries a chunk. Returns the times in milliseconds and the values of the only series.
+    async fn query_points(&self, query: &Query, chunk: Chunk) -> anyhow::Result<Vec<(i64, f64)>> {
         let range = RangeQuery {
             query: query.text.clone(),
             start: chunk.start,
@@ -84,8 +85,8 @@ impl Reader<'_> {
         };
         let client = query.client.as_ref().unwrap_or(self.client);
         let series = client.query_range(&range).await.with_context(|| {
-            let url = client.settings().display_url();
-            format!("unable to read {} from {url} with the query {}", query.what, query.text)
+            let url = client.settings().url_without_credentials();
+            format!("unable to read {} from {url} with the query {}", query.subject, query.text)
         })?;
         let [one] = series.as_slice() else {
             if series.is_empty() {
@@ -94,7 +95,7 @@ impl Reader<'_> {
             bail!(
                 "the query for {} has {} series, not one: aggregate them, for example with \
                  sum(...). The query is {}",
-                query.what,
+                query.subject,
                 series.len(),
                 query.text
             );

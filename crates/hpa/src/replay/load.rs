@@ -1,4 +1,4 @@
-//! The recorded load of an autoscaler, for forecasts.
+//! Reads the recorded load of an autoscaler, for `hpa forecast`.
 
 use hpa_calc::HorizontalPodAutoscaler;
 use jiff::{SignedDuration, Timestamp};
@@ -11,13 +11,13 @@ use super::{
 };
 use crate::args::PastArguments;
 
-/// A recorded load, and the autoscaler that follows it.
+/// A recorded load, and its autoscaler.
 pub(crate) struct PastLoad {
-    /// `namespace/name`.
+    /// `namespace/name` of the autoscaler.
     pub(crate) name: String,
     pub(crate) metric: String,
     pub(crate) samples: Vec<(Timestamp, f64)>,
-    /// The target load of a pod.
+    /// The target for a pod, in the unit of the load.
     pub(crate) target: f64,
     /// The median time from a pod's creation until it was ready.
     pub(crate) startup: Option<SignedDuration>,
@@ -36,7 +36,7 @@ pub(crate) async fn read_load(arguments: &PastArguments) -> anyhow::Result<PastL
         Some((past.window.start.checked_add(SignedDuration::from_secs(step)).ok()?, (*load)?))
     });
     let startup = match past.startup {
-        Startup::Given(seconds) | Startup::Recorded(seconds) => {
+        Startup::Configured(seconds) | Startup::Recorded(seconds) => {
             SignedDuration::try_from_secs_f64(seconds).ok()
         }
         Startup::Unknown => None,

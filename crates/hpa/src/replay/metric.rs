@@ -15,9 +15,9 @@ const MEBI: f64 = 1_048_576.0;
 /// A metric of the spec.
 #[derive(Clone, Debug)]
 pub(super) struct Metric {
-    /// Its index in the spec.
+    /// The index in `spec.metrics`.
     pub(super) index: usize,
-    /// Its path in the spec.
+    /// The path, such as `spec.metrics[0]`.
     pub(super) field: String,
     /// The name of the metric or resource.
     pub(super) name: String,
@@ -47,14 +47,14 @@ pub(super) enum Source {
     },
 }
 
-/// The target of a metric, in units of the metric.
+/// The target of a metric, in the unit of the metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
-    /// The average over pods, or the value divided by the replicas.
+    /// A target for the average over pods, or for the value divided by the replicas.
     PerPod(f64),
     /// A percentage of the pods' requests.
     Utilization(f64),
-    /// The value. It is assumed to be inversely proportional to the replicas.
+    /// A target for the value, regardless of the replicas.
     Value(f64),
 }
 
@@ -66,12 +66,13 @@ impl Source {
 }
 
 impl Metric {
-    /// Whether all pods share one value, which is assumed to fall as replicas are added.
+    /// Whether the metric is one value with a target of type `Value`. Such a value is assumed to be
+    /// inversely proportional to the replicas.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.target, Target::Value(_)) && !self.source.is_of_pods()
     }
 
-    /// Converts recorded values to totals over all pods. Only shared values differ.
+    /// Converts recorded values to totals over all pods. Only values of a shared metric change.
     pub(super) fn total(&self, value: Series, replicas: &Series) -> Series {
         if self.is_shared() {
             value.zip(replicas, |value, replicas| value * replicas)
@@ -89,8 +90,8 @@ impl Metric {
         for name in ignored {
             let mut all = metrics.iter().enumerate();
             if !all.any(|(index, metric)| is_named(index, metric, name)) {
-                let known: Vec<&str> = metrics.iter().map(MetricSpec::metric_name).collect();
-                bail!("--ignore-metric {name}: the autoscaler has {}", known.join(", "));
+                let names: Vec<&str> = metrics.iter().map(MetricSpec::metric_name).collect();
+                bail!("--ignore-metric {name}: the autoscaler has {}", names.join(", "));
             }
         }
         let used: Vec<Self> = used_metrics(hpa, ignored)
@@ -125,7 +126,7 @@ impl Metric {
         }
     }
 
-    /// One unit of the rebuilt load in units of the metric.
+    /// One unit of the rebuilt load, in the unit of the metric.
     pub(super) fn load_scale(&self) -> f64 {
         if self.resource() == Some("memory") { MEBI } else { 1.0 }
     }
@@ -144,10 +145,11 @@ impl Metric {
 
     /// Formats an amount of the rebuilt load with its unit.
     pub(super) fn load_amount(&self, value: f64) -> String {
-        let of = if self.resource().is_some() { "" } else { "of " };
-        format!("{value} {of}{}", self.load_unit())
+        let preposition = if self.resource().is_some() { "" } else { "of " };
+        format!("{value} {preposition}{}", self.load_unit())
     }
 
+    /// `cpu` or `memory` for a resource metric.
     fn resource(&self) -> Option<&str> {
         matches!(self.source, Source::Resource { .. }).then_some(self.name.as_str())
     }
@@ -177,24 +179,27 @@ fn source_and_target(spec: &MetricSpec) -> Option<(Source, &MetricTarget)> {
     }
     if let Some(pods) = &spec.pods {
         let identifier = pods.metric.clone();
-        return Some((Source::Pods { labels: labels(&identifier), identifier }, &pods.target));
+        return Some((
+            Source::Pods { labels: matching_labels(&identifier), identifier },
+            &pods.target,
+        ));
     }
     if let Some(object) = &spec.object {
         let identifier = object.metric.clone();
         let source = Source::Object {
             object: object.described_object.clone(),
-            labels: labels(&identifier),
+            labels: matching_labels(&identifier),
             identifier,
         };
         return Some((source, &object.target));
     }
     let external = spec.external.as_ref()?;
     let identifier = external.metric.clone();
-    Some((Source::External { labels: labels(&identifier), identifier }, &external.target))
+    Some((Source::External { labels: matching_labels(&identifier), identifier }, &external.target))
 }
 
-/// Labels that match the metric's selector.
-fn labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
+/// Labels that match the metric's selector, for the metric of the simulated workload.
+fn matching_labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
     let Some(selector) = &metric.selector else { return BTreeMap::new() };
     let expressions = selector.match_expressions.iter().filter_map(|expression| {
         let value = match expression.operator.as_str() {

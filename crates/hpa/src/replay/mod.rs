@@ -1,4 +1,5 @@
-//! `hpa replay`.
+//! `hpa replay`: rebuilds the past load of an autoscaler from Prometheus, and simulates variants of
+//! the autoscaler on it.
 
 mod agreement;
 mod autoscaler;
@@ -24,17 +25,17 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
     settings::{Bounds, SettingPolicy},
 };
-use hpa_simulate::{Study, report};
+use hpa_simulate::{ScenarioFile, report};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use self::{
-    agreement::Agreement, autoscaler::Autoscaler, model::Rebuilt, output::Replay, past::Past,
-    read::read_past, rebuild::rebuild,
+    agreement::Agreement, autoscaler::Autoscaler, model::RebuiltScenario, output::Replay,
+    past::Past, read::read_past, rebuild::rebuild,
 };
 pub(crate) use self::{
     load::{PastLoad, read_load},
-    source::PrometheusPast,
+    source::PrometheusPastLoads,
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
@@ -42,10 +43,10 @@ use crate::{
     simulate, terminal,
 };
 
-/// The longest time from a change of scheduled bounds to the first recorded replicas within them.
+/// The recorded replicas are within new scheduled bounds at most this time after the change.
 const BOUNDS_DELAY: SignedDuration = SignedDuration::from_mins(2);
 
-/// Replays the past of an autoscaler.
+/// Replays the past of an autoscaler, and prints how well the rebuilt run matches it.
 pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let (autoscaler, past) = block_on(async {
         let autoscaler = Autoscaler::read(&arguments.past).await?;
@@ -53,24 +54,24 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         anyhow::Ok((autoscaler, past))
     })?;
     let mut rebuilt = rebuild(&past, &autoscaler.hpa)?;
-    complete(&mut rebuilt, arguments, &autoscaler, &past)?;
+    complete_scenario(&mut rebuilt, arguments, &autoscaler, &past)?;
     if let Some(path) = &arguments.save {
         let text = serde_saphyr::to_string(&rebuilt.scenario).context("unable to write YAML")?;
         let header =
             format!("# Rebuilt by hpa replay. Run it with: hpa simulate {}\n", path.display());
-        simulate::write(path, &(header + &text))?;
+        simulate::write_file(path, &(header + &text))?;
     }
     let no_files = |name: &str| Err(format!("{name}: a replay reads no file"));
-    let study = Study::parse(&rebuilt.scenario.to_string(), &no_files).context(
+    let scenario_file = ScenarioFile::parse(&rebuilt.scenario.to_string(), &no_files).context(
         "the rebuilt scenario is invalid: check the spec of the autoscaler and --variants",
     )?;
     let has_charts = arguments.html.is_some();
-    let results = simulate::simulate(&study.variants, has_charts || arguments.timeline);
+    let results = simulate::simulate(&scenario_file.variants, has_charts || arguments.timeline);
     let Some((base, run)) = results.first() else { bail!("there is no variant") };
     let step = past.window.step as f64;
     let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step);
     let replay = Replay {
-        name: &study.name,
+        name: &scenario_file.name,
         window: past.window,
         load: &rebuilt.load,
         recorded: &past.replicas,
@@ -78,7 +79,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         assumptions: notes(rebuilt.assumptions, &autoscaler.hpa, &past),
     };
     if let Some(path) = &arguments.html {
-        simulate::write(path, &replay.page(&study, &results))?;
+        simulate::write_file(path, &replay.page(&scenario_file, &results))?;
     }
     match arguments.output {
         SimulationFormat::Table => terminal::print(&replay.text(&results, arguments.steps))?,
@@ -89,9 +90,9 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds the autoscaler, the controller and the variants.
-fn complete(
-    rebuilt: &mut Rebuilt,
+/// Adds the autoscaler, the controller's settings and the variants to the rebuilt scenario.
+fn complete_scenario(
+    rebuilt: &mut RebuiltScenario,
     arguments: &ReplayArguments,
     autoscaler: &Autoscaler,
     past: &Past,
@@ -124,6 +125,7 @@ fn complete(
     Ok(())
 }
 
+/// The settings of the controller, in the fields of a scenario.
 fn controller(arguments: &AutoscalingArguments) -> Value {
     let AutoscalingArguments {
         horizontal_pod_autoscaler_sync_period: sync_period,
@@ -142,18 +144,18 @@ fn controller(arguments: &AutoscalingArguments) -> Value {
     })
 }
 
-/// Adds notes about facts of the past that contradict the assumptions.
+/// Adds notes about recorded replicas that the rebuilt run can't match.
 fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
     let (requested, recorded) = (past.requested.seconds(), past.window.seconds());
-    // A few missing steps are normal at the end, because rates need samples of later times.
+    // A few steps are always missing at the end, because rates need later samples.
     if recorded < requested * 0.99 {
         notes.insert(
             0,
             format!(
                 "Prometheus has the replicas and metrics of {} only, not of {}: only that time is \
                  replayed.",
-                report::span(recorded),
-                report::span(requested)
+                report::format_duration(recorded),
+                report::format_duration(requested)
             ),
         );
     }
@@ -163,13 +165,14 @@ fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> 
         f64::from(bounds.min_replicas)..=f64::from(bounds.max_replicas)
     };
     let steps = past.replicas.values().count().max(1);
+    // The share of the recorded steps whose replicas match the predicate.
     let share = |predicate: &dyn Fn(Timestamp, f64) -> bool| {
         let values = past.replicas.0.iter().zip(past.window.times());
-        let found =
+        let matching =
             values.filter(|(value, time)| value.is_some_and(|one| predicate(*time, one.round())));
-        found.count() as f64 / steps as f64
+        matching.count() as f64 / steps as f64
     };
-    // Replicas follow the schedule in the next reconcile, and are recorded in the next scrape.
+    // The next reconcile applies new bounds, and the next scrape records the replicas.
     let outside = share(&|time, replicas| {
         let before = time.checked_sub(BOUNDS_DELAY).unwrap_or(time);
         ![time, before].into_iter().any(|time| bounds_at(time).contains(&replicas))
@@ -182,8 +185,8 @@ fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> 
             format!("{min_replicas}-{max_replicas}, the bounds")
         };
         notes.push(format!(
-            "For {} of the time the replicas were outside {bounds} of this spec: the spec, or the \
-             replicas, were changed then, and the rebuilt run doesn't have that.",
+            "For {} of the time the replicas were outside {bounds} of this spec: the spec or the \
+             replicas were changed at that time. The rebuilt run doesn't reproduce the change.",
             report::percent(outside),
         ));
     }

@@ -2,38 +2,38 @@
 
 use anyhow::bail;
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_simulate::report::{percent, span};
+use hpa_simulate::report::{format_duration, percent};
 use serde_json::{Value, json};
 
 use super::{
     metric::{Metric, Source, Target},
-    past::{Past, Recorded, Startup},
+    past::{Past, RecordedMetric, Startup},
     rebuild::{Line, fit},
-    series::{Series, significant},
+    series::{Series, six_digits},
 };
 
 /// The maximum error of a good fit, as a share of the metric's mean.
 const GOOD_FIT: f64 = 0.1;
 
-const NANO: f64 = 1e9;
-const MILLI: f64 = 1e3;
+const NANOS_PER_CORE: f64 = 1e9;
+const MILLIS_PER_BYTE: f64 = 1e3;
 
-/// The load changes to the value of a sample this many seconds before the sample. The model
-/// measures the load over the 15 s before a sample, so the autoscaler reads the recorded value.
+/// The load gets the value of a sample this many seconds before the sample. The simulation measures
+/// the load over the 15 s before a sample, so the autoscaler reads the recorded value.
 const LEAD_SECONDS: f64 = 14.5;
-/// The assumed start-up time of pods without data, in seconds.
+/// The assumed start-up time of pods if none is recorded, in seconds.
 const DEFAULT_STARTUP: f64 = 10.0;
 
-/// A scenario and its assumptions.
+/// A scenario, and the assumptions on which it was rebuilt.
 #[derive(Clone, Debug)]
-pub(super) struct Rebuilt {
+pub(super) struct RebuiltScenario {
     pub(super) scenario: Value,
-    /// The metric that is the load.
+    /// The name of the metric from which the load was derived.
     pub(super) load: String,
     pub(super) assumptions: Vec<String>,
 }
 
-/// The parts of the scenario that depend on metrics.
+/// Builds the parts of the scenario that depend on metrics.
 pub(super) struct Model {
     workload: String,
     container: Option<String>,
@@ -48,10 +48,10 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(past: &Past, main: &Metric, hpa: &HorizontalPodAutoscaler) -> Self {
         let startup = match past.startup {
-            Startup::Given(seconds) | Startup::Recorded(seconds) => seconds,
+            Startup::Configured(seconds) | Startup::Recorded(seconds) => seconds,
             Startup::Unknown => DEFAULT_STARTUP,
         };
-        // Pods without load use nothing, because the recorded total includes all usage.
+        // All recorded usage is load, so pods without load use nothing.
         let profile = json!({
             "scheduling": 0, "starting": startup / 2.0, "readiness": startup / 2.0,
             "startupCpu": "0", "idleCpu": "0", "cpuPerUnit": "0", "idleMemory": "0",
@@ -68,33 +68,33 @@ impl Model {
             assumptions: Vec::new(),
         };
         if past.metrics.len() > 1 {
-            model.assume(format!(
+            model.add_assumption(format!(
                 "The load is that of {}, which asked for the most replicas most of the time.",
                 main.describe()
             ));
         }
         if past.startup == Startup::Unknown {
-            model.assume(format!(
+            model.add_assumption(format!(
                 "Pods are ready {DEFAULT_STARTUP} s after their creation: Prometheus has no \
                  kube_pod_status_ready_time (--pod-startup)."
             ));
         }
         for (name, request) in &past.requests {
             let (field, value) = match name.as_str() {
-                "cpu" => ("cpuRequest", nano(*request)),
-                _ => ("memoryRequest", milli(*request)),
+                "cpu" => ("cpuRequest", cpu_quantity(*request)),
+                _ => ("memoryRequest", memory_quantity(*request)),
             };
             model.profile.insert(field.to_owned(), value.into());
         }
         model
     }
 
-    pub(super) fn assume(&mut self, sentence: String) {
+    pub(super) fn add_assumption(&mut self, sentence: String) {
         self.assumptions.push(sentence);
     }
 
-    /// Assigns a metric to a resource of the container. The model has one container, and one value
-    /// per resource.
+    /// Reserves a resource of the container for a metric. Fails if the resource is taken, or if the
+    /// metric is of another container, because the model has only one.
     fn claim_resource(&mut self, metric: &Metric, container: Option<&str>) -> anyhow::Result<()> {
         let differs = self.container.as_deref().is_some_and(|claimed| Some(claimed) != container);
         let is_other_container = container.is_some() && differs;
@@ -113,12 +113,12 @@ impl Model {
         Ok(())
     }
 
-    fn set(&mut self, field: &str, value: String) {
+    fn set_profile(&mut self, field: &str, value: String) {
         self.profile.insert(field.to_owned(), value.into());
     }
 
-    /// Adds the metric that is the load.
-    pub(super) fn add_load(&mut self, recorded: &Recorded) {
+    /// Adds the metric from which the load was derived.
+    pub(super) fn add_load(&mut self, recorded: &RecordedMetric) {
         let Metric { name, source, target, .. } = &recorded.metric;
         let workload = self.workload.clone();
         let value = match target {
@@ -130,8 +130,8 @@ impl Model {
                 self.container.clone_from(container);
                 self.resources.push(name.clone());
                 match name.as_str() {
-                    "cpu" => self.set("cpuPerUnit", "1".to_owned()),
-                    _ => self.set("memoryPerUnit", "1Mi".to_owned()),
+                    "cpu" => self.set_profile("cpuPerUnit", "1".to_owned()),
+                    _ => self.set_profile("memoryPerUnit", "1Mi".to_owned()),
                 }
             }
             Source::Pods { labels, .. } => {
@@ -142,14 +142,14 @@ impl Model {
             }
         }
         if let (Target::Value(_), false) = (target, source.is_of_pods()) {
-            self.assume(format!(
+            self.add_assumption(format!(
                 "The value of {name} falls as replicas are added: the load is the value times the \
                  replicas."
             ));
         }
     }
 
-    /// Adds an object metric or an external metric with its value.
+    /// Adds an object metric or an external metric with the given value.
     fn add_value(&mut self, metric: &Metric, value: Value) {
         let name = &metric.name;
         match &metric.source {
@@ -171,58 +171,60 @@ impl Model {
         }
     }
 
-    /// Adds a metric other than the load. Metrics of pods become linear functions of the load.
-    /// Others have their recorded values.
+    /// Adds another metric. A metric of pods becomes a linear function of the load. An object or
+    /// external metric gets its recorded values.
     pub(super) fn add_other(
         &mut self,
-        other: &Recorded,
+        other: &RecordedMetric,
         past: &Past,
         per_pod: &Series,
     ) -> anyhow::Result<()> {
         let Metric { name, source, target, .. } = &other.metric;
         if !source.is_of_pods() {
             let points = other.value.points(past.window.step as f64);
-            self.add_value(&other.metric, json!({ "curve": samples(&points) }));
+            self.add_value(&other.metric, json!({ "curve": linear_load(&points) }));
             if let Target::Value(_) = target {
-                self.assume(format!("{name} has its recorded value, regardless of the replicas."));
+                self.add_assumption(format!(
+                    "{name} has its recorded value, regardless of the replicas."
+                ));
             }
             return Ok(());
         }
         let pod_values =
             other.value.zip(&past.replicas, |value, replicas| value / replicas.max(1.0));
         let line = fit(per_pod, &pod_values);
-        self.assume(describe_fit(&other.metric, line));
+        self.add_assumption(describe_fit(&other.metric, line));
         let Line { base, slope, .. } = line;
         match source {
             Source::Resource { container } => {
                 self.claim_resource(&other.metric, container.as_deref())?;
                 if name == "cpu" {
-                    self.set("idleCpu", nano(base));
-                    self.set("cpuPerUnit", nano(slope));
+                    self.set_profile("idleCpu", cpu_quantity(base));
+                    self.set_profile("cpuPerUnit", cpu_quantity(slope));
                 } else {
-                    self.set("idleMemory", milli(base));
-                    self.set("memoryPerUnit", milli(slope));
+                    self.set_profile("idleMemory", memory_quantity(base));
+                    self.set_profile("memoryPerUnit", memory_quantity(slope));
                 }
             }
             Source::Pods { labels, .. } => self.pod_metrics.push(json!({
                 "name": name, "labels": labels,
-                "base": significant(base), "perUnit": significant(slope),
+                "base": six_digits(base), "perUnit": six_digits(slope),
             })),
             Source::Object { .. } | Source::External { .. } => {}
         }
         Ok(())
     }
 
-    pub(super) fn assume_gaps(&mut self, past: &Past, load: &Series) {
+    pub(super) fn add_gap_assumption(&mut self, past: &Past, load: &Series) {
         let step = past.window.step as f64;
         let coverage = load.coverage();
         let longest = load.gaps(2).into_iter().map(|(_, len)| len).max();
         if let Some(longest) = longest {
-            self.assume(format!(
-                "The load is recorded for {} of the time. Gaps, the longest of {}, are filled on \
-                 the line between their ends.",
+            self.add_assumption(format!(
+                "The load is recorded for {} of the time. Gaps (the longest: {}) are \
+                 interpolated linearly.",
                 percent(coverage),
-                span(longest as f64 * step)
+                format_duration(longest as f64 * step)
             ));
         }
     }
@@ -230,17 +232,17 @@ impl Model {
     pub(super) fn finish(
         mut self,
         past: &Past,
-        recorded: &Recorded,
+        recorded: &RecordedMetric,
         load: &Series,
         capacity: f64,
-    ) -> Rebuilt {
+    ) -> RebuiltScenario {
         if let Some(container) = &self.container {
             self.profile.insert("container".to_owned(), container.as_str().into());
         }
-        self.profile.insert("capacity".to_owned(), significant(capacity).into());
+        self.profile.insert("capacity".to_owned(), six_digits(capacity).into());
         let replicas = past.replicas.values().next().unwrap_or(1.0).round();
         let workload = json!({
-            "replicas": whole(replicas),
+            "replicas": whole_replicas(replicas),
             "profile": self.profile,
             "podMetrics": self.pod_metrics,
             "load": load_samples(&recorded.metric, load, past.window.step as f64),
@@ -253,28 +255,31 @@ impl Model {
             "objectMetrics": self.object_metrics,
             "externalMetrics": self.external_metrics,
         });
-        Rebuilt { scenario, load: recorded.metric.describe(), assumptions: self.assumptions }
+        RebuiltScenario {
+            scenario,
+            load: recorded.metric.describe(),
+            assumptions: self.assumptions,
+        }
     }
 }
 
-/// Replicas as a whole number.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-fn whole(replicas: f64) -> u32 {
+fn whole_replicas(replicas: f64) -> u32 {
     replicas as u32
 }
 
-fn samples(points: &[(f64, f64)]) -> Value {
+fn linear_load(points: &[(f64, f64)]) -> Value {
     json!({ "samples": { "points": points } })
 }
 
-/// The load over time. CPU rates are interpolated linearly. A sample of another metric is valid
-/// until the next one.
+/// The load over time. Between samples, CPU rates are linear, and other metrics keep their last
+/// value.
 fn load_samples(metric: &Metric, load: &Series, step: f64) -> Value {
     let is_rate = matches!(metric.source, Source::Resource { .. }) && metric.name == "cpu";
     if is_rate {
-        return samples(&load.points(step));
+        return linear_load(&load.points(step));
     }
-    let points = load.held_points(step, LEAD_SECONDS);
+    let points = load.step_points(step, LEAD_SECONDS);
     json!({ "samples": { "points": points, "interpolation": "step" } })
 }
 
@@ -289,12 +294,12 @@ fn describe_fit(metric: &Metric, line: Line) -> String {
     format!("{name} of a pod is a linear function of its load, {quality}.")
 }
 
-/// A quantity of CPU, in billionths of a core.
-fn nano(cores: f64) -> String {
-    format!("{:.0}n", (cores * NANO).max(0.0))
+/// A Kubernetes quantity of CPU in billionths of a core, such as `250000000n`.
+fn cpu_quantity(cores: f64) -> String {
+    format!("{:.0}n", (cores * NANOS_PER_CORE).max(0.0))
 }
 
-/// A quantity of bytes.
-fn milli(bytes: f64) -> String {
-    format!("{:.0}m", (bytes * MILLI).max(0.0))
+/// A Kubernetes quantity of memory in thousandths of a byte.
+fn memory_quantity(bytes: f64) -> String {
+    format!("{:.0}m", (bytes * MILLIS_PER_BYTE).max(0.0))
 }

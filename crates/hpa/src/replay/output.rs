@@ -1,6 +1,6 @@
 //! The output of a replay.
 
-use hpa_simulate::{Study, report, report::RecordedReplicas};
+use hpa_simulate::{ScenarioFile, report, report::RecordedReplicas};
 use serde::Serialize;
 
 use super::{agreement::Agreement, series::Series, window::Window};
@@ -9,11 +9,11 @@ use crate::{
     terminal::{self, escape_line},
 };
 
-/// The result of a replay, without the runs.
+/// The result of a replay, except the runs.
 pub(super) struct Replay<'a> {
     pub(super) name: &'a str,
     pub(super) window: Window,
-    /// The metric that is the load.
+    /// The name of the metric from which the load was derived.
     pub(super) load: &'a str,
     pub(super) recorded: &'a Series,
     pub(super) agreement: &'a Agreement,
@@ -35,41 +35,47 @@ struct Output<'a> {
 }
 
 impl Replay<'_> {
+    /// The sentence about the replayed time.
     fn period(&self) -> String {
         format!(
             "{}, {} to {}, in steps of {}.",
             self.name,
             self.window.start,
             self.window.end(),
-            report::span(self.window.step as f64)
+            report::format_duration(self.window.step as f64)
         )
     }
 
-    pub(super) fn text(&self, results: &[report::Result], with_steps: bool) -> String {
+    pub(super) fn text(&self, results: &[report::VariantRun], with_steps: bool) -> String {
         let [measured, advice] = self.agreement.sentences();
         let period = escape_line(&self.period());
         let mut text = format!("{advice}\n{period}\n{measured}\n\n");
-        text += &report::table(results);
+        text += &report::comparison_text(results);
         if !self.assumptions.is_empty() {
             text += "\nAssumptions:\n";
             text.extend(self.assumptions.iter().map(|one| format!("- {}\n", escape_line(one))));
         }
         if with_steps {
-            text += &simulate::steps(results, Some(self.window.start));
+            text += &simulate::steps_text(results, Some(self.window.start));
         }
         text
     }
 
-    /// The HTML page. Its charts show recorded replicas with those of each run.
-    pub(super) fn page(&self, study: &Study, results: &[report::Result]) -> String {
-        let study = Study { description: self.description(), ..study.clone() };
+    /// The HTML page. Its charts show the recorded replicas beside those of each run.
+    pub(super) fn page(
+        &self,
+        scenario_file: &ScenarioFile,
+        results: &[report::VariantRun],
+    ) -> String {
+        let scenario_file =
+            ScenarioFile { description: self.description(), ..scenario_file.clone() };
         let step = self.window.step as f64;
         let recorded =
             RecordedReplicas { start: self.window.start, step, values: self.recorded.0.clone() };
-        report::html(&study, results, Some(&recorded))
+        report::html(&scenario_file, results, Some(&recorded))
     }
 
-    /// The description on the page, one sentence per line.
+    /// The text at the top of the page, one sentence per line.
     fn description(&self) -> String {
         let [measured, advice] = self.agreement.sentences();
         let mut sentences = vec![self.period(), measured, advice];
@@ -80,7 +86,7 @@ impl Replay<'_> {
 
     pub(super) fn json(
         &self,
-        results: &[report::Result],
+        results: &[report::VariantRun],
         with_timeline: bool,
     ) -> anyhow::Result<String> {
         let output = Output {
@@ -91,7 +97,7 @@ impl Replay<'_> {
             load: self.load,
             agreement: self.agreement,
             assumptions: &self.assumptions,
-            variants: simulate::variants(results, with_timeline),
+            variants: simulate::variant_outputs(results, with_timeline),
         };
         terminal::json(&output)
     }

@@ -1,4 +1,4 @@
-//! The past of an autoscaler.
+//! The recorded replicas, metrics and requests of an autoscaler.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use super::{
 
 /// A metric and its recorded values.
 #[derive(Clone, Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordedMetric {
     pub(super) metric: Metric,
-    /// The total over all pods. For a metric without pods, its value.
+    /// The total over all pods. For an object or external metric, its value.
     pub(super) value: Series,
 }
 
-/// The recorded data of an autoscaler.
+/// The recorded past of an autoscaler.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
     /// The time from the first to the last step with replicas and metrics.
@@ -26,25 +26,26 @@ pub(super) struct Past {
     /// The requested time.
     pub(super) requested: Window,
     pub(super) replicas: Series,
-    pub(super) metrics: Vec<Recorded>,
+    pub(super) metrics: Vec<RecordedMetric>,
     /// The requests of a pod: CPU in cores, memory in bytes.
     pub(super) requests: BTreeMap<String, f64>,
-    /// Seconds from the creation of a pod until it is ready.
     pub(super) startup: Startup,
-    /// The load that a pod can serve, in units of the load.
+    /// The load that a pod can serve (`--pod-capacity`), in the unit of the load.
     pub(super) capacity: Option<f64>,
 }
 
-/// The start-up time of pods, in seconds.
+/// The time from a pod's creation until it is ready, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Startup {
-    Given(f64),
+    /// Set by `--pod-startup`.
+    Configured(f64),
+    /// The median of the recorded pods.
     Recorded(f64),
     Unknown,
 }
 
 impl Past {
-    /// Removes the steps before the first and after the last recorded one.
+    /// Removes the steps before the first and after the last one with replicas and metrics.
     pub(super) fn trimmed(self) -> anyhow::Result<Self> {
         let is_recorded = |step: &usize| {
             let has_metric = || self.metrics.iter().any(|one| one.value.get(*step).is_some());
@@ -60,20 +61,20 @@ impl Past {
         let last = steps.next_back().unwrap_or(first);
         let mut metrics = self.metrics;
         for metric in &mut metrics {
-            metric.value = metric.value.part(first, last);
+            metric.value = metric.value.slice(first, last);
         }
-        let window = self.window.part(first, last);
-        Ok(Self { window, metrics, replicas: self.replicas.part(first, last), ..self })
+        let window = self.window.slice(first, last);
+        Ok(Self { window, metrics, replicas: self.replicas.slice(first, last), ..self })
     }
 }
 
-impl Recorded {
-    /// The metric summed up over the pods.
+impl RecordedMetric {
+    /// The metric's total over all pods.
     pub(super) fn total(&self, replicas: &Series) -> Series {
         self.metric.total(self.value.clone(), replicas)
     }
 
-    /// The target for a pod, in units of the metric.
+    /// The target for a pod, in the unit of the metric.
     pub(super) fn target(&self, requests: &BTreeMap<String, f64>) -> anyhow::Result<f64> {
         let Metric { name, field, .. } = &self.metric;
         let target = match self.metric.target {

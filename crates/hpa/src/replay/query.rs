@@ -2,27 +2,30 @@
 
 use hpa_calc::{HorizontalPodAutoscaler, Selector, api::MetricIdentifier, go_text::Quoted};
 use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
-use hpa_prometheus::client::Client;
-use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::{
+    client::Client,
+    rules::explain::{Explanation, RuleOutcome},
+    source::PrometheusProvider,
+};
 
 use super::metric::{Metric, Source};
 
-/// Placeholders for the names of pods. A rule inserts both into its query as a regular expression,
-/// which is then replaced by a pattern for the target's pods.
+/// Names of two pods that don't exist. A rule inserts them into its query as the regular expression
+/// `hpareplayone|hpareplaytwo`, which [`TargetRef::metric_query`] replaces by a pattern for the
+/// target's pods.
 const PLACEHOLDERS: [&str; 2] = ["hpareplayone", "hpareplaytwo"];
 
-/// A query, with texts for messages.
+/// A query to Prometheus, with texts for messages.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
-    /// The data that it reads, for messages.
-    pub(super) what: String,
+    /// The data that the query reads, such as `the metric rps`.
+    pub(super) subject: String,
     pub(super) text: String,
     /// Advice if the query has no result.
     pub(super) advice: String,
-    /// A client of the rule's server. `None` for the server of the command line.
+    /// A client of the server that the rule names. `None` for the server of the command line.
     pub(super) client: Option<Client>,
-    /// The query is evaluated this many seconds after the time to which its result belongs.
+    /// The query for a time must be evaluated this many seconds later.
     pub(super) delay: f64,
 }
 
@@ -38,10 +41,10 @@ pub(super) struct TargetRef {
     pub(super) pods: String,
 }
 
-/// A regular expression for the names of the pods that a controller of this kind creates.
+/// A regular expression for the names of the pods that a workload creates.
 ///
-/// Escapes the name, because names of custom resources may have any character but slashes and
-/// percent signs.
+/// Escapes the workload's name: the name of a custom resource may have any character but slashes
+/// and percent signs.
 pub(super) fn pod_names(kind: &str, name: &str) -> String {
     let escaped = |c: char| match c {
         '.' => "[.]".to_owned(),
@@ -60,15 +63,15 @@ pub(super) fn pod_names(kind: &str, name: &str) -> String {
 
 impl Query {
     /// A query to the server of the command line.
-    fn new(what: &str, text: String, advice: &str) -> Self {
-        let (what, advice) = (what.to_owned(), advice.to_owned());
-        Self { what, text, advice, client: None, delay: 0.0 }
+    fn new(subject: &str, text: String, advice: &str) -> Self {
+        let (subject, advice) = (subject.to_owned(), advice.to_owned());
+        Self { subject, text, advice, client: None, delay: 0.0 }
     }
 }
 
 impl TargetRef {
     /// The target of an autoscaler, with the names that its pods usually have.
-    pub(super) fn of(hpa: &HorizontalPodAutoscaler) -> Self {
+    pub(super) fn new(hpa: &HorizontalPodAutoscaler) -> Self {
         let reference = &hpa.spec.scale_target_ref;
         Self {
             namespace: hpa.metadata.namespace.clone(),
@@ -79,8 +82,9 @@ impl TargetRef {
         }
     }
 
-    /// `spec.replicas` of the target, or the closest substitute.
-    pub(super) fn replicas(&self, custom_query: Option<&str>) -> Query {
+    /// The query for `spec.replicas` of the target or, if that isn't recorded, for the replicas in
+    /// the status of the target or autoscaler.
+    pub(super) fn replicas_query(&self, custom_query: Option<&str>) -> Query {
         let Self { namespace, autoscaler, kind, name, .. } = self;
         let metrics: &[&str] = match kind.as_str() {
             "Deployment" => &["deployment_spec_replicas", "deployment_status_replicas"],
@@ -107,15 +111,17 @@ impl TargetRef {
         Query::new("replicas", custom_query.map_or(text, str::to_owned), advice)
     }
 
-    /// The number of CPU samples of a pod in ten minutes, which shows the scrape interval.
-    pub(super) fn scrapes(&self) -> Query {
-        let series = format!("container_cpu_usage_seconds_total{{{}}}", self.containers(None));
+    /// The query for a container's number of CPU samples in ten minutes, which shows the scrape
+    /// interval.
+    pub(super) fn scrapes_query(&self) -> Query {
+        let series =
+            format!("container_cpu_usage_seconds_total{{{}}}", self.container_matchers(None));
         let text = format!("max(count_over_time({series}[10m]))");
         Query::new("the scrape interval of CPU usage", text, "")
     }
 
-    /// The requests of a pod for a resource.
-    pub(super) fn requests(&self, resource: &str, container: Option<&str>) -> Query {
+    /// The query for the mean request of a pod for a resource.
+    pub(super) fn requests_query(&self, resource: &str, container: Option<&str>) -> Query {
         let container = container.map(|name| format!(",container={}", Quoted(name)));
         let text = format!(
             "avg(sum by (pod) (kube_pod_container_resource_requests{{{},resource={}{}}}))",
@@ -130,8 +136,8 @@ impl TargetRef {
         Query::new(&format!("{resource} requests of the pods"), text, &advice)
     }
 
-    /// The median time from a pod's creation until it is ready, in seconds.
-    pub(super) fn startup(&self) -> Query {
+    /// The query for the median time from a pod's creation until it is ready, in seconds.
+    pub(super) fn startup_query(&self) -> Query {
         let selector = format!("{{{}}}", self.pod_matchers());
         let text = format!(
             "quantile(0.5, max by (pod) (kube_pod_status_ready_time{selector}) - \
@@ -145,7 +151,7 @@ impl TargetRef {
         format!("namespace={},pod=~{}", Quoted(&self.namespace), Quoted(&self.pods))
     }
 
-    fn containers(&self, container: Option<&str>) -> String {
+    fn container_matchers(&self, container: Option<&str>) -> String {
         let container = container.map_or_else(
             || "container!=\"\",container!=\"POD\"".to_owned(),
             |container| format!("container={}", Quoted(container)),
@@ -153,11 +159,11 @@ impl TargetRef {
         format!("{},{container}", self.pod_matchers())
     }
 
-    /// The CPU that the load needs: the mean of the pods that were ready in the whole window, times
-    /// the mean number of ready pods. The usage of starting pods is not part of the load, and the
-    /// autoscaler also ignores it. Without kube-state-metrics, the usage of all pods.
-    fn cpu(&self, container: Option<&str>, window: i64) -> String {
-        let (pod_matchers, containers) = (self.pod_matchers(), self.containers(container));
+    /// An expression for the CPU that the load needs: the mean usage of pods that were ready in the
+    /// whole window, times the mean number of ready pods. It excludes the usage of starting pods,
+    /// which the autoscaler ignores too. Without kube-state-metrics, it is the usage of all pods.
+    fn cpu_load(&self, container: Option<&str>, window: i64) -> String {
+        let (pod_matchers, containers) = (self.pod_matchers(), self.container_matchers(container));
         let rate = format!("rate(container_cpu_usage_seconds_total{{{containers}}}[{window}s])");
         let ready = format!("kube_pod_status_ready{{{pod_matchers},condition=\"true\"}}");
         let pods = format!(
@@ -171,12 +177,12 @@ impl TargetRef {
         )
     }
 
-    /// The usage of a resource by all pods. `window` is the window of rates, in seconds.
-    fn usage(&self, metric: &Metric, container: Option<&str>, window: i64) -> Query {
-        let containers = self.containers(container);
+    /// The query for the usage of a resource by all pods. Rates have a window of `window` seconds.
+    fn usage_query(&self, metric: &Metric, container: Option<&str>, window: i64) -> Query {
+        let containers = self.container_matchers(container);
         let (text, delay) = if metric.name == "cpu" {
             // A rate is the mean over its window, so it belongs to the middle of the window.
-            (self.cpu(container, window), window as f64 / 2.0)
+            (self.cpu_load(container, window), window as f64 / 2.0)
         } else {
             (format!("sum(container_memory_working_set_bytes{{{containers}}})"), 0.0)
         };
@@ -188,14 +194,15 @@ impl TargetRef {
         Query { delay, ..Query::new(&format!("the usage of {}", metric.describe()), text, &advice) }
     }
 
-    /// The query for the total of a metric over all pods. For a metric without pods, for its value.
-    pub(super) fn metric(
+    /// The query for the total of a metric over all pods or, for an object or external metric, for
+    /// its value. Rates have a window of `window` seconds.
+    pub(super) fn metric_query(
         &self,
         metric: &Metric,
         provider: Option<&PrometheusProvider>,
         window: i64,
     ) -> Result<Query, String> {
-        let what = format!("the metric {}", metric.name);
+        let subject = format!("the metric {}", metric.name);
         let advice = format!("give its query with --load-query '{}=QUERY'", metric.name);
         let request = |identifier: &MetricIdentifier, resource: GroupResource| CustomQuery {
             resource,
@@ -206,12 +213,12 @@ impl TargetRef {
         };
         let applied = match (&metric.source, provider) {
             (Source::Resource { container }, _) => {
-                return Ok(self.usage(metric, container.as_deref(), window));
+                return Ok(self.usage_query(metric, container.as_deref(), window));
             }
             (Source::Pods { identifier, .. }, Some(provider)) => {
                 let names = PLACEHOLDERS.map(str::to_owned);
                 let request = request(identifier, GroupResource::pods());
-                custom(provider, &request, &names).and_then(|(query, client)| {
+                custom_rule_query(provider, &request, &names).and_then(|(query, client)| {
                     let quoted = Quoted(&self.pods).to_string();
                     let pods = quoted.strip_prefix('"').and_then(|pods| pods.strip_suffix('"'));
                     let replaced = query.replace(&PLACEHOLDERS.join("|"), pods.unwrap_or_default());
@@ -230,10 +237,10 @@ impl TargetRef {
                     if is_namespace {
                         request.namespace.clear();
                     }
-                    custom(provider, &request, std::slice::from_ref(&object.name))
+                    custom_rule_query(provider, &request, std::slice::from_ref(&object.name))
                 })
             }
-            (Source::External { identifier, .. }, Some(provider)) => external(
+            (Source::External { identifier, .. }, Some(provider)) => external_rule_query(
                 provider,
                 &ExternalQuery {
                     namespace: self.namespace.clone(),
@@ -245,11 +252,11 @@ impl TargetRef {
         };
         let sum = |text: String| format!("sum({text})");
         if let Some((text, client)) = applied {
-            return Ok(Query { client, ..Query::new(&what, sum(text), &advice) });
+            return Ok(Query { client, ..Query::new(&subject, sum(text), &advice) });
         }
         if provider.is_some() {
             return Err(format!(
-                "{}: no rule of --metrics-config has {what}: {advice}",
+                "{}: no rule of --metrics-config has {subject}: {advice}",
                 metric.field
             ));
         }
@@ -261,7 +268,7 @@ impl TargetRef {
             Source::External { labels, .. } => matchers(labels).collect::<Vec<_>>().join(","),
             _ => {
                 return Err(format!(
-                    "{}: {what} is that of an object, so it needs a query: {advice}, or add the \
+                    "{}: {subject} is that of an object, so it needs a query: {advice}, or add the \
                      rules of your adapter with --metrics-config",
                     metric.field
                 ));
@@ -272,10 +279,11 @@ impl TargetRef {
             "{advice}, or add the rules of your adapter with --metrics-config: without rules, a \
              series with the metric's name is read"
         );
-        Ok(Query::new(&what, sum(series), &advice))
+        Ok(Query::new(&subject, sum(series), &advice))
     }
 }
 
+/// PromQL matchers for labels.
 fn matchers(
     labels: &std::collections::BTreeMap<String, String>,
 ) -> impl Iterator<Item = String> + '_ {
@@ -288,32 +296,38 @@ fn matchers(
     })
 }
 
+/// The selector of a metric; everything if it has none or an invalid one.
 fn selector(metric: &MetricIdentifier) -> Selector {
     let selector = metric.selector.as_ref().and_then(|selector| selector.to_selector().ok());
     selector.unwrap_or_else(Selector::everything)
 }
 
+/// The query of a rule, and a client of the server that the rule names.
 type RuleQuery = (String, Option<Client>);
 
-fn custom(
+fn custom_rule_query(
     provider: &PrometheusProvider,
     request: &CustomQuery,
     names: &[String],
 ) -> Option<RuleQuery> {
     let explanation = provider.explain_custom(request, names);
-    let (index, query) = applied(&explanation)?;
+    let (index, query) = applied_rule(&explanation)?;
     let server = provider.inspect_custom().into_iter().nth(index)?.definition.server;
     Some((query, provider.client(&server)))
 }
 
-fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> Option<RuleQuery> {
+fn external_rule_query(
+    provider: &PrometheusProvider,
+    request: &ExternalQuery,
+) -> Option<RuleQuery> {
     let explanation = provider.explain_external(request);
-    let (index, query) = applied(&explanation)?;
+    let (index, query) = applied_rule(&explanation)?;
     let server = provider.inspect_external().into_iter().nth(index)?.definition.server;
     Some((query, provider.client(&server)))
 }
 
-fn applied(explanation: &Explanation) -> Option<(usize, String)> {
+/// The index and the query of the rule that applies.
+fn applied_rule(explanation: &Explanation) -> Option<(usize, String)> {
     let report = explanation.applied()?;
     match &report.outcome {
         RuleOutcome::Applies { query, .. } => Some((report.index, query.clone())),

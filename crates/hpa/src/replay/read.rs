@@ -5,16 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::Quantity;
 use hpa_metrics::DiscoveryMapper;
-use hpa_prometheus::client::Client;
-use hpa_prometheus::rules::Compat;
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusProvider};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
     autoscaler::Autoscaler,
     fetch::Reader,
     metric::{Metric, Source, Target},
-    past::{Past, Recorded, Startup},
+    past::{Past, RecordedMetric, Startup},
     query::{Query, TargetRef},
     window::Window,
 };
@@ -26,12 +24,12 @@ use crate::{
 };
 
 /// The minimum window of rates, in seconds. metrics-server's window is at most a minute.
-const SHORTEST_RATE: i64 = 60;
-/// The number of scrapes in the window of a rate. One of them may be missing.
+const MIN_RATE_WINDOW: i64 = 60;
+/// The number of scrapes in the window of a rate, so that one may be missing.
 const SCRAPES_PER_RATE: f64 = 4.0;
-/// The default window of rates if the scrape interval is unknown, in seconds.
-const DEFAULT_RATE: i64 = 120;
-/// The window in which [`TargetRef::scrapes`] counts samples, in seconds.
+/// The window of rates if the scrape interval is unknown, in seconds.
+const DEFAULT_RATE_WINDOW: i64 = 120;
+/// The window in which [`TargetRef::scrapes_query`] counts samples, in seconds.
 const SCRAPES_WINDOW: f64 = 600.0;
 
 /// Reads replicas, metrics, requests and start-up times of the target's pods.
@@ -40,14 +38,14 @@ pub(super) async fn read_past(
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Past> {
     let metrics = Metric::all(&autoscaler.hpa, &arguments.ignore_metric)?;
-    let load_queries = own_queries(arguments, &metrics)?;
-    let given = given_requests(&arguments.request)?;
+    let load_queries = parse_load_queries(arguments, &metrics)?;
+    let mut requests = parse_requests(&arguments.request)?;
     let until = arguments.until.unwrap_or_else(Timestamp::now);
     let window = Window::new(arguments.since, until, arguments.step.map(to_std));
-    if window.steps < 2 || window.too_many_points() {
+    if window.steps < 2 || window.exceeds_limit() {
         bail!("--since and --step ask for {} points: choose 3 to 200000", window.len());
     }
-    let Some(settings) = arguments.rules.prometheus.server(Compat::Off)? else {
+    let Some(settings) = arguments.rules.prometheus.server_settings(Compat::Off)? else {
         bail!("the URL of Prometheus is required: --prometheus URL");
     };
     let client = Client::new(settings, Arc::new(()))?;
@@ -56,27 +54,34 @@ pub(super) async fn read_past(
         !matches!(metric.source, Source::Resource { .. })
             && !load_queries.contains_key(&metric.name)
     };
-    let provider =
-        if metrics.iter().any(needs_rules) { rules(arguments, autoscaler).await? } else { None };
-    let target = target(arguments, autoscaler);
+    let provider = if metrics.iter().any(needs_rules) {
+        connect_rules(arguments, autoscaler).await?
+    } else {
+        None
+    };
+    let target = target_with_pods(arguments, autoscaler);
 
     let chunks = window.chunks().count() as f64;
     let progress = Progress::new(chunks * (metrics.len() as f64 * 2.0 + 2.0), "requests");
     let reader = Reader { client: &client, window, progress: Some(&progress) };
     let replicas =
-        reader.read_required(&target.replicas(arguments.replicas_query.as_deref())).await?;
+        reader.read_required(&target.replicas_query(arguments.replicas_query.as_deref())).await?;
     let rate = rate_window(arguments.rate_window, &reader, &target, &metrics).await?;
     let mut recorded = Vec::new();
-    let mut requests = given;
     for metric in metrics {
-        let query =
-            query(&metric, &target, provider.as_deref(), load_queries.get(&metric.name), rate)?;
+        let query = metric_query(
+            &metric,
+            &target,
+            provider.as_deref(),
+            load_queries.get(&metric.name),
+            rate,
+        )?;
         let value = reader.read_required(&query).await?;
         read_requests(&metric, &target, &reader, &mut requests).await?;
-        recorded.push(Recorded { metric, value });
+        recorded.push(RecordedMetric { metric, value });
     }
     let startup = match arguments.pod_startup {
-        Some(startup) => Startup::Given(startup.as_secs_f64()),
+        Some(startup) => Startup::Configured(startup.as_secs_f64()),
         None => read_startup(&reader, &target).await?,
     };
     progress.finish();
@@ -92,40 +97,41 @@ pub(super) async fn read_past(
     past.trimmed()
 }
 
-fn target(arguments: &PastArguments, autoscaler: &Autoscaler) -> TargetRef {
-    let target = TargetRef::of(&autoscaler.hpa);
+/// The target of the autoscaler, with the pattern of `--pods` for the names of its pods.
+fn target_with_pods(arguments: &PastArguments, autoscaler: &Autoscaler) -> TargetRef {
+    let target = TargetRef::new(&autoscaler.hpa);
     let pods = arguments.pods.clone().unwrap_or_else(|| target.pods.clone());
     TargetRef { pods, ..target }
 }
 
-/// The queries of `--load-query`, by metric.
-pub(super) fn own_queries(
+/// Parses `--load-query`. Returns the queries by the metric's name.
+pub(super) fn parse_load_queries(
     arguments: &PastArguments,
     metrics: &[Metric],
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let mut queries = BTreeMap::new();
     for text in &arguments.load_query {
-        let named = text.split_once('=').and_then(|(name, query)| {
+        let named_query = text.split_once('=').and_then(|(name, query)| {
             let metric = metrics.iter().find(|metric| metric.name == name.trim())?;
             Some((metric.name.clone(), query.to_owned()))
         });
-        let known: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
-        let known = known.join(", ");
-        let (name, query) = match (named, metrics, unknown_metric(text)) {
-            (Some(named), ..) => named,
+        let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+        let names = names.join(", ");
+        let (name, query) = match (named_query, metrics, unknown_metric(text)) {
+            (Some(named_query), ..) => named_query,
             (None, _, Some(name)) => {
-                bail!("--load-query {text}: the autoscaler has no metric {name}; it has: {known}")
+                bail!("--load-query {text}: the autoscaler has no metric {name}; it has: {names}")
             }
             (None, [only], None) => (only.name.clone(), text.clone()),
-            (None, ..) => bail!("--load-query {text}: must be METRIC=QUERY, of {known}"),
+            (None, ..) => bail!("--load-query {text}: must be METRIC=QUERY, of {names}"),
         };
         queries.insert(name, query);
     }
     Ok(queries)
 }
 
-/// The name in `METRIC=QUERY`. `None` for a query: it can have `=` only in braces or as a part of an
-/// operator, such as `==`.
+/// The name in `METRIC=QUERY`. `None` for a query without a name: it has `=` only in braces or in
+/// operators such as `==`.
 fn unknown_metric(text: &str) -> Option<&str> {
     let (name, query) = text.split_once('=')?;
     let name = name.trim();
@@ -134,7 +140,8 @@ fn unknown_metric(text: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(is_name) && !is_operator).then_some(name)
 }
 
-fn given_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {
+/// Parses `--request`. Returns CPU in cores and memory in bytes, by resource.
+fn parse_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {
     let parse = |text: &String| {
         let (name, quantity) = text.split_once('=')?;
         let quantity: Quantity = quantity.parse().ok()?;
@@ -148,7 +155,8 @@ fn given_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {
     texts.iter().map(parse).collect()
 }
 
-async fn rules(
+/// Reads the rules of `--metrics-config`, and the series that they need. `None` without the flag.
+async fn connect_rules(
     arguments: &PastArguments,
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Option<Arc<PrometheusProvider>>> {
@@ -157,31 +165,32 @@ async fn rules(
         None => rules::builtin_mapper(),
     };
     let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
-    let provider = rules_provider::from_flags(&arguments.rules, mapper, pods).await?;
+    let provider = rules_provider::create_from_flags(&arguments.rules, mapper, pods).await?;
     if let Some(provider) = &provider {
         rules_provider::relist(provider).await?;
     }
     Ok(provider)
 }
 
-/// The window of rates in seconds: four scrapes, but at least [`SHORTEST_RATE`].
+/// The window of rates in seconds. If it is not configured, it is that of [`SCRAPES_PER_RATE`]
+/// scrapes, but at least [`MIN_RATE_WINDOW`].
 pub(super) async fn rate_window(
-    given: Option<SignedDuration>,
+    configured: Option<SignedDuration>,
     reader: &Reader<'_>,
     target: &TargetRef,
     metrics: &[Metric],
 ) -> anyhow::Result<i64> {
-    if let Some(window) = given {
+    if let Some(window) = configured {
         return Ok(window.as_secs().max(1));
     }
     let is_cpu =
         |metric: &Metric| matches!(metric.source, Source::Resource { .. }) && metric.name == "cpu";
     if !metrics.iter().any(is_cpu) {
-        return Ok(DEFAULT_RATE);
+        return Ok(DEFAULT_RATE_WINDOW);
     }
-    let scrapes = reader.read_last(&target.scrapes()).await?.filter(|count| *count >= 2.0);
+    let scrapes = reader.read_last(&target.scrapes_query()).await?.filter(|count| *count >= 2.0);
     let window = scrapes.map(|count| SCRAPES_PER_RATE * SCRAPES_WINDOW / count);
-    Ok(window.map_or(DEFAULT_RATE, whole_seconds).max(SHORTEST_RATE))
+    Ok(window.map_or(DEFAULT_RATE_WINDOW, whole_seconds).max(MIN_RATE_WINDOW))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]
@@ -189,7 +198,8 @@ fn whole_seconds(seconds: f64) -> i64 {
     seconds.ceil() as i64
 }
 
-fn query(
+/// The query of `--load-query` for a metric, or else a derived one.
+fn metric_query(
     metric: &Metric,
     target: &TargetRef,
     provider: Option<&PrometheusProvider>,
@@ -198,17 +208,17 @@ fn query(
 ) -> anyhow::Result<Query> {
     match load_query {
         Some(query) => Ok(Query {
-            what: format!("the metric {}", metric.name),
+            subject: format!("the metric {}", metric.name),
             text: query.clone(),
             advice: "check --load-query".to_owned(),
             client: None,
             delay: 0.0,
         }),
-        None => target.metric(metric, provider, rate).map_err(|message| anyhow!(message)),
+        None => target.metric_query(metric, provider, rate).map_err(|message| anyhow!(message)),
     }
 }
 
-/// Reads the requests that a target in percent needs, unless they are given.
+/// Reads the requests that a target in percent needs, unless `--request` sets them.
 async fn read_requests(
     metric: &Metric,
     target: &TargetRef,
@@ -222,14 +232,14 @@ async fn read_requests(
     if requests.contains_key(&metric.name) {
         return Ok(());
     }
-    let query = target.requests(&metric.name, container.as_deref());
+    let query = target.requests_query(&metric.name, container.as_deref());
     let series = reader.read_required(&query).await?;
     requests.extend(series.quantile(0.5).map(|request| (metric.name.clone(), request)));
     Ok(())
 }
 
 async fn read_startup(reader: &Reader<'_>, target: &TargetRef) -> anyhow::Result<Startup> {
-    let series = reader.read(&target.startup()).await?;
+    let series = reader.read(&target.startup_query()).await?;
     let median = series.quantile(0.5).filter(|seconds| *seconds >= 0.0);
     Ok(median.map_or(Startup::Unknown, Startup::Recorded))
 }

@@ -4,17 +4,21 @@ use anyhow::bail;
 use hpa_calc::HorizontalPodAutoscaler;
 
 use super::{
-    model::{Model, Rebuilt},
-    past::{Past, Recorded},
-    series::{Series, significant},
+    model::{Model, RebuiltScenario},
+    past::{Past, RecordedMetric},
+    series::{Series, six_digits},
 };
 
-/// The minimum capacity of a pod, as a multiple of its target. Metrics don't exceed the capacity,
-/// but must reach twice the target: by default, an autoscaler can double the replicas at once.
+/// The minimum capacity of a pod, as a multiple of its target. The capacity limits a pod's metrics.
+/// These must be able to reach twice the target, because an autoscaler can double the replicas at
+/// once by default.
 const TARGETS_PER_POD: f64 = 2.0;
 
-/// Rebuilds the recorded load and a scenario with it.
-pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Result<Rebuilt> {
+/// Rebuilds the load from the main metric, and the other metrics as functions of the load.
+pub(super) fn rebuild(
+    past: &Past,
+    hpa: &HorizontalPodAutoscaler,
+) -> anyhow::Result<RebuiltScenario> {
     let MainLoad { index: main, recorded, load, target } = main_load(past)?;
     let per_pod = load.zip(&past.replicas, |load, replicas| load / replicas.max(1.0));
     let mut model = Model::new(past, &recorded.metric, hpa);
@@ -29,32 +33,31 @@ pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Res
     if past.capacity.is_none() {
         let basis =
             if max_per_pod >= capacity { "the most that one served" } else { "twice the target" };
-        model.assume(format!(
+        model.add_assumption(format!(
             "A pod can serve {basis}: {}. OVERLOAD and LATENCY count load beyond that \
              (--pod-capacity).",
-            recorded.metric.load_amount(significant(capacity))
+            recorded.metric.load_amount(six_digits(capacity))
         ));
     }
-    model.assume_gaps(past, &load);
+    model.add_gap_assumption(past, &load);
     Ok(model.finish(past, recorded, &load, capacity))
 }
 
-/// The metric that determines the load.
+/// The load, and the metric from which it was derived.
 pub(super) struct MainLoad<'a> {
     index: usize,
-    /// The metric that is the load.
-    pub(super) recorded: &'a Recorded,
+    pub(super) recorded: &'a RecordedMetric,
     pub(super) load: Series,
-    /// The target load of a pod.
+    /// The target for a pod, in the unit of the load.
     pub(super) target: f64,
 }
 
-/// The load of the metric that asked for the most replicas most of the time.
+/// Derives the load from the metric that asked for the most replicas most of the time.
 pub(super) fn main_load(past: &Past) -> anyhow::Result<MainLoad<'_>> {
     let index = main_metric(past)?;
     let Some(recorded) = past.metrics.get(index) else { bail!("there is no metric") };
     let mut total = recorded.total(&past.replicas);
-    total.zero_where_zero(&past.replicas);
+    total.zero_gaps_where_zero(&past.replicas);
     let unit = recorded.metric.load_scale();
     let load = Series(total.0.iter().map(|value| value.map(|value| value / unit)).collect());
     if load.values().count() < 2 {
@@ -64,7 +67,7 @@ pub(super) fn main_load(past: &Past) -> anyhow::Result<MainLoad<'_>> {
     Ok(MainLoad { index, recorded, load, target })
 }
 
-/// The metric that asked for the most replicas most of the time.
+/// The index of the metric that asked for the most replicas most of the time.
 fn main_metric(past: &Past) -> anyhow::Result<usize> {
     let mut wins = vec![0_u32; past.metrics.len()];
     let proposals: Vec<Series> = past
@@ -77,7 +80,7 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
         })
         .collect::<anyhow::Result<_>>()?;
     for step in 0..past.window.len() {
-        // Reversed, because `max_by` returns the last of equal values, and the first must win.
+        // `max_by` returns the last of equal values. Reversed, the first metric wins.
         let values = proposals.iter().enumerate().rev();
         let values = values.filter_map(|(index, one)| Some((index, one.get(step)?)));
         let best = values.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -85,17 +88,17 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
             *count += 1;
         }
     }
-    // Reversed for the same reason.
+    // As above, the first of equal metrics wins.
     let most = wins.iter().enumerate().rev().max_by_key(|(_, count)| **count);
     Ok(most.map_or(0, |(index, _)| index))
 }
 
-/// `base + slope × load`.
+/// The line `base + slope × load`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
     pub(super) base: f64,
     pub(super) slope: f64,
-    /// The mean absolute error, as a share of the mean.
+    /// The mean absolute error, as a share of the metric's mean.
     pub(super) error: f64,
 }
 

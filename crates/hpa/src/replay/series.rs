@@ -1,4 +1,4 @@
-//! Values at regular intervals, with gaps.
+//! Recorded values at regular intervals, with gaps.
 
 /// One value per step, `None` in gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,8 +10,8 @@ impl Series {
         Self(vec![None; len])
     }
 
-    /// The values of a range of steps.
-    pub(super) fn part(&self, first: usize, last: usize) -> Self {
+    /// The steps from `first` to `last`, both included.
+    pub(super) fn slice(&self, first: usize, last: usize) -> Self {
         let count = (last + 1).saturating_sub(first);
         Self(self.0.iter().skip(first).take(count).copied().collect())
     }
@@ -28,19 +28,19 @@ impl Series {
         self.0.get(index).copied().flatten()
     }
 
-    /// The share of steps that have a value.
+    /// The share of steps with a value, from 0 to 1.
     pub(super) fn coverage(&self) -> f64 {
         self.values().count() as f64 / self.0.len().max(1) as f64
     }
 
-    /// Combines two series where both have values.
+    /// Combines the values of two series. A gap of either is a gap of the result.
     pub(super) fn zip(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
         let pairs = self.0.iter().zip(&other.0);
         Self(pairs.map(|(one, other)| Some(combine((*one)?, (*other)?))).collect())
     }
 
-    /// Sets gaps to 0 where the other series is 0.
-    pub(super) fn zero_where_zero(&mut self, other: &Self) {
+    /// Sets a gap to 0 if the other series is 0 in the same step.
+    pub(super) fn zero_gaps_where_zero(&mut self, other: &Self) {
         for (value, other) in self.0.iter_mut().zip(&other.0) {
             if value.is_none() && other.is_some_and(|other| other <= 0.0) {
                 *value = Some(0.0);
@@ -48,12 +48,11 @@ impl Series {
         }
     }
 
-    /// The smallest value that is at least as large as this share of the values.
+    /// The value at a share of the sorted values: 0 is the smallest, 1 the largest. Rounds up.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let mut values: Vec<f64> = self.values().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
-        // Rounds up.
         let index = (0..=last).find(|index| *index as f64 >= share * last as f64);
         values.get(index.unwrap_or(last)).copied()
     }
@@ -62,7 +61,7 @@ impl Series {
         self.values().sum::<f64>() / (self.values().count().max(1) as f64)
     }
 
-    /// Gaps of at least `min_len` steps, as first step and length.
+    /// The gaps of at least `min_len` steps, each as its first step and its length.
     pub(super) fn gaps(&self, min_len: usize) -> Vec<(usize, usize)> {
         let mut gaps: Vec<(usize, usize)> = Vec::new();
         for (index, _) in self.0.iter().enumerate().filter(|(_, value)| value.is_none()) {
@@ -75,11 +74,12 @@ impl Series {
         gaps
     }
 
-    /// Seconds and values for a load. Leaves out gaps, and values that equal both neighbors.
+    /// Points (seconds, value) of a load that is linear between them. Leaves out gaps, and values
+    /// that equal both neighbors.
     pub(super) fn points(&self, step: f64) -> Vec<(f64, f64)> {
         let known = self.0.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?)));
         let all: Vec<(f64, f64)> =
-            known.map(|(index, value)| (index as f64 * step, significant(value))).collect();
+            known.map(|(index, value)| (index as f64 * step, six_digits(value))).collect();
         let is_needed = |index: usize| {
             let at = |index: Option<usize>| all.get(index?).map(|(_, value)| value.to_bits());
             let value = at(Some(index));
@@ -89,12 +89,12 @@ impl Series {
         points.map(|(_, point)| *point).collect()
     }
 
-    /// Seconds and values for a load that is constant between points. Each value starts `lead`
+    /// Points (seconds, value) of a load that is constant between them. Each value starts `lead`
     /// seconds before its step. Gaps are interpolated linearly.
-    pub(super) fn held_points(&self, step: f64, lead: f64) -> Vec<(f64, f64)> {
+    pub(super) fn step_points(&self, step: f64, lead: f64) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (index, value) in self.filled().into_iter().enumerate() {
-            let (time, value) = ((index as f64 * step - lead).max(0.0), significant(value));
+            let (time, value) = ((index as f64 * step - lead).max(0.0), six_digits(value));
             match points.last() {
                 Some((_, last)) if last.to_bits() == value.to_bits() => {}
                 _ => points.push((time, value)),
@@ -126,8 +126,8 @@ impl Series {
     }
 }
 
-/// Six significant digits, which keep files short.
-pub(super) fn significant(value: f64) -> f64 {
+/// Rounds to six digits, which keeps files short.
+pub(super) fn six_digits(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn held_points_begin_before_their_step_and_fill_gaps() {
+    fn step_points_begin_before_their_step_and_fill_gaps() {
         let series = series(&[1.0, 1.0, 2.0, f64::NAN, 4.0, 4.0, 5.0]);
         let points = [(0.0, 1.0), (15.5, 2.0), (30.5, 3.0), (45.5, 4.0), (75.5, 5.0)];
-        assert_eq!(series.held_points(15.0, 14.5), points);
+        assert_eq!(series.step_points(15.0, 14.5), points);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn load_without_pods_is_zero() {
         let mut load = series(&[f64::NAN, f64::NAN, 5.0]);
-        load.zero_where_zero(&series(&[0.0, 2.0, 2.0]));
+        load.zero_gaps_where_zero(&series(&[0.0, 2.0, 2.0]));
         assert_eq!(load.0, [Some(0.0), None, Some(5.0)]);
     }
 }

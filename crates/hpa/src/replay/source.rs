@@ -1,4 +1,4 @@
-//! Past loads, for forecasts in the controller.
+//! Reads past loads from Prometheus, for forecasts in the controller.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use super::{
     window::Window,
 };
 
-/// Reads past loads from Prometheus, as `hpa replay` does.
-pub(crate) struct PrometheusPast {
+/// A source of past loads that uses the queries of `hpa replay`.
+pub(crate) struct PrometheusPastLoads {
     pub(crate) client: Client,
     /// The rules of `--metrics-config`.
     pub(crate) rules: Option<Arc<PrometheusProvider>>,
 }
 
-impl PastLoads for PrometheusPast {
+impl PastLoads for PrometheusPastLoads {
     fn load<'a>(
         &'a self,
         hpa: &'a HorizontalPodAutoscaler,
@@ -39,7 +39,7 @@ impl PastLoads for PrometheusPast {
     }
 }
 
-impl PrometheusPast {
+impl PrometheusPastLoads {
     async fn read(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -54,25 +54,25 @@ impl PrometheusPast {
             let text = format!("no rule says which series of {} belong to it", metric.name);
             return Err(PastError::Unknown(text));
         }
-        let target = TargetRef::of(hpa);
-        let window = window(range);
+        let target = TargetRef::new(hpa);
+        let window = window_of(range);
         let reader = Reader { client: &self.client, window, progress: None };
         let metrics = std::slice::from_ref(&metric);
-        let rate = rate_window(None, &reader, &target, metrics).await.map_err(failed)?;
-        let query = target.metric(&metric, self.rules.as_deref(), rate);
+        let rate = rate_window(None, &reader, &target, metrics).await.map_err(read_error)?;
+        let query = target.metric_query(&metric, self.rules.as_deref(), rate);
         let query = query.map_err(|message| match &self.rules {
             Some(rules) if !has_listed(rules) => PastError::Failed(message),
             _ => PastError::Unknown(message),
         })?;
         let replicas = if metric.is_shared() {
-            reader.read(&target.replicas(None)).await.map_err(failed)?
+            reader.read(&target.replicas_query(None)).await.map_err(read_error)?
         } else {
             Series::default()
         };
-        let value = reader.read(&query).await.map_err(failed)?;
+        let value = reader.read(&query).await.map_err(read_error)?;
         let load = metric.total(value, &replicas);
         if load.is_empty() {
-            let text = format!("Prometheus has no samples of {}", query.what);
+            let text = format!("Prometheus has no samples of {}", query.subject);
             return Err(PastError::Unknown(text));
         }
         let samples = load.0.iter().enumerate().filter_map(|(step, load)| {
@@ -84,23 +84,24 @@ impl PrometheusPast {
     }
 }
 
-/// Whether the series of all rules are listed. Until then, a rule may still get a missing metric.
+/// Whether the series of all rules are listed. Until then, it is unknown whether a rule has a
+/// metric.
 fn has_listed(rules: &PrometheusProvider) -> bool {
-    let is_listed = |rule: &RuleStatus| {
+    let needs_no_list = |rule: &RuleStatus| {
         let is_invalid = rule.error.is_some() && rule.failures == 0;
         rule.last_success.is_some() || is_invalid || rule.rule == "resourceRules"
     };
-    rules.has_tried_discovery() && rules.rule_status().iter().all(is_listed)
+    rules.has_tried_discovery() && rules.rule_status().iter().all(needs_no_list)
 }
 
-fn window(PastRange { from, until, step }: PastRange) -> Window {
-    let step = i64::from(step.max(1));
+fn window_of(PastRange { from, until, step_seconds }: PastRange) -> Window {
+    let step = i64::from(step_seconds.max(1));
     let steps = until.as_second().saturating_sub(from.as_second()).max(0) / step;
     Window { start: from, step, steps }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn failed(error: anyhow::Error) -> PastError {
+fn read_error(error: anyhow::Error) -> PastError {
     PastError::Failed(format!("{error:#}"))
 }
 
@@ -140,8 +141,8 @@ mod tests {
         .unwrap()
     }
 
-    /// The error for a metric, from a server that refuses connections.
-    async fn error(metric: usize, rules: Option<&str>) -> PastError {
+    /// The error for a metric if the server refuses connections.
+    async fn load_error(metric: usize, rules: Option<&str>) -> PastError {
         let settings = Settings::new("main", "http://127.0.0.1:1").unwrap();
         let client = Client::new(settings, Arc::new(())).unwrap();
         let rules = rules.map(|rules| {
@@ -151,26 +152,27 @@ mod tests {
             let settings = PrometheusSettings::default();
             PrometheusProvider::new(config, servers, settings, builtin_mapper(), pods).unwrap()
         });
-        let past = PrometheusPast { client, rules: rules.map(Arc::new) };
+        let past = PrometheusPastLoads { client, rules: rules.map(Arc::new) };
         let until = Timestamp::from_second(1_800_000_000).unwrap();
-        let range = PastRange { from: until - SignedDuration::from_hours(1), until, step: 60 };
+        let range =
+            PastRange { from: until - SignedDuration::from_hours(1), until, step_seconds: 60 };
         past.load(&hpa(), metric, range).await.unwrap_err()
     }
 
     #[tokio::test]
     async fn external_metric_without_a_rule_is_not_read() {
         let expected = "no rule says which series of requests belong to it";
-        assert_eq!(error(0, None).await, PastError::Unknown(expected.to_owned()));
-        assert!(matches!(error(1, None).await, PastError::Failed(_)), "the server is asked");
+        assert_eq!(load_error(0, None).await, PastError::Unknown(expected.to_owned()));
+        assert!(matches!(load_error(1, None).await, PastError::Failed(_)), "the server is asked");
     }
 
     #[test]
     fn queries_without_a_rule_read_one_namespace() {
         let hpa = hpa();
-        let target = TargetRef::of(&hpa);
+        let target = TargetRef::new(&hpa);
         for index in 1..3 {
             let metric = Metric::new(index, &hpa.spec.metrics[index]).unwrap();
-            let text = target.metric(&metric, None, 60).unwrap().text;
+            let text = target.metric_query(&metric, None, 60).unwrap().text;
             let selectors = text.matches('{').count()
                 - text.matches("{1,10}").count()
                 - text.matches("{5}").count();
@@ -181,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn metric_that_no_rule_has_is_unknown_once_series_are_listed() {
         for metric in 0..2 {
-            let error_with = |rules| error(metric, Some(rules));
+            let error_with = |rules| load_error(metric, Some(rules));
             assert!(matches!(error_with("rules: []").await, PastError::Unknown(_)));
             let unlisted = "rules:\n- seriesQuery: up\n  metricsQuery: sum(<<.Series>>)\n";
             assert!(matches!(error_with(unlisted).await, PastError::Failed(_)));

@@ -1,8 +1,8 @@
-//! Rebuilds loads from pasts whose loads are known.
+//! Tests that rebuild a known load from generated metrics and replicas.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hpa_simulate::{Run, Study};
+use hpa_simulate::{Run, ScenarioFile};
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::{
     agreement::{Agreement, Trust},
     metric::Metric,
-    model::Rebuilt,
+    model::RebuiltScenario,
     output::Replay,
-    past::{Past, Recorded, Startup},
+    past::{Past, RecordedMetric, Startup},
     query::{TargetRef, pod_names},
     rebuild::rebuild,
     series::Series,
@@ -30,7 +30,7 @@ fn series(value: impl Fn(f64) -> f64) -> Series {
     Series((0..=STEPS).map(|step| Some(value(step as f64 * 15.0))).collect())
 }
 
-/// Replicas that follow [`load`], with 10 units for each.
+/// Replicas that follow [`load`], one for each 10 units.
 fn replicas() -> Series {
     series(|second| if second < 1800.0 { 6.0 } else { 12.0 })
 }
@@ -64,7 +64,10 @@ fn cpu(percent: u32) -> Value {
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
 
-fn try_replay(metrics: &Value, values: Vec<Series>) -> anyhow::Result<(Rebuilt, Run, Agreement)> {
+fn try_replay(
+    metrics: &Value,
+    values: Vec<Series>,
+) -> anyhow::Result<(RebuiltScenario, Run, Agreement)> {
     let manifest = autoscaler(metrics);
     let hpa = serde_json::from_value(manifest.clone())?;
     let metrics = Metric::all(&hpa, &[])?.into_iter().zip(values);
@@ -72,21 +75,21 @@ fn try_replay(metrics: &Value, values: Vec<Series>) -> anyhow::Result<(Rebuilt, 
         window: window(),
         requested: window(),
         replicas: replicas(),
-        metrics: metrics.map(|(metric, value)| Recorded { metric, value }).collect(),
+        metrics: metrics.map(|(metric, value)| RecordedMetric { metric, value }).collect(),
         requests: BTreeMap::from([("cpu".to_owned(), 0.5)]),
-        startup: Startup::Given(20.0),
+        startup: Startup::Configured(20.0),
         capacity: None,
     };
     let mut rebuilt = rebuild(&past, &hpa)?;
     rebuilt.scenario["autoscaler"] = manifest;
     let text = serde_saphyr::to_string(&rebuilt.scenario)?;
-    let study = Study::parse(&text, &|_| Err("no files".to_owned()))?;
-    let run = study.variants[0].run();
+    let scenario_file = ScenarioFile::parse(&text, &|_| Err("no files".to_owned()))?;
+    let run = scenario_file.variants[0].run();
     let agreement = Agreement::new(6, &run.steps, &past.replicas, 15.0);
     Ok((rebuilt, run, agreement))
 }
 
-fn replay(metrics: &Value, values: Vec<Series>) -> (Rebuilt, Run, Agreement) {
+fn replay(metrics: &Value, values: Vec<Series>) -> (RebuiltScenario, Run, Agreement) {
     try_replay(metrics, values).unwrap()
 }
 
@@ -103,10 +106,7 @@ fn replay(metrics: &Value, values: Vec<Series>) -> (Rebuilt, Run, Agreement) {
 )]
 // Utilization 40 % of 500m is 200m for each pod.
 #[case::cpu(cpu(40), series(|second| load(second) / 50.0))]
-fn load_of_each_kind_of_metric_gives_the_recorded_replicas(
-    #[case] metric: Value,
-    #[case] value: Series,
-) {
+fn each_kind_of_metric_gives_the_recorded_replicas(#[case] metric: Value, #[case] value: Series) {
     let (rebuilt, run, agreement) = replay(&json!([metric]), vec![value]);
     assert!(run.problems.is_empty(), "{:?}", run.problems);
     assert_eq!(agreement.trust, Trust::Good, "{agreement:?} {:?}", rebuilt.scenario);
@@ -131,7 +131,7 @@ fn load_comes_from_the_metric_that_asks_for_most_replicas() {
 }
 
 #[test]
-fn steps_without_values_choose_no_metric() {
+fn steps_without_values_do_not_choose_the_main_metric() {
     let with_gap = |mut series: Series| {
         series.0[..150].fill(None);
         series
@@ -147,7 +147,7 @@ fn gaps_and_unknown_capacity_are_assumptions() {
     value.0[20..40].fill(None);
     let (rebuilt, ..) = replay(&json!([pods("requests", "10")]), vec![value]);
     let all = rebuilt.assumptions.join("\n");
-    assert!(all.contains("Gaps, the longest of 5m,"), "{all}");
+    assert!(all.contains("Gaps (the longest: 5m)"), "{all}");
     assert!(all.contains("twice the target: 20 of requests."), "{all}");
 }
 
@@ -171,8 +171,9 @@ fn load_unit_is_that_of_the_metric(#[case] metric: Value, #[case] unit: &str) {
     let mut scenario = replay(&json!([metric]), vec![series(load)]).0.scenario;
     assert_eq!(scenario["loadUnit"], unit);
     scenario["autoscaler"] = autoscaler(&json!([metric]));
-    let study = Study::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
-    assert_eq!(study.variants[0].load_unit, unit);
+    let scenario_file =
+        ScenarioFile::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
+    assert_eq!(scenario_file.variants[0].load_unit, unit);
 }
 
 #[test]
@@ -181,7 +182,8 @@ fn page_has_the_recorded_replicas_and_the_match() {
     let (rebuilt, run, agreement) = replay(&metrics, vec![series(load)]);
     let mut scenario = rebuilt.scenario;
     scenario["autoscaler"] = autoscaler(&metrics);
-    let study = Study::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
+    let scenario_file =
+        ScenarioFile::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
     let (recorded, assumptions) = (replicas(), vec!["pods are equal".to_owned()]);
     let replay = Replay {
         name: "Replay of shop/web",
@@ -191,7 +193,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
         agreement: &agreement,
         assumptions,
     };
-    let page = replay.page(&study, &[(study.variants[0].clone(), run)]);
+    let page = replay.page(&scenario_file, &[(scenario_file.variants[0].clone(), run)]);
     assert!(page.contains(">recorded replicas</text>"), "{page}");
     assert!(page.contains("Recorded replicas 6 to 12."), "{page}");
     // One step in the middle of the hour.
@@ -203,7 +205,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
 }
 
 #[test]
-fn time_without_records_at_start_and_end_is_removed() {
+fn unrecorded_start_and_end_are_removed() {
     let hpa = serde_json::from_value(autoscaler(&json!([pods("requests", "10")]))).unwrap();
     let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
     let (mut value, mut replicas) = (series(load), replicas());
@@ -213,7 +215,7 @@ fn time_without_records_at_start_and_end_is_removed() {
         window: window(),
         requested: window(),
         replicas,
-        metrics: vec![Recorded { metric, value }],
+        metrics: vec![RecordedMetric { metric, value }],
         requests: BTreeMap::new(),
         startup: Startup::Unknown,
         capacity: None,
@@ -261,7 +263,7 @@ fn queries_select_the_pods_of_the_target() {
     };
     let hpa = serde_json::from_value(autoscaler(&json!([cpu(40)]))).unwrap();
     let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
-    let query = target.metric(&metric, None, 60).unwrap();
+    let query = target.metric_query(&metric, None, 60).unwrap();
     let pods = r#"namespace="shop",pod=~"web[.]v2-[a-z0-9]{1,10}-[a-z0-9]{5}""#;
     let rate = format!(
         r#"rate(container_cpu_usage_seconds_total{{{pods},container!="",container!="POD"}}[60s])"#
@@ -277,10 +279,10 @@ fn queries_select_the_pods_of_the_target() {
         )
     );
     assert!((query.delay - 30.0).abs() < 1e-9);
-    let replicas = target.replicas(None).text;
+    let replicas = target.replicas_query(None).text;
     let first = r#"max(kube_deployment_spec_replicas{namespace="shop",deployment="web.v2"}) or "#;
     assert!(replicas.starts_with(first), "{replicas}");
-    assert_eq!(target.replicas(Some("own")).text, "own");
+    assert_eq!(target.replicas_query(Some("own")).text, "own");
 }
 
 /// The API server accepts names with quotes.
@@ -298,15 +300,18 @@ fn names_cannot_change_a_query() {
     manifest["spec"]["scaleTargetRef"]["name"] = json!(hostile);
     manifest["metadata"]["name"] = json!(hostile);
     let hpa = serde_json::from_value(manifest).unwrap();
-    let target = TargetRef::of(&hpa);
+    let target = TargetRef::new(&hpa);
     assert_eq!(
         pod_names("StatefulSet", hostile),
         r"a\x{22}\x{7d}\x{20}or\x{20}up\x{7b}b\x{3d}\x{22}c\x{7c}[.]\x{2a}\x{27}\x{60}-[0-9]+"
     );
-    let mut queries =
-        vec![target.replicas(None), target.startup(), target.requests("cpu", Some(hostile))];
+    let mut queries = vec![
+        target.replicas_query(None),
+        target.startup_query(),
+        target.requests_query("cpu", Some(hostile)),
+    ];
     for metric in Metric::all(&hpa, &[]).unwrap() {
-        queries.push(target.metric(&metric, None, 60).unwrap());
+        queries.push(target.metric_query(&metric, None, 60).unwrap());
     }
     for query in queries {
         assert!(!query.text.contains(r#"a"}"#), "{}", query.text);
@@ -330,7 +335,7 @@ fn notes_with(bounds: Option<&str>) -> Vec<String> {
         window: window(),
         requested: window(),
         replicas,
-        metrics: vec![Recorded { metric, value: series(load) }],
+        metrics: vec![RecordedMetric { metric, value: series(load) }],
         requests: BTreeMap::new(),
         startup: Startup::Unknown,
         capacity: None,
@@ -339,7 +344,7 @@ fn notes_with(bounds: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn notes_compare_with_the_bounds_of_the_time() {
+fn notes_compare_replicas_with_the_scheduled_bounds() {
     let spec = notes_with(None);
     assert!(spec[0].contains("were outside 2-10, the bounds of this spec"), "{spec:?}");
     // The window ends at 08:00.

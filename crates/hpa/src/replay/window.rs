@@ -1,22 +1,23 @@
-//! The replayed time.
+//! The replayed time and its steps.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Prometheus rejects requests for more than 11 000 points per series.
+/// The limit for one request. Prometheus rejects more than 11 000 points per series.
 const POINTS_PER_REQUEST: i64 = 10_000;
-/// The maximum number of points per series, to bound memory. Longer windows have longer steps.
-const MAX_POINTS: i64 = 50_000;
-/// The shortest automatic step, in seconds: the default sync period.
-const SHORTEST_STEP: i64 = 15;
+/// The number of points per series that the default step doesn't exceed, to bound memory.
+const MAX_DEFAULT_POINTS: i64 = 50_000;
+/// The minimum default step, in seconds: the default sync period.
+const MIN_DEFAULT_STEP: i64 = 15;
 
 /// A period that is read in equal steps of whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) start: Timestamp,
+    /// The length of a step in seconds.
     pub(super) step: i64,
-    /// The number of steps. The points include start and end.
+    /// The number of steps. There is one more point, because start and end are points too.
     pub(super) steps: i64,
 }
 
@@ -32,7 +33,8 @@ impl Window {
     pub(super) fn new(since: Duration, until: Timestamp, step: Option<Duration>) -> Self {
         let whole = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let since = whole(since);
-        let default_step = since / MAX_POINTS / SHORTEST_STEP * SHORTEST_STEP + SHORTEST_STEP;
+        let default_step =
+            since / MAX_DEFAULT_POINTS / MIN_DEFAULT_STEP * MIN_DEFAULT_STEP + MIN_DEFAULT_STEP;
         let step = step.map_or(default_step, whole).max(1);
         let steps = since / step;
         let start = Timestamp::from_second(until.as_second().saturating_sub(steps * step));
@@ -51,12 +53,13 @@ impl Window {
         self.at(self.steps)
     }
 
-    pub(super) fn too_many_points(&self) -> bool {
-        self.steps > 4 * MAX_POINTS
+    /// Whether there are more points than `--since` and `--step` may ask for.
+    pub(super) fn exceeds_limit(&self) -> bool {
+        self.steps > 4 * MAX_DEFAULT_POINTS
     }
 
-    /// The part from one point to another.
-    pub(super) fn part(&self, first: usize, last: usize) -> Self {
+    /// The period from one point to another.
+    pub(super) fn slice(&self, first: usize, last: usize) -> Self {
         let step = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
         Self { start: self.at(step(first)), steps: step(last) - step(first), ..*self }
     }
@@ -71,6 +74,7 @@ impl Window {
         self.start.checked_add(offset).unwrap_or(Timestamp::MAX)
     }
 
+    /// Divides the points into chunks of at most [`POINTS_PER_REQUEST`].
     pub(super) fn chunks(&self) -> impl Iterator<Item = Chunk> {
         let count = self.steps / POINTS_PER_REQUEST + 1;
         (0..count).map(|chunk| {
@@ -80,8 +84,8 @@ impl Window {
         })
     }
 
-    /// The point that is closest to a time in milliseconds.
-    pub(super) fn index(&self, ms: i64) -> Option<usize> {
+    /// The index of the point that is closest to a time in milliseconds. `None` outside the window.
+    pub(super) fn closest_point(&self, ms: i64) -> Option<usize> {
         let elapsed = ms.checked_sub(self.start.as_millisecond())?;
         let step = self.step.checked_mul(1000)?;
         let index = elapsed.checked_add(step / 2)?.div_euclid(step);
@@ -127,12 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn index_is_that_of_the_closest_point() {
+    fn closest_point_is_within_half_a_step() {
         let window = window(Duration::from_secs(60), Some(Duration::from_secs(15)));
         let start = window.start.as_millisecond();
-        assert_eq!(window.index(start), Some(0));
-        assert_eq!(window.index(start + 16_000), Some(1));
-        assert_eq!(window.index(start + 60_000), Some(4));
-        assert_eq!((window.index(start - 15_000), window.index(start + 75_000)), (None, None));
+        assert_eq!(window.closest_point(start), Some(0));
+        assert_eq!(window.closest_point(start + 16_000), Some(1));
+        assert_eq!(window.closest_point(start + 60_000), Some(4));
+        assert_eq!(
+            (window.closest_point(start - 15_000), window.closest_point(start + 75_000)),
+            (None, None)
+        );
     }
 }

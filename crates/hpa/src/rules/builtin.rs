@@ -24,6 +24,7 @@ const RESOURCES: [(&str, &str, &str, &str); 18] = [
     ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
 ];
 
+/// The singular name of each resource is its kind in lower case.
 pub(super) fn resources() -> ApiResources {
     ApiResources::new(RESOURCES.map(|(group, version, plural, kind)| ApiResource {
         group_resource: GroupResource::new(group, plural),

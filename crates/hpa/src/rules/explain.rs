@@ -1,4 +1,4 @@
-//! `hpa rules explain`.
+//! `hpa rules explain`: which rule serves a metric, and its value.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -12,25 +12,25 @@ use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
 
 use super::{
-    check::namespace_label,
-    provider, resource,
+    connect_provider, resource,
     sample::{self, Server},
 };
 use crate::{
     args::{ExplainArguments, MetricsApi},
-    rules_provider::read_config,
+    rules_provider::{AllowedServers, read_config},
 };
 
 /// Explains a metric. Returns the explanation, and whether the metric has a value.
-pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(String, bool)> {
+pub(super) async fn explain_metric(arguments: &ExplainArguments) -> anyhow::Result<(String, bool)> {
     let config = read_config(&arguments.config)?;
     let ExplainArguments { prometheus, connect, resources, .. } = arguments;
-    let Some(provider) = provider(&config, prometheus, *connect, resources).await? else {
+    let allowed = AllowedServers::from_connect(*connect);
+    let Some(provider) = connect_provider(&config, prometheus, allowed, resources).await? else {
         let is_named = !config.servers.is_empty();
         let connect = if is_named { ", or --connect for the file's servers" } else { "" };
         bail!("series are needed to explain a metric: add --prometheus-url{connect}");
     };
-    // Rules that fail are part of the explanation.
+    // The explanation covers failed rules, so only a failed mapper is an error.
     if let Err(error @ RelistError::Mapper(_)) = provider.relist().await {
         bail!("{}", with_causes(&error));
     }
@@ -39,7 +39,7 @@ pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(Str
     let namespace = arguments.namespace.clone().unwrap_or_default();
     let metric = &arguments.metric;
     match arguments.api {
-        MetricsApi::Resource => resource::explain(&config, &provider, metric).await,
+        MetricsApi::Resource => resource::explain_metric(&config, &provider, metric).await,
         MetricsApi::Custom => {
             let Some((resource, metric)) = metric.split_once('/') else {
                 bail!("{metric} must be RESOURCE/METRIC, for example pods/http_requests");
@@ -52,45 +52,45 @@ pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(Str
                 metric: metric.to_owned(),
                 metric_selector,
             };
-            Ok(custom(&provider, request, &arguments.names).await)
+            Ok(explain_custom(&provider, request, &arguments.names).await)
         }
         MetricsApi::External => {
             let request = ExternalQuery { namespace, metric: metric.clone(), metric_selector };
-            Ok(external(&provider, &request).await)
+            Ok(explain_external(&provider, &request).await)
         }
     }
 }
 
-async fn custom(
+async fn explain_custom(
     provider: &PrometheusProvider,
     request: CustomQuery,
     names: &[String],
 ) -> (String, bool) {
-    let known = known_series(provider, &request);
-    let names = match (names, &known) {
-        ([], Some(known)) => known.objects(provider, &request).await,
+    let series = known_series(provider, &request);
+    let names = match (names, &series) {
+        ([], Some(series)) => series.object_names(provider, &request).await,
         (names, _) => names.to_vec(),
     };
     // Explain the rules even if no object has the metric.
-    let explained = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
-    let explanation = provider.explain_custom(&request, &explained);
+    let explained_names = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
+    let explanation = provider.explain_custom(&request, &explained_names);
     let inspected = provider.inspect_custom();
     let headline = Headline::new(&request.metric, &explanation, &inspected);
-    let mut text = rules(provider, "rules", explanation, &inspected).await;
+    let mut text = describe_rules(provider, "rules", explanation, &inspected).await;
     if headline.applied.is_none() {
         return headline.prepend_to(&text, 0);
     }
     if names.is_empty() {
-        if let Some(known) = known {
-            text.push_str(&known.absence(provider, &request).await);
+        if let Some(series) = series {
+            text.push_str(&series.explain_absence(provider, &request).await);
         }
         return headline.prepend_to(&text, 0);
     }
-    let mut found = 0;
+    let mut value_count = 0;
     for name in &names {
         match provider.read_custom(request.clone().named(name)).await {
             Ok(values) => {
-                found += values.items.len();
+                value_count += values.items.len();
                 for item in values.items {
                     let value = Quantity::from(item.value);
                     let _ = writeln!(text, "{name} = {value} at {}", item.timestamp);
@@ -99,23 +99,24 @@ async fn custom(
             Err(error) => _ = writeln!(text, "{name}: {}", describe(&error)),
         }
     }
-    headline.prepend_to(&text, found)
+    headline.prepend_to(&text, value_count)
 }
 
-/// The first line: whether the metric has values, and from which rule.
+/// The first line of an explanation: whether the metric has values, and from which rule.
 struct Headline<'a> {
     metric: &'a str,
+    /// The mistake in the request, if there is one.
     request_problem: Option<String>,
     /// The index of the rule that applies.
     applied: Option<usize>,
-    /// The name of that rule.
+    /// The name of the rule that applies.
     applied_name: String,
     /// The number of rules.
     rules: usize,
     /// The number of rules whose series can't be read.
-    unread: usize,
-    /// The rule that has the metric and no query, and the mistake in it.
-    unusable: Option<String>,
+    unread_rules: usize,
+    /// A sentence about a rule that has the metric, but whose query can't be built.
+    query_problem: Option<String>,
     /// The mistakes of the rules that are refused.
     refused: Vec<String>,
 }
@@ -124,10 +125,10 @@ impl<'a> Headline<'a> {
     fn new(metric: &'a str, explanation: &Explanation, inspected: &[RuleInspection]) -> Self {
         let applied = explanation.applied().map(|report| report.index);
         let request_problem = explanation.request_problem.as_ref().map(ToString::to_string);
-        let unread = inspected.len().saturating_sub(explanation.rules.len());
+        let unread_rules = inspected.len().saturating_sub(explanation.rules.len());
         let name = |index: Option<usize>| Some(inspected.get(index?)?.status.rule.clone());
         let outcomes = || explanation.rules.iter().map(|report| (report.index, &report.outcome));
-        let unusable = outcomes().find_map(|(index, outcome)| {
+        let query_problem = outcomes().find_map(|(index, outcome)| {
             let RuleOutcome::NoQuery { error, .. } = outcome else { return None };
             let rule = inspected.get(index).map(rule_name)?;
             Some(match error.template_mistake() {
@@ -145,26 +146,28 @@ impl<'a> Headline<'a> {
             applied,
             applied_name: name(applied).unwrap_or_default(),
             rules: inspected.len(),
-            unread,
-            unusable,
+            unread_rules,
+            query_problem,
             refused: refused.collect(),
         }
     }
 
     /// Puts the headline above an explanation. Returns both, and whether the metric has a value.
     fn prepend_to(&self, text: &str, values: usize) -> (String, bool) {
-        let Self { metric, applied_name, rules, unread, unusable, refused, .. } = self;
+        let Self { metric, applied_name, rules, unread_rules, query_problem, refused, .. } = self;
         if let Some(problem) = &self.request_problem {
             return (format!("{metric}: {problem}\n{text}"), false);
         }
         let headline = match (self.applied, values) {
-            (None, _) if let Some(unusable) = unusable => {
-                format!("{metric} has no value: {unusable}")
+            (None, _) if let Some(problem) = query_problem => {
+                format!("{metric} has no value: {problem}")
             }
-            (Some(_), 0) => format!("{metric} has no value: {applied_name} has it, see below"),
+            (Some(_), 0) => {
+                format!("{metric} has no value, although {applied_name} serves it (see below)")
+            }
             (Some(_), _) => format!("{metric} has {} of {applied_name}", counted(values, "value")),
-            (None, _) if *unread > 0 => format!(
-                "{metric} isn't found: the series of {unread} of {} can't be read",
+            (None, _) if *unread_rules > 0 => format!(
+                "{metric} isn't found: the series of {unread_rules} of {} can't be read",
                 counted(*rules, "rule")
             ),
             (None, _) if let [first, others @ ..] = refused.as_slice() => {
@@ -185,12 +188,13 @@ struct KnownSeries {
     server: String,
     series_query: String,
     series: String,
-    /// The label with the names of objects.
+    /// The label with the object's name.
     label: String,
     /// The label with the namespace, if the request has one.
     namespace_label: Option<String>,
 }
 
+/// Finds the series of the rule that serves a metric. `None` if no rule serves it.
 fn known_series(provider: &PrometheusProvider, request: &CustomQuery) -> Option<KnownSeries> {
     let resources = provider.resources();
     let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
@@ -221,24 +225,32 @@ impl KnownSeries {
     }
 
     /// The names of objects that have the metric.
-    async fn objects(&self, provider: &PrometheusProvider, request: &CustomQuery) -> Vec<String> {
+    async fn object_names(
+        &self,
+        provider: &PrometheusProvider,
+        request: &CustomQuery,
+    ) -> Vec<String> {
         let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
         if let Some(label) = &self.namespace_label {
             selector.truncate(selector.len() - 1);
             // Writing to a string can't fail.
             let _ = write!(selector, ",{label}={:?}}}", request.namespace);
         }
-        self.server(provider).values(&self.label, &selector).await
+        self.server(provider).label_values(&self.label, &selector).await
     }
 
     /// Explains why no object has the metric.
-    async fn absence(&self, provider: &PrometheusProvider, request: &CustomQuery) -> String {
+    async fn explain_absence(
+        &self,
+        provider: &PrometheusProvider,
+        request: &CustomQuery,
+    ) -> String {
         let Self { series, label, .. } = self;
         let namespace = &request.namespace;
         let server = self.server(provider);
         let selector = sample::selector(&self.series_query, series, &[label]);
         if let Some(namespace_label) = &self.namespace_label {
-            let mut namespaces = server.values(namespace_label, &selector).await;
+            let mut namespaces = server.label_values(namespace_label, &selector).await;
             let none = format!("no object of the namespace {namespace} has series of the metric");
             let has_unlabeled = namespaces.iter().any(String::is_empty);
             namespaces.retain(|namespace| !namespace.is_empty());
@@ -253,7 +265,7 @@ impl KnownSeries {
             }
         }
         let all = sample::selector(&self.series_query, series, &[]);
-        match server.age(&all).await {
+        match server.describe_age(&all).await {
             Some(age) => {
                 format!("no object has series of the metric\n{age}: check the scrape targets\n")
             }
@@ -262,11 +274,14 @@ impl KnownSeries {
     }
 }
 
-async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (String, bool) {
+async fn explain_external(
+    provider: &PrometheusProvider,
+    request: &ExternalQuery,
+) -> (String, bool) {
     let explanation = provider.explain_external(request);
     let inspected = provider.inspect_external();
     let headline = Headline::new(&request.metric, &explanation, &inspected);
-    let mut text = rules(provider, "externalRules", explanation, &inspected).await;
+    let mut text = describe_rules(provider, "externalRules", explanation, &inspected).await;
     if headline.applied.is_none() {
         return headline.prepend_to(&text, 0);
     }
@@ -282,11 +297,11 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
             }
             if values.items.is_empty() {
                 let applied = headline.applied.and_then(|index| inspected.get(index));
-                let elsewhere = match applied {
-                    Some(rule) => in_other_namespaces(provider, rule, request).await,
+                let hint = match applied {
+                    Some(rule) => explain_empty_namespace(provider, rule, request).await,
                     None => None,
                 };
-                text += &elsewhere.unwrap_or_else(|| {
+                text += &hint.unwrap_or_else(|| {
                     "the query has no result, which blocks scaling down: check its labels and the \
                      selector, or end it with `or vector(0)` if nothing means 0\n"
                         .to_owned()
@@ -301,9 +316,9 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
     }
 }
 
-/// Names the namespaces with series of an external metric, if the namespace of the request has
-/// none.
-async fn in_other_namespaces(
+/// Names the namespaces with series of an external metric. `None` unless the series are only in
+/// other namespaces than that of the request.
+async fn explain_empty_namespace(
     provider: &PrometheusProvider,
     rule: &RuleInspection,
     request: &ExternalQuery,
@@ -313,10 +328,10 @@ async fn in_other_namespaces(
         return None;
     }
     let series = &rule.metrics.iter().find(|metric| metric.metric == request.metric)?.series;
-    let label = namespace_label(rule);
+    let label = sample::namespace_label(rule);
     let selector = sample::selector(&definition.series_query, series, &[&label]);
     let server = Server { provider, name: &definition.server };
-    let mut namespaces = server.values(&label, &selector).await;
+    let mut namespaces = server.label_values(&label, &selector).await;
     namespaces.retain(|namespace| !namespace.is_empty());
     if namespaces.is_empty() || namespaces.contains(&request.namespace) {
         return None;
@@ -334,8 +349,8 @@ fn rule_name(rule: &RuleInspection) -> String {
     format!("{}{position}", rule.status.rule)
 }
 
-/// Describes each rule with its outcome.
-async fn rules(
+/// A line about the outcome of each rule. `list` is the name of the list in the file.
+async fn describe_rules(
     provider: &PrometheusProvider,
     list: &str,
     mut explanation: Explanation,
@@ -349,7 +364,7 @@ async fn rules(
         let name = rule_name(rule);
         let report = explanation.rules.iter_mut().find(|report| report.index == index);
         let Some(report) = report else {
-            // Its series have never been read.
+            // The explanation leaves out rules whose series have never been read.
             let error = rule.status.error.as_deref().unwrap_or("not read");
             let _ = writeln!(text, "{name}: its series can't be read: {error}");
             continue;
@@ -362,7 +377,7 @@ async fn rules(
         let outcome = report.outcome.describe(|index| by_index(index).unwrap_or_default());
         let _ = writeln!(text, "{name}: {outcome}");
         if let RuleOutcome::NoSeries { series_query } = &report.outcome
-            && let Some(age) = server.age(series_query).await
+            && let Some(age) = server.describe_age(series_query).await
         {
             let _ = writeln!(
                 text,

@@ -19,7 +19,7 @@ use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
     args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand},
-    rules_provider,
+    rules_provider::{AllowedServers, create_provider},
 };
 
 /// Runs a subcommand. Reports go to standard output.
@@ -27,8 +27,10 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
     let (text, is_success) = match command {
-        RulesCommand::Check(arguments) => runtime.block_on(check::check(&arguments))?,
-        RulesCommand::Explain(arguments) => runtime.block_on(explain::explain(&arguments))?,
+        RulesCommand::Check(arguments) => runtime.block_on(check::check_rules(&arguments))?,
+        RulesCommand::Explain(arguments) => {
+            runtime.block_on(explain::explain_metric(&arguments))?
+        }
         RulesCommand::Generate(arguments) => (generate(&arguments)?, true),
         RulesCommand::Compare(arguments) => return compare::run(&arguments),
         RulesCommand::Schema => (JSON_SCHEMA.to_owned(), true),
@@ -37,23 +39,24 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
     Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Generates the default rules.
 fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
     let GenerateArguments { rate_interval, label_prefix } = arguments;
     let interval = hpa_prometheus::rules::config::parse_duration(rate_interval);
     interval.with_context(|| format!("--rate-interval {rate_interval}"))?;
     let text = default_rules(rate_interval, label_prefix);
-    // An invalid label prefix would result in an invalid file.
+    // An invalid label prefix makes the file invalid.
     Config::parse(&text).with_context(|| format!("--label-prefix {label_prefix}"))?;
     Ok(text)
 }
 
-/// Maps the built-in resources of Kubernetes.
+/// A mapper that knows only the built-in resources of Kubernetes.
 pub(crate) fn builtin_mapper() -> Arc<dyn ResourceMapper> {
     Arc::new(FixedMapper(builtin::resources()))
 }
 
-/// A client of the kubeconfig's cluster, if a flag selects a kubeconfig.
-async fn api(arguments: &ResourceArguments) -> anyhow::Result<Option<kube::Client>> {
+/// Connects to the cluster of a kubeconfig. `None` unless a flag selects a kubeconfig or a context.
+async fn connect_cluster(arguments: &ResourceArguments) -> anyhow::Result<Option<kube::Client>> {
     let ResourceArguments { kubeconfig, context } = arguments;
     if kubeconfig.is_none() && context.is_none() {
         return Ok(None);
@@ -64,21 +67,23 @@ async fn api(arguments: &ResourceArguments) -> anyhow::Result<Option<kube::Clien
     Ok(Some(Clients::new(&config).await?.api))
 }
 
-async fn mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn ResourceMapper>> {
-    Ok(match api(arguments).await? {
+/// A mapper that asks the cluster if a flag selects one, or else knows the built-in resources.
+async fn resource_mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn ResourceMapper>> {
+    Ok(match connect_cluster(arguments).await? {
         Some(api) => Arc::new(DiscoveryMapper(api)),
         None => builtin_mapper(),
     })
 }
 
-/// A provider for the file, if there is a server to connect to.
-async fn provider(
+/// A provider of the file's metrics. `None` if no flag allows connecting to a server.
+async fn connect_provider(
     config: &Config,
     prometheus: &PrometheusArguments,
-    connect: bool,
+    allowed: AllowedServers,
     resources: &ResourceArguments,
 ) -> anyhow::Result<Option<PrometheusProvider>> {
     // Requests name their objects, so none are listed from the API server.
     let objects = Arc::new(NoObjects);
-    rules_provider::provider(config, prometheus, connect, mapper(resources).await?, objects).await
+    let mapper = resource_mapper(resources).await?;
+    create_provider(config, prometheus, allowed, mapper, objects).await
 }

@@ -25,7 +25,7 @@ const MAX_RESULTS: usize = 10;
 const USAGES: [(UsageResource, &str); 2] =
     [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")];
 
-/// The names of the cluster's objects, if they could be read.
+/// The names of the cluster's objects. `None` without a cluster.
 #[derive(Default)]
 pub(super) struct ClusterObjects {
     nodes: Option<Vec<String>>,
@@ -46,22 +46,25 @@ impl ClusterObjects {
     }
 }
 
-/// The objects in a result.
-struct Found {
+/// The objects in the result of a query.
+struct ResultObjects {
     count: usize,
-    /// The name of one of them.
+    /// The name of one object.
     example: String,
 }
 
-/// A query of `resourceRules`, and the labels that its result must have.
+/// A query of `resourceRules` for all objects, and the labels that its result must have.
 struct UsageQuery {
+    /// The field in `resourceRules`, such as `cpu.nodeQuery`.
     field: String,
     query: String,
+    /// The label with the object's name.
     name_label: String,
     labels: Vec<String>,
 }
 
-fn queries(
+/// The queries for CPU and memory of pods or of nodes. An error has the field and the problem.
+fn usage_queries(
     metrics: &ResourceMetrics,
     provider: &PrometheusProvider,
     for_pods: bool,
@@ -90,8 +93,8 @@ fn queries(
     USAGES.into_iter().map(|(usage, name)| query(usage, name)).collect()
 }
 
-/// Checks the queries of `resourceRules`. Returns a line for each that works, and the problems.
-pub(super) async fn check(
+/// Checks the queries of `resourceRules`. Returns a line for each working query, and the problems.
+pub(super) async fn check_queries(
     config: &Config,
     provider: &PrometheusProvider,
     objects: &ClusterObjects,
@@ -103,7 +106,7 @@ pub(super) async fn check(
     };
     let server = Server { provider, name: &definition.server };
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
-        for query in queries(&metrics, provider, for_pods) {
+        for query in usage_queries(&metrics, provider, for_pods) {
             let query = match query {
                 Ok(query) => query,
                 Err((field, problem)) => {
@@ -113,7 +116,7 @@ pub(super) async fn check(
             };
             let field = &query.field;
             match check_query(&server, &query, cluster_names.as_deref(), for_pods).await {
-                Ok(Found { count, example }) => {
+                Ok(ResultObjects { count, example }) => {
                     let kind = if for_pods { "pods" } else { "nodes" };
                     lines.push(format!("{field}: {kind}: {count}, such as {example}"));
                 }
@@ -124,14 +127,15 @@ pub(super) async fn check(
     (lines, problems)
 }
 
+/// Runs a query and checks its labels. The names of the objects must be those of `cluster_names`.
 async fn check_query(
     server: &Server<'_>,
     query: &UsageQuery,
     cluster_names: Option<&[String]>,
     for_pods: bool,
-) -> Result<Found, String> {
+) -> Result<ResultObjects, String> {
     let UsageQuery { query, name_label, labels, .. } = query;
-    let results = server.vector(query).await?;
+    let results = server.result_labels(query).await?;
     let Some(first) = results.first() else {
         return Err(format!("no result: check names and labels in `{query}`"));
     };
@@ -165,11 +169,12 @@ async fn check_query(
         }
         _ => {}
     }
-    Ok(Found { count: names.len(), example: (*example).to_owned() })
+    Ok(ResultObjects { count: names.len(), example: (*example).to_owned() })
 }
 
-/// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`.
-pub(super) async fn explain(
+/// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`. Returns the explanation, and
+/// whether the metric has values.
+pub(super) async fn explain_metric(
     config: &Config,
     provider: &PrometheusProvider,
     metric: &str,
@@ -193,7 +198,7 @@ pub(super) async fn explain(
         }
     };
     let server = Server { provider, name: &definition.server };
-    let query = match queries(&metrics, provider, kind == "pods").into_iter().nth(index) {
+    let query = match usage_queries(&metrics, provider, kind == "pods").into_iter().nth(index) {
         Some(Ok(query)) => query,
         Some(Err((field, problem))) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");
@@ -204,7 +209,7 @@ pub(super) async fn explain(
     let UsageQuery { field, query: text, .. } = &query;
     let checked = check_query(&server, &query, None, kind == "pods").await;
     let mut report = match &checked {
-        Ok(Found { count, .. }) => {
+        Ok(ResultObjects { count, .. }) => {
             let objects = counted(*count, kind.trim_end_matches('s'));
             format!("{metric} has values of {objects}, by resourceRules.{field}\n")
         }
@@ -212,7 +217,7 @@ pub(super) async fn explain(
     };
     // Writing to a string can't fail.
     let _ = writeln!(report, "resourceRules.{field}: {text}");
-    for labels in server.vector(text).await.unwrap_or_default().iter().take(MAX_RESULTS) {
+    for labels in server.result_labels(text).await.unwrap_or_default().iter().take(MAX_RESULTS) {
         let _ = writeln!(report, "  {labels:?}");
     }
     Ok((report, checked.is_ok()))

@@ -1,4 +1,4 @@
-//! Finds existing objects and series in Prometheus.
+//! Finds series and their labels in Prometheus, to choose objects for sample queries.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use hpa_prometheus::{
     client::QueryFailure,
     promql::{self, Node},
     rules::{explain::Warning, results::QueryResult},
-    source::PrometheusProvider,
+    source::{PrometheusProvider, RuleInspection},
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// The maximum number of objects or namespaces that are read as values of a label.
-const MAX_OBJECTS: usize = 20;
+/// The maximum number of values of a label, such as names of objects.
+const MAX_LABEL_VALUES: usize = 20;
 
 type Labels = BTreeMap<String, String>;
 
-/// A server of a rules file.
+/// A Prometheus server that a rules file names.
 #[derive(Clone, Copy)]
 pub(super) struct Server<'p> {
     pub(super) provider: &'p PrometheusProvider,
     pub(super) name: &'p str,
 }
 
-/// A selector for a series of a rule: the matchers of `seriesQuery`, and labels that must exist.
+/// A selector for a series of a rule, with the matchers of `seriesQuery`. All `labels` must exist.
 pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
     let mut matchers = vec![format!("__name__={series:?}")];
     if let Ok(promql::Expr { node: Node::Selector(selector), .. }) = promql::parse(series_query) {
@@ -34,7 +34,22 @@ pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> Str
     format!("{{{}}}", matchers.join(","))
 }
 
+/// The namespace label of an external rule.
+pub(super) fn namespace_label(rule: &RuleInspection) -> String {
+    let resources = &rule.definition.resources;
+    let mut overrides = resources.overrides.iter();
+    let namespace_override = overrides.find(|(_, target)| {
+        ["namespace", "namespaces"].contains(&target.resource.as_str()) && target.group.is_empty()
+    });
+    match namespace_override {
+        Some((label, _)) => label.to_owned(),
+        None if resources.template.is_empty() => "namespace".to_owned(),
+        None => resources.template.replace("<<.Resource>>", "namespace"),
+    }
+}
+
 impl Server<'_> {
+    /// Labels and values of the result. `None` if the file has no server of this name.
     async fn query(&self, query: &str) -> Option<Result<Vec<(Labels, f64)>, QueryFailure>> {
         let result = match self.provider.query_server(self.name, query).await? {
             Ok(result) => result,
@@ -44,12 +59,13 @@ impl Server<'_> {
         Some(Ok(samples.iter().map(|sample| (sample.labels.clone(), sample.value)).collect()))
     }
 
+    /// Like [`Self::query`], but empty after a failure.
     async fn samples(&self, query: &str) -> Vec<(Labels, f64)> {
         self.query(query).await.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// The result of a query, or the failure as text.
-    pub(super) async fn vector(&self, query: &str) -> Result<Vec<Labels>, String> {
+    /// The labels of each series in the result of a query, or the failure as text.
+    pub(super) async fn result_labels(&self, query: &str) -> Result<Vec<Labels>, String> {
         match self.query(query).await {
             Some(Ok(samples)) => Ok(samples.into_iter().map(|(labels, _)| labels).collect()),
             Some(Err(failure)) => Err(with_causes(&failure)),
@@ -58,23 +74,23 @@ impl Server<'_> {
     }
 
     /// The labels of the series with the newest sample.
-    pub(super) async fn newest(&self, selector: &str) -> Option<Labels> {
+    pub(super) async fn newest_labels(&self, selector: &str) -> Option<Labels> {
         let query = format!("topk(1, timestamp({selector}))");
         self.samples(&query).await.into_iter().next().map(|(labels, _)| labels)
     }
 
     /// The sorted values of a label. A series without the label has an empty value.
-    pub(super) async fn values(&self, label: &str, selector: &str) -> Vec<String> {
-        let found = self.samples(&format!("group by ({label}) ({selector})")).await.into_iter();
+    pub(super) async fn label_values(&self, label: &str, selector: &str) -> Vec<String> {
+        let groups = self.samples(&format!("group by ({label}) ({selector})")).await.into_iter();
         let mut values: Vec<String> =
-            found.map(|(mut labels, _)| labels.remove(label).unwrap_or_default()).collect();
+            groups.map(|(mut labels, _)| labels.remove(label).unwrap_or_default()).collect();
         values.sort_unstable();
-        values.truncate(MAX_OBJECTS);
+        values.truncate(MAX_LABEL_VALUES);
         values
     }
 
-    /// The age of the newest sample of a selector, if it had one within the last day.
-    pub(super) async fn age(&self, selector: &str) -> Option<String> {
+    /// A sentence about the age of the selector's newest sample. `None` if the last day has none.
+    pub(super) async fn describe_age(&self, selector: &str) -> Option<String> {
         // Steps of 5 minutes find every series, but miss up to 5 minutes of its newest samples.
         let coarse = format!("max(max_over_time(timestamp({selector})[1d:5m]))");
         let newest = self.samples(&format!("max(timestamp({selector})) or {coarse}")).await;
@@ -89,12 +105,13 @@ impl Server<'_> {
             let age = SignedDuration::try_from_secs_f64(age.round()).ok()?;
             return Some(format!("The newest sample is {age:#} old"));
         }
-        // The queries fail for a selector that matches several names of series.
-        let had_series = self.had_series(selector).await;
+        // The queries fail if the selector matches series with different names.
+        let had_series = self.had_series_today(selector).await;
         had_series.then(|| "There were samples within the last day".to_owned())
     }
 
-    async fn had_series(&self, selector: &str) -> bool {
+    /// Whether the selector had series within the last day.
+    async fn had_series_today(&self, selector: &str) -> bool {
         let day = SignedDuration::from_hours(24);
         let since = Timestamp::now().saturating_sub(day).unwrap_or(Timestamp::UNIX_EPOCH);
         let Some(client) = self.provider.client(self.name) else {
@@ -107,7 +124,8 @@ impl Server<'_> {
         count.is_ok_and(|count| count > 0)
     }
 
-    /// Removes warnings about counters that are gauges according to Prometheus's metadata.
+    /// Removes warnings about a counter without `rate` if the series is a gauge according to
+    /// Prometheus's metadata.
     pub(super) async fn remove_gauge_warnings(&self, warnings: &mut Vec<Warning>) {
         let mut verified = Vec::with_capacity(warnings.len());
         for warning in warnings.drain(..) {
@@ -123,6 +141,6 @@ impl Server<'_> {
 
     async fn is_gauge(&self, series: &str) -> bool {
         let Some(client) = self.provider.client(self.name) else { return false };
-        matches!(client.metric_type(series).await, Ok(Some(kind)) if kind == "gauge")
+        matches!(client.read_metric_type(series).await, Ok(Some(kind)) if kind == "gauge")
     }
 }

@@ -1,4 +1,5 @@
-//! Tests that need no Prometheus. `tests/in_process.rs` has the others.
+//! Tests of `hpa rules` without a Prometheus that answers. Those with one are in
+//! `tests/in_process.rs`.
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
 }
 
 async fn check_with(arguments: &[&str]) -> anyhow::Result<(String, bool)> {
-    check::check(&Arguments::try_parse_from(arguments).unwrap().check).await
+    check::check_rules(&Arguments::try_parse_from(arguments).unwrap().check).await
 }
 
 #[tokio::test]
@@ -58,8 +59,8 @@ externalRules:
     let starts = [
         "line 2, column 3: rules[0]: unknown field `seriesQuerys`",
         "line 8, column 27: externalRules[0].resources.namespaced: must be",
-        "line 4, column 19: rules[0].name.matches: `(` is no regular expression",
-        "line 9, column 17: externalRules[0].metricsQuery: `<<.Bar` has no end",
+        "line 4, column 19: rules[0].name.matches: `(` is not a valid regular expression",
+        "line 9, column 17: externalRules[0].metricsQuery: `<<.Bar` is not closed",
         "line 5, column 17: rules[0].metricsQuery: not PromQL",
     ];
     let lines: Vec<&str> = error.lines().collect();

@@ -6,21 +6,21 @@ use anyhow::Context;
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
     defaults::apply_defaults,
-    settings::{Bounds, BoundsChange, Place, Setting, SettingPolicy, SettingProblem},
+    settings::{Bounds, BoundsChange, Setting, SettingPlace, SettingPolicy, SettingProblem},
 };
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
-use super::preview::local;
+use super::preview::format_local;
 use crate::{
     autoscaler_name::describe, convert::versions, debug_client::BUILT_IN,
     explain::StatusController, lint::is_autoscaler, manifests::Manifest,
 };
 
-/// The name of the setting.
+/// The name of the setting with the schedule of bounds.
 const BOUNDS_SETTING: &str = "bounds";
 
-/// The bounds of one autoscaler over some time.
+/// The bounds of one autoscaler from `from` to `to`.
 pub(super) struct BoundsPreview {
     name: String,
     /// The time zone of the first entry.
@@ -28,24 +28,25 @@ pub(super) struct BoundsPreview {
     from: Timestamp,
     to: Timestamp,
     /// The bounds at `from`.
-    first: Bounds,
+    initial_bounds: Bounds,
     changes: Vec<BoundsChange>,
     problems: Vec<String>,
     /// Whether kube-controller-manager stored the status last.
-    is_for_built_in: bool,
+    status_is_from_reference: bool,
 }
 
-/// The previews of the autoscalers that have scheduled bounds.
-pub(super) fn read(
+/// Previews the autoscalers that have scheduled bounds.
+pub(super) fn preview_bounds(
     manifests: &[Manifest],
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<Vec<BoundsPreview>> {
     let autoscalers = manifests.iter().filter(|manifest| is_autoscaler(manifest));
-    autoscalers.filter_map(|manifest| read_one(manifest, from, to).transpose()).collect()
+    autoscalers.filter_map(|manifest| preview_autoscaler(manifest, from, to).transpose()).collect()
 }
 
-fn read_one(
+/// `None` if the autoscaler has no scheduled bounds.
+fn preview_autoscaler(
     manifest: &Manifest,
     from: Timestamp,
     to: Timestamp,
@@ -58,10 +59,10 @@ fn read_one(
     apply_defaults(&mut hpa.spec);
     let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
     let is_of_bounds = |problem: &&SettingProblem| match &problem.place {
-        Place::Annotation(name) => {
+        SettingPlace::Annotation(name) => {
             Setting::of_annotation(name).is_some_and(|setting| setting.name == BOUNDS_SETTING)
         }
-        Place::Field(path) => path.starts_with("spec.bounds"),
+        SettingPlace::Field(path) => path.starts_with("spec.bounds"),
     };
     let problems = resolved.problems.iter().filter(is_of_bounds);
     let problems: Vec<_> = problems.map(ToString::to_string).collect();
@@ -75,10 +76,11 @@ fn read_one(
         zone: first_entry.map_or(TimeZone::UTC, |entry| entry.time_zone.clone()),
         from,
         to,
-        first: settings.bounds_at(&hpa.spec, from),
+        initial_bounds: settings.bounds_at(&hpa.spec, from),
         changes: settings.bounds_changes(&hpa.spec, from, to),
         problems,
-        is_for_built_in: StatusController::from_managed_fields(&manifest.object).is_reference(),
+        status_is_from_reference: StatusController::from_managed_fields(&manifest.object)
+            .is_reference(),
     }))
 }
 
@@ -95,7 +97,7 @@ impl BoundsPreview {
             "timeZone": self.zone.iana_name(),
             "from": self.from,
             "to": self.to,
-            "bounds": self.first,
+            "bounds": self.initial_bounds,
             "changes": changes.collect::<Vec<_>>(),
             "problems": self.problems,
         })
@@ -111,7 +113,7 @@ impl BoundsPreview {
         if !self.is_valid() {
             return text;
         }
-        if self.is_for_built_in {
+        if self.status_is_from_reference {
             let _ = writeln!(
                 text,
                 "warning: the bounds have no effect: {BUILT_IN}, which stored the status last, \
@@ -119,7 +121,7 @@ impl BoundsPreview {
             );
         }
         text.push('\n');
-        let local = |at| local(at, &self.zone);
+        let local = |at| format_local(at, &self.zone);
         for BoundsChange { at, bounds, .. } in &self.changes {
             let _ = writeln!(text, "{}  {bounds}", local(*at));
         }
@@ -127,7 +129,7 @@ impl BoundsPreview {
             Some(next) => format!("next {} at {}", next.bounds, local(next.at)),
             None => "no change in this time".to_owned(),
         };
-        let _ = writeln!(text, "{}: {}, {next}", local(self.from), self.first);
+        let _ = writeln!(text, "{}: {}, {next}", local(self.from), self.initial_bounds);
         text
     }
 }

@@ -14,14 +14,14 @@ const MINUTES_PER_SLOT: i32 = 30;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// A half hour with the value 0.
 const ZERO: char = '·';
-/// A half hour outside the preview, or skipped because summer time begins.
-const OUTSIDE: char = ' ';
-/// The color of bars: cyan.
-const COLOR: &str = "\x1b[36m";
+/// A half hour without a value: outside the preview, or skipped because summer time begins.
+const NO_VALUE: char = ' ';
+/// Cyan.
+const BAR_COLOR: &str = "\x1b[36m";
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-/// The lines of the chart.
+/// Draws a line for each day, below a line with the hours.
 pub(super) fn draw(preview: &Preview, has_color: bool) -> String {
     let hours = (0..24).step_by(3).map(|hour| format!("{hour:<6}"));
     let mut text = format!("{:12}{}\n", "", hours.collect::<String>().trim_end());
@@ -32,17 +32,18 @@ pub(super) fn draw(preview: &Preview, has_color: bool) -> String {
         let slots: Vec<Slot> =
             (0..SLOTS_PER_DAY).map(|slot| Slot::new(preview, date, slot)).collect();
         let max = slots.iter().filter_map(|slot| slot.value).max();
-        // A preview that ends at midnight has nothing of its last day.
+        // If the preview ends at midnight, it has no half hour of its last day.
         let Some(max) = max else { continue };
-        let bars = bars(&slots, preview.max(), has_color);
+        let bars = bars(&slots, preview.max_value(), has_color);
         // Writing to a string can't fail.
         let _ = writeln!(text, "{:12}{bars}  {max}", date.strftime("%a %d %b").to_string());
     }
     text
 }
 
-/// Half an hour, and the largest value in it.
+/// Half an hour.
 struct Slot {
+    /// The largest value in the half hour. `None` outside the preview or if the clocks skip it.
     value: Option<i64>,
 }
 
@@ -60,7 +61,7 @@ impl Slot {
         }
         // The value at the start, and those that follow in the slot.
         let last_change = preview.changes.iter().take_while(|change| change.at <= start).last();
-        let first = last_change.map_or(preview.first, |change| change.value);
+        let first = last_change.map_or(preview.initial_value, |change| change.value);
         let inside = preview.changes.iter().filter(|change| start < change.at && change.at < end);
         Self { value: Some(inside.map(|change| change.value).fold(first, i64::max)) }
     }
@@ -71,9 +72,9 @@ fn bars(slots: &[Slot], max: i64, has_color: bool) -> String {
     let mut color = "";
     for slot in slots {
         let (char, slot_color) = match slot.value {
-            None => (OUTSIDE, ""),
+            None => (NO_VALUE, ""),
             Some(0) => (ZERO, DIM),
-            Some(value) => (bar(value, max), COLOR),
+            Some(value) => (bar(value, max), BAR_COLOR),
         };
         if has_color && slot_color != color {
             text.push_str(if slot_color.is_empty() { RESET } else { slot_color });
@@ -87,7 +88,7 @@ fn bars(slots: &[Slot], max: i64, has_color: bool) -> String {
     text
 }
 
-/// A bar for a value above 0, at least the smallest one.
+/// The bar for a value above 0, in eighths of the height for `max`, rounded up.
 fn bar(value: i64, max: i64) -> char {
     let eighths = (u128::from(value.unsigned_abs()) * 8).div_ceil(max.max(1).unsigned_abs().into());
     let index = usize::try_from(eighths.clamp(1, 8) - 1).unwrap_or_default();

@@ -26,15 +26,15 @@ const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
     let (text, is_valid) = match command {
         ScheduleCommand::Crd => (hpa_collectors::schedules::definition::schedule_manifest()?, true),
-        ScheduleCommand::Preview(arguments) => preview(&arguments)?,
+        ScheduleCommand::Preview(arguments) => preview_file(&arguments)?,
     };
     terminal::print_colored(&text)?;
     Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Previews a file. Returns the text, and whether all entries are valid.
-fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
-    let input = read_file(&arguments.file)?;
+/// Previews a file. Returns the output, and whether all entries are valid.
+fn preview_file(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
+    let manifest = read_file(&arguments.file)?;
     let compat = if arguments.compat.is_some() { Compat::Reference } else { Compat::Off };
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
@@ -43,7 +43,7 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
         Some("-") => "standard input".to_owned(),
         _ => arguments.file.display().to_string(),
     };
-    let (previews, bounds) = read(&name, &input, &settings, from, to)?;
+    let (previews, bounds) = preview_manifests(&name, &manifest, &settings, from, to)?;
     let is_valid =
         previews.iter().all(Preview::is_valid) && bounds.iter().all(BoundsPreview::is_valid);
     let text = match arguments.output {
@@ -61,17 +61,17 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     Ok((text, is_valid))
 }
 
-/// Previews the schedules and scheduled bounds of a manifest. Fails if there are none.
-fn read(
+/// Previews the schedules and scheduled bounds in a file's text. Fails if there are none.
+fn preview_manifests(
     file: &str,
-    input: &str,
+    text: &str,
     settings: &Settings,
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<(Vec<Preview>, Vec<BoundsPreview>)> {
-    let manifests = manifests::parse(file, input)?;
-    let previews = preview::read(&manifests, settings, from, to)?;
-    let bounds = bounds::read(&manifests, from, to)?;
+    let manifests = manifests::parse(file, text)?;
+    let previews = preview::preview_schedules(&manifests, settings, from, to)?;
+    let bounds = bounds::preview_bounds(&manifests, from, to)?;
     if previews.is_empty() && bounds.is_empty() {
         bail!(
             "no ScalingSchedule or ClusterScalingSchedule of {}, and no autoscaler with the \

@@ -1,4 +1,4 @@
-//! The values of a manifest's schedules over some time.
+//! Previews the values of schedules.
 
 use std::fmt::Write;
 
@@ -12,28 +12,29 @@ use serde_json::{Value, json};
 use super::chart;
 use crate::{
     autoscaler_name::describe,
-    manifests::{Manifest, combined_error, text},
+    manifests::{Manifest, combined_error, string_at},
 };
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
 pub(super) const API_VERSION: &str = "zalando.org/v1";
 
-/// The preview of one schedule.
+/// The values of one schedule from `from` to `to`.
 pub(super) struct Preview {
     pub(super) name: String,
     pub(super) zone: TimeZone,
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
     /// The value at `from`.
-    pub(super) first: i64,
+    pub(super) initial_value: i64,
     pub(super) changes: Vec<Change>,
+    /// The windows of the entries that overlap the previewed time, with their ramps.
     pub(super) windows: Vec<Window>,
     pub(super) ramp_seconds: i64,
     pub(super) problems: Vec<Problem>,
 }
 
-/// Previews the schedules of manifests. The error has a line for each invalid entry.
-pub(super) fn read(
+/// Previews the schedules among manifests. The error has a line for each invalid entry.
+pub(super) fn preview_schedules(
     manifests: &[Manifest],
     settings: &Settings,
     from: Timestamp,
@@ -41,7 +42,9 @@ pub(super) fn read(
 ) -> anyhow::Result<Vec<Preview>> {
     let (mut previews, mut errors) = (Vec::new(), Vec::new());
     for Manifest { object, .. } in manifests {
-        if text(object, "/apiVersion") != API_VERSION || !KINDS.contains(&text(object, "/kind")) {
+        if string_at(object, "/apiVersion") != API_VERSION
+            || !KINDS.contains(&string_at(object, "/kind"))
+        {
             continue;
         }
         let name = describe(object);
@@ -85,7 +88,8 @@ fn deserialize<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, Strin
     })
 }
 
-pub(super) fn local(time: Timestamp, zone: &TimeZone) -> String {
+/// A time in a time zone, such as `Fri 2026-11-27 22:00 +00:00`.
+pub(super) fn format_local(time: Timestamp, zone: &TimeZone) -> String {
     time.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
 }
 
@@ -111,20 +115,19 @@ impl Preview {
         windows.retain(is_visible);
         windows.sort_by_key(|window| (window.start, window.entry));
         // The values ignore invalid entries, which `problems` lists.
-        let (first, changes) = (metric.valid_value_at(from), metric.changes(from, to));
+        let (initial_value, changes) = (metric.valid_value_at(from), metric.changes(from, to));
         let problems = metric.problems().to_vec();
         let ramp_seconds = ramp.as_secs();
-        Ok(Self { name, zone, from, to, first, changes, windows, ramp_seconds, problems })
+        Ok(Self { name, zone, from, to, initial_value, changes, windows, ramp_seconds, problems })
     }
 
-    /// Whether all entries can be evaluated.
+    /// Whether all entries can be evaluated. An unknown time zone is replaced by the default one.
     pub(super) fn is_valid(&self) -> bool {
         self.problems.iter().all(|problem| matches!(problem, Problem::UnknownTimeZone { .. }))
     }
 
-    /// The largest value.
-    pub(super) fn max(&self) -> i64 {
-        self.changes.iter().map(|change| change.value).fold(self.first, i64::max)
+    pub(super) fn max_value(&self) -> i64 {
+        self.changes.iter().map(|change| change.value).fold(self.initial_value, i64::max)
     }
 
     pub(super) fn json(&self) -> Value {
@@ -139,7 +142,7 @@ impl Preview {
             "timeZone": self.zone.iana_name(),
             "from": self.from,
             "to": self.to,
-            "value": self.first,
+            "value": self.initial_value,
             "rampSeconds": self.ramp_seconds,
             "windows": windows.collect::<Vec<_>>(),
             "changes": changes.collect::<Vec<_>>(),
@@ -159,7 +162,7 @@ impl Preview {
             let _ = writeln!(text, "{label}: {problem}");
         }
         if !self.is_valid() {
-            // The metric fails, and has no values to draw.
+            // A schedule with an invalid entry has no values, because the metric fails.
             return text;
         }
         text.push('\n');
@@ -177,11 +180,12 @@ impl Preview {
         );
         let minutes = self.ramp_seconds / 60;
         let now = self.local(self.from);
-        let _ = writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.first);
+        let _ =
+            writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.initial_value);
         text
     }
 
     fn local(&self, time: Timestamp) -> String {
-        local(time, &self.zone)
+        format_local(time, &self.zone)
     }
 }

@@ -1,7 +1,7 @@
 use hpa_collectors::schedules::Settings;
 use jiff::Timestamp;
 
-use super::{bounds::BoundsPreview, preview::Preview, read};
+use super::{bounds::BoundsPreview, preview::Preview, preview_manifests};
 
 const MANIFEST: &str = "
 apiVersion: v1
@@ -23,14 +23,14 @@ items:
     - {type: OneTime, date: 2026-11-24T12:00:00Z, durationMinutes: 60, value: 25}
 ";
 
-fn week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
+fn preview_week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
     let from: Timestamp = "2026-11-23T00:00:00Z".parse()?;
     let to: Timestamp = "2026-11-30T00:00:00Z".parse()?;
-    Ok(read("f.yaml", manifest, &Settings::default(), from, to)?.0)
+    Ok(preview_manifests("f.yaml", manifest, &Settings::default(), from, to)?.0)
 }
 
 fn single_preview(manifest: &str) -> Preview {
-    week(manifest).expect("a preview").pop().expect("one preview")
+    preview_week(manifest).expect("a preview").pop().expect("one preview")
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn skipped_hour_is_blank() {
     let to: Timestamp = "2026-03-29T22:00:00Z".parse().expect("a time");
     let manifest = MANIFEST.replace("UTC", "Europe/Berlin");
     let (previews, _) =
-        read("f.yaml", &manifest, &Settings::default(), from, to).expect("a preview");
+        preview_manifests("f.yaml", &manifest, &Settings::default(), from, to).expect("a preview");
     let text = previews.first().expect("one").text(false);
     assert!(text.contains("Sun 29 Mar  ····  ····"), "{text}");
 }
 
 #[test]
-fn invalid_entry_is_reported_without_values() {
+fn schedule_with_an_invalid_entry_has_no_values() {
     let preview = single_preview(&MANIFEST.replace("22:00", "22.00"));
     assert!(!preview.is_valid());
     let text = preview.text(false);
@@ -110,7 +110,7 @@ fn unknown_time_zone_is_a_warning() {
 #[test]
 fn error_names_the_object_and_the_field() {
     let describe = |manifest: &str| {
-        let Err(error) = week(manifest) else { panic!("no error: {manifest}") };
+        let Err(error) = preview_week(manifest) else { panic!("no error: {manifest}") };
         format!("{error:#}")
     };
     let error = describe(&MANIFEST.replace("value: 100", "value: many"));
@@ -128,7 +128,7 @@ fn error_names_the_object_and_the_field() {
 fn each_invalid_entry_of_each_schedule_is_named() {
     let two = MANIFEST.replace("[Fri]", "[Friday]").replace("value: 25", "value: x");
     let manifest = format!("{MANIFEST}---{two}---{}", two.replace("evening", "night"));
-    let error = week(&manifest).err().expect("an error").to_string();
+    let error = preview_week(&manifest).err().expect("an error").to_string();
     let lines: Vec<_> =
         error.lines().map(|line| line.split(": ").take(2).collect::<Vec<_>>()).collect();
     assert_eq!(
@@ -163,12 +163,13 @@ fn bounds_text(manifest: &str) -> String {
     // The clocks go back on Sunday 2026-10-25.
     let from: Timestamp = "2026-10-23T00:00:00Z".parse().expect("a time");
     let to: Timestamp = "2026-10-30T00:00:00Z".parse().expect("a time");
-    let (_, previews) = read("f.yaml", manifest, &Settings::default(), from, to).expect("previews");
+    let (_, previews) =
+        preview_manifests("f.yaml", manifest, &Settings::default(), from, to).expect("previews");
     previews.iter().map(BoundsPreview::text).collect()
 }
 
 #[test]
-fn changes_of_bounds_are_listed_across_a_change_of_the_clocks() {
+fn bounds_follow_a_change_of_the_clocks() {
     let expected = "\
 HorizontalPodAutoscaler shop/web, times in Europe/Berlin
 
@@ -180,7 +181,7 @@ Fri 2026-10-23 02:00 +02:00: 2 to 8 replicas, next 10 to 20 replicas at Sat 2026
 }
 
 #[test]
-fn invalid_bounds_are_an_error_of_the_preview() {
+fn invalid_bounds_are_reported_without_changes() {
     let text = bounds_text(&BOUNDS.replace("22:00", "22:60"));
     assert!(text.contains("\nerror: annotation autoscaling.hpa-rs.dev/bounds"), "{text}");
     assert!(!text.contains("no change in this time"), "{text}");
@@ -197,10 +198,11 @@ fn bounds_that_the_built_in_controller_ignores_are_reported() {
 }
 
 #[test]
-fn autoscalers_without_bounds_are_left_out() {
+fn manifest_without_schedule_or_bounds_is_an_error() {
     let without = BOUNDS.replace("/bounds:", "/other:");
     let error =
-        read("f.yaml", &without, &Settings::default(), Timestamp::MIN, Timestamp::MIN).err();
+        preview_manifests("f.yaml", &without, &Settings::default(), Timestamp::MIN, Timestamp::MIN)
+            .err();
     let error = error.expect("an error").to_string();
     assert!(error.ends_with("no autoscaler with the setting bounds in the manifest"), "{error}");
 }

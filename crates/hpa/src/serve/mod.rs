@@ -1,4 +1,5 @@
-//! Serves `/metrics`, `/healthz` and `/readyz` over HTTP or HTTPS.
+//! Serves `/metrics`, `/healthz` and `/readyz` over HTTP or HTTPS. The debug API and the probes of
+//! `hpa adapter` use the same server.
 
 mod renderer;
 mod server;
@@ -17,11 +18,11 @@ use tracing::info;
 
 pub(crate) use self::{
     renderer::Renderer,
-    server::{Endpoints, Server, Text, begin_long_response, serve},
+    server::{Endpoints, Server, TextBody, begin_long_response, serve},
 };
 use crate::args::ObservationArguments;
 
-/// Limit for concurrent scrapes of `/metrics`.
+/// The maximum number of concurrent scrapes of `/metrics`.
 const MAX_SCRAPES: usize = 4;
 
 /// Starts the server unless the port is 0. Fails if the port or the certificates are unusable.
@@ -32,16 +33,16 @@ pub(crate) async fn start(
     if arguments.metrics_port == 0 {
         return Ok(None);
     }
-    let certificates = certificates(arguments)?;
+    let certificate = load_certificate(arguments)?;
     let address = SocketAddr::new(arguments.bind_address, arguments.metrics_port);
-    let (serving, _) = serve_telemetry(address, certificates, telemetry.clone()).await?;
+    let (serving, _) = serve_telemetry(address, certificate, telemetry.clone()).await?;
     let tls = arguments.tls_cert_file.is_some();
     info!(%address, tls, "serving /metrics, /healthz and /readyz");
     Ok(Some(serving))
 }
 
-/// The certificate from the files that the flags name.
-pub(crate) fn certificates(
+/// The certificate in the files that the flags name. `None` without these flags.
+pub(crate) fn load_certificate(
     arguments: &ObservationArguments,
 ) -> anyhow::Result<Option<ServingCertificate>> {
     let files = (&arguments.tls_cert_file, &arguments.tls_private_key_file);
@@ -50,19 +51,19 @@ pub(crate) fn certificates(
     Ok(Some(ServingCertificate::from_files(certificates, key, Handshake::default())?))
 }
 
-/// Serves at an address. Returns the server, and the address with the actual port.
+/// Serves metrics and probes. Returns the server, and the address with the actual port.
 async fn serve_telemetry(
     address: SocketAddr,
-    certificates: Option<ServingCertificate>,
+    certificate: Option<ServingCertificate>,
     telemetry: Arc<Telemetry>,
 ) -> anyhow::Result<(Server, SocketAddr)> {
     let endpoints = TelemetryEndpoints { telemetry, renderer: Renderer::default() };
-    serve(address, certificates, MAX_SCRAPES, endpoints).await.with_context(|| {
+    serve(address, certificate, MAX_SCRAPES, endpoints).await.with_context(|| {
         format!("unable to serve metrics and probes on {address} (--bind-address, --metrics-port)")
     })
 }
 
-/// Metrics and probes.
+/// `/metrics`, `/healthz` and `/readyz`.
 struct TelemetryEndpoints {
     telemetry: Arc<Telemetry>,
     renderer: Renderer,
@@ -74,53 +75,54 @@ impl Endpoints for TelemetryEndpoints {
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<Text> {
+    ) -> Response<TextBody> {
         let (method, path) = (request.method(), request.uri().path());
         if !matches!(*method, Method::GET | Method::HEAD) {
             let text = "only GET and HEAD are supported\n";
-            return respond_with(StatusCode::METHOD_NOT_ALLOWED, text.into(), None);
+            return text_response(StatusCode::METHOD_NOT_ALLOWED, text.into(), None);
         }
         if path == "/metrics" {
             return self.metrics(begin_long_response(connection)).await;
         }
-        // Marks the connection as used, because the server closes the longest idle one first.
+        // Marks the connection as used. The server closes the longest idle connection first.
         drop(connection.start());
         match path {
-            "/healthz" => health(self.telemetry.alive()),
-            "/readyz" => health(self.telemetry.ready()),
+            "/healthz" => health_response(self.telemetry.alive()),
+            "/readyz" => health_response(self.telemetry.ready()),
             _ => {
                 let text = "not found; try /metrics, /healthz or /readyz\n";
-                respond_with(StatusCode::NOT_FOUND, text.into(), None)
+                text_response(StatusCode::NOT_FOUND, text.into(), None)
             }
         }
     }
 }
 
 impl TelemetryEndpoints {
-    async fn metrics(&self, response: RunningRequest) -> Response<Text> {
+    async fn metrics(&self, response: RunningRequest) -> Response<TextBody> {
         let telemetry = self.telemetry.clone();
         match self.renderer.render(move || telemetry.render()).await {
-            Ok(metrics) => respond_with(StatusCode::OK, metrics, Some(response)),
+            Ok(metrics) => text_response(StatusCode::OK, metrics, Some(response)),
             Err(error) => {
-                respond_with(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"), None)
+                text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"), None)
             }
         }
     }
 }
 
-fn health(outcome: Result<(), HealthError>) -> Response<Text> {
+fn health_response(outcome: Result<(), HealthError>) -> Response<TextBody> {
     match outcome {
-        Ok(()) => respond_with(StatusCode::OK, "ok\n".into(), None),
-        Err(error) => respond_with(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"), None),
+        Ok(()) => text_response(StatusCode::OK, "ok\n".into(), None),
+        Err(error) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"), None),
     }
 }
 
-fn respond_with(
+/// A response in plain text. `long_response` is in progress until the client has read it.
+fn text_response(
     status: StatusCode,
     text: String,
     long_response: Option<RunningRequest>,
-) -> Response<Text> {
-    let mut response = Response::new(Text::new(text, long_response));
+) -> Response<TextBody> {
+    let mut response = Response::new(TextBody::new(text, long_response));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
     response

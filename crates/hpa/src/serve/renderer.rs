@@ -1,4 +1,4 @@
-//! Renders long responses one at a time.
+//! Renders long responses, one at a time.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::{
     task::{JoinError, spawn_blocking},
 };
 
-/// Renders long responses outside the runtime's threads. With many autoscalers, rendering takes
-/// long and must not block the workers.
+/// Renders long responses on blocking threads. With many autoscalers, rendering takes long and must
+/// not block the workers.
 pub(crate) struct Renderer {
     permit: Arc<Semaphore>,
 }
@@ -20,7 +20,7 @@ impl Default for Renderer {
 }
 
 impl Renderer {
-    /// Renders after all earlier renderings have finished, including those whose client is gone.
+    /// Waits for all earlier renderings, also those whose client is gone, and then renders.
     pub(crate) async fn render<T: Send + 'static>(
         &self,
         render: impl FnOnce() -> T + Send + 'static,

@@ -31,37 +31,37 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 /// Time limit for receiving a request head, from the start of the connection or the end of the last
-/// response. Prometheus scrapes less often, so it opens a connection for each scrape.
+/// response. Scrapes are less frequent, so Prometheus opens a connection for each.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum age of a connection, for a client that doesn't read its response.
+/// Maximum age of a connection. It ends connections whose client doesn't read the response.
 const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit at shutdown for responses in progress.
+/// Time limit for responses in progress at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The maximum number of connections. A further one replaces the oldest idle connection, because
-/// idle connections must not block the kubelet's probes.
+/// The maximum number of connections. A further connection replaces the one that has been idle
+/// longest, so that idle connections can't block the kubelet's probes.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Bytes per frame. hyper takes the next frame only after it has sent most of the previous ones. A
-/// response therefore lasts until its client has read it.
+/// response is therefore in progress until its client has read most of it.
 const FRAME_BYTES: usize = 64 << 10;
 
-/// Answers requests.
+/// Responds to the requests of a [`Server`].
 #[async_trait]
 pub(crate) trait Endpoints: Send + Sync + 'static {
     async fn respond(
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<Text>;
+    ) -> Response<TextBody>;
 }
 
-/// Starts a response that takes time and memory. If too many are in progress, closes the connection
-/// of the oldest one.
+/// Starts a response that takes time and memory. If too many such responses are in progress, closes
+/// the connection of the oldest one.
 pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningRequest {
     let mut request = connection.start();
     request.respond();
@@ -69,19 +69,19 @@ pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningReques
 }
 
 /// The body of a response.
-pub(crate) struct Text {
+pub(crate) struct TextBody {
     rest: Bytes,
-    /// The long response, which ends when this body is dropped.
+    /// Marks the long response as in progress until this body is dropped.
     _long_response: Option<RunningRequest>,
 }
 
-impl Text {
+impl TextBody {
     pub(crate) fn new(text: impl Into<Bytes>, long_response: Option<RunningRequest>) -> Self {
         Self { rest: text.into(), _long_response: long_response }
     }
 }
 
-impl Body for Text {
+impl Body for TextBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -120,7 +120,7 @@ impl Server {
 }
 
 /// Serves at an address. Returns the server, and the address with the actual port. At most
-/// `max_long_responses` are in progress at the same time.
+/// `max_long_responses` long responses are in progress at the same time.
 pub(crate) async fn serve(
     address: SocketAddr,
     certificates: Option<ServingCertificate>,

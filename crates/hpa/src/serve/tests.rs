@@ -107,7 +107,7 @@ async fn port_in_use_is_reported_with_the_flag() {
 }
 
 /// Writes a new certificate for `localhost` to `folder`.
-fn certify(folder: &Path) -> CertificateDer<'static> {
+fn write_certificate(folder: &Path) -> CertificateDer<'static> {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     fs::write(folder.join("tls.crt"), cert.pem()).expect("a file");
@@ -134,7 +134,7 @@ async fn get_trusting(address: SocketAddr, trusted: CertificateDer<'static>) -> 
 async fn changed_certificate_is_reloaded() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let first = certify(folder.path());
+    let first = write_certificate(folder.path());
     let certificates =
         ServingCertificate::from_files(path("tls.crt"), path("tls.key"), Handshake::default())
             .expect("certificates");
@@ -143,7 +143,7 @@ async fn changed_certificate_is_reloaded() {
     let response = get_trusting(address, first.clone()).await.expect("it is trusted");
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 
-    let second = certify(folder.path());
+    let second = write_certificate(folder.path());
     assert!(get_trusting(address, second.clone()).await.is_some());
     assert!(get_trusting(address, first).await.is_none());
     // An unusable file leaves the loaded certificate in place.
@@ -152,7 +152,7 @@ async fn changed_certificate_is_reloaded() {
 }
 
 #[test]
-fn unusable_certificate_is_named_in_the_error() {
+fn error_names_a_missing_certificate_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let missing =

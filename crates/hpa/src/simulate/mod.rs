@@ -1,4 +1,4 @@
-//! `hpa simulate`.
+//! `hpa simulate`: runs the variants of a scenario, and compares them.
 
 pub(crate) mod progress;
 mod scenario;
@@ -6,11 +6,13 @@ mod scenario;
 use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use hpa_simulate::{BASE, Run, RunOptions, Study, Variant, json_schema, map_parallel, report};
+use hpa_simulate::{
+    BASE, Run, RunOptions, ScenarioFile, Variant, json_schema, map_parallel, report,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use self::{progress::Progress, scenario::load};
+pub(crate) use self::{progress::Progress, scenario::load_scenario_file};
 use crate::{
     args::{SimulateArguments, SimulationFormat},
     terminal::{self, escape_line},
@@ -24,43 +26,50 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         terminal::print_json(&format!("{:#}\n", json_schema()))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let mut study = load(file)?;
-    select(&mut study, &arguments.variant)?;
+    let mut scenario_file = load_scenario_file(file)?;
+    select_variants(&mut scenario_file, &arguments.variant)?;
     if let Some(seed) = arguments.seed {
-        study.variants = study.variants.iter().map(|one| one.with_seed(seed)).collect();
+        scenario_file.variants =
+            scenario_file.variants.iter().map(|one| one.with_seed(seed)).collect();
     }
     let has_charts = arguments.html.is_some() || arguments.svg.is_some();
-    let results = simulate(&study.variants, has_charts || arguments.timeline);
+    let results = simulate(&scenario_file.variants, has_charts || arguments.timeline);
     if let Some(path) = &arguments.html {
-        write(path, &report::html(&study, &results, None))?;
+        write_file(path, &report::html(&scenario_file, &results, None))?;
     }
     if let Some(path) = &arguments.svg {
-        write(path, &report::svg(&results))?;
+        write_file(path, &report::svg(&results))?;
     }
     match arguments.output {
-        SimulationFormat::Table => terminal::print(&text(&study.name, &results, arguments.steps))?,
+        SimulationFormat::Table => {
+            terminal::print(&table_text(&scenario_file.name, &results, arguments.steps))?;
+        }
         SimulationFormat::Json => {
-            terminal::print_json(&json(&study, &results, arguments.timeline)?)?;
+            terminal::print_json(&json(&scenario_file, &results, arguments.timeline)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Selects the variants with these names, in the order of the file.
-fn select(study: &mut Study, names: &[String]) -> anyhow::Result<()> {
-    let known: Vec<&str> = study.variants.iter().map(|variant| variant.name.as_str()).collect();
+/// Keeps only the variants with these names, or all if there are no names.
+fn select_variants(scenario_file: &mut ScenarioFile, names: &[String]) -> anyhow::Result<()> {
+    let variant_names: Vec<&str> =
+        scenario_file.variants.iter().map(|variant| variant.name.as_str()).collect();
     for name in names {
-        let known_names = known.join(", ");
-        ensure!(known.contains(&name.as_str()), "no variant {name:?}: there are {known_names}");
+        let known_names = variant_names.join(", ");
+        ensure!(
+            variant_names.contains(&name.as_str()),
+            "no variant {name:?}: there are {known_names}"
+        );
     }
     if !names.is_empty() {
-        study.variants.retain(|variant| names.contains(&variant.name));
+        scenario_file.variants.retain(|variant| names.contains(&variant.name));
     }
     Ok(())
 }
 
-/// Runs the variants on all cores.
-pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<report::Result> {
+/// Runs the variants on all cores, and shows the progress.
+pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<report::VariantRun> {
     let hours = variants.iter().map(|variant| variant.cluster.duration.get() / SECONDS_PER_HOUR);
     let progress = Progress::new(hours.sum(), "hours");
     let on_hour = || progress.add(1.0);
@@ -70,11 +79,12 @@ pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<repo
     variants.iter().cloned().zip(runs).collect()
 }
 
-fn text(name: &str, results: &[report::Result], with_steps: bool) -> String {
-    let (answer, name) = (escape_line(&report::answer(results)), escape_line(name));
+/// The output as a table, optionally with the scalings of each variant.
+fn table_text(name: &str, results: &[report::VariantRun], with_steps: bool) -> String {
+    let (answer, name) = (escape_line(&report::answer_sentence(results)), escape_line(name));
     let seconds = results.first().map_or(0.0, |(variant, _)| variant.cluster.duration.get());
-    let (length, table) = (report::span(seconds), report::table(results));
-    let steps = if with_steps { steps(results, None) } else { String::new() };
+    let (length, table) = (report::format_duration(seconds), report::comparison_text(results));
+    let steps = if with_steps { steps_text(results, None) } else { String::new() };
     format!(
         "{answer}
 {name}, {length} simulated
@@ -86,14 +96,14 @@ Columns: docs/tuning.md#columns
 }
 
 /// The scalings of each variant with their reasons. Times are calendar times if `start` is set.
-pub(crate) fn steps(results: &[report::Result], start: Option<Timestamp>) -> String {
-    let steps_of = |(variant, run): &report::Result| {
+pub(crate) fn steps_text(results: &[report::VariantRun], start: Option<Timestamp>) -> String {
+    let steps_of = |(variant, run): &report::VariantRun| {
         format!(
             "
 {}
 {}",
             variant.name,
-            report::steps(run, start)
+            report::scalings_text(run, start)
         )
     };
     results.iter().map(steps_of).collect()
@@ -116,27 +126,34 @@ pub(crate) struct VariantOutput<'a> {
     run: Run,
 }
 
-/// The variants and their runs, for JSON.
-pub(crate) fn variants(results: &[report::Result], with_timeline: bool) -> Vec<VariantOutput<'_>> {
-    let output = results.iter().map(|(variant, run)| {
+/// The JSON output of each variant.
+pub(crate) fn variant_outputs(
+    results: &[report::VariantRun],
+    with_timeline: bool,
+) -> Vec<VariantOutput<'_>> {
+    let outputs = results.iter().map(|(variant, run)| {
         let timeline = if with_timeline { run.timeline.clone() } else { Vec::new() };
         VariantOutput { name: &variant.name, run: Run { timeline, ..run.clone() } }
     });
-    output.collect()
+    outputs.collect()
 }
 
-fn json(study: &Study, results: &[report::Result], with_timeline: bool) -> anyhow::Result<String> {
-    let cluster = study.variants.first().map(|variant| &variant.cluster);
+fn json(
+    scenario_file: &ScenarioFile,
+    results: &[report::VariantRun],
+    with_timeline: bool,
+) -> anyhow::Result<String> {
+    let cluster = scenario_file.variants.first().map(|variant| &variant.cluster);
     let output = Output {
-        name: &study.name,
+        name: &scenario_file.name,
         duration_seconds: cluster.map_or(0.0, |cluster| cluster.duration.get()),
         seed: cluster.map_or(0, |cluster| cluster.seed),
         base: BASE,
-        variants: variants(results, with_timeline),
+        variants: variant_outputs(results, with_timeline),
     };
     terminal::json(&output)
 }
 
-pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("unable to write {}", path.display()))
 }

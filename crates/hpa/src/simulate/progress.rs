@@ -1,4 +1,4 @@
-//! Reports progress: a bar on a terminal, lines elsewhere.
+//! Reports progress on standard error: a bar on a terminal, lines elsewhere.
 
 use std::{
     io::{IsTerminal, Write as _},
@@ -6,34 +6,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hpa_simulate::report::span;
+use hpa_simulate::report::format_duration;
 
 /// The bar appears after this time.
-const MIN_TIME: Duration = Duration::from_millis(500);
-const REFRESH: Duration = Duration::from_millis(100);
-/// Time between two lines, if standard error is not a terminal.
+const BAR_DELAY: Duration = Duration::from_millis(500);
+/// Time between two drawings of the bar.
+const BAR_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two lines if standard error is not a terminal, and before the first line.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-const MAX_WIDTH: usize = 30;
-/// The minimum width of the bar.
-const MIN_WIDTH: usize = 5;
-/// The default width of the terminal.
+/// The maximum width of the bar in characters.
+const MAX_BAR_WIDTH: usize = 30;
+/// On terminals without room for a bar of this width, only the text is printed.
+const MIN_BAR_WIDTH: usize = 5;
+/// The width of a terminal whose size can't be read.
 const DEFAULT_COLUMNS: u16 = 80;
 
-/// The progress of work, on standard error.
+/// The progress of work whose amount is known.
 pub(crate) struct Progress {
+    /// The expected amount of work.
     total: f64,
+    /// The unit of the work, such as `hours`.
     unit: &'static str,
     started: Instant,
     is_terminal: bool,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProgressState {
+    /// The amount of completed work.
     done: f64,
-    /// The time and the amount of the first work. The rate excludes the preparations before it.
+    /// The time and the amount of the first work. The rate of the work excludes the time before it.
     first: Option<(Duration, f64)>,
-    /// Time of the last bar or line, since the start.
+    /// The time of the last bar or line, since the start.
     drawn: Option<Duration>,
 }
 
@@ -50,7 +55,7 @@ impl Progress {
         self.draw(&mut state);
     }
 
-    /// Draws the bar if it is due, during work that is not counted.
+    /// Draws the bar if it is due. Call this during work that is not counted yet.
     pub(crate) fn refresh(&self) {
         self.draw(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -63,7 +68,8 @@ impl Progress {
         }
     }
 
-    fn draw(&self, state: &mut State) {
+    /// Draws the bar or line if it is due.
+    fn draw(&self, state: &mut ProgressState) {
         let elapsed = self.started.elapsed();
         if !self.is_due(state, elapsed) {
             return;
@@ -80,30 +86,35 @@ impl Progress {
         }
     }
 
-    fn is_due(&self, state: &State, elapsed: Duration) -> bool {
-        let (first, interval) =
-            if self.is_terminal { (MIN_TIME, REFRESH) } else { (LINE_INTERVAL, LINE_INTERVAL) };
-        elapsed >= state.drawn.map_or(first, |drawn| drawn + interval)
+    fn is_due(&self, state: &ProgressState, elapsed: Duration) -> bool {
+        let (delay, interval) = if self.is_terminal {
+            (BAR_DELAY, BAR_INTERVAL)
+        } else {
+            (LINE_INTERVAL, LINE_INTERVAL)
+        };
+        elapsed >= state.drawn.map_or(delay, |drawn| drawn + interval)
     }
 
-    fn share(&self, state: &State) -> f64 {
+    /// The completed share of the work, from 0 to 1.
+    fn share(&self, state: &ProgressState) -> f64 {
         if self.total > 0.0 { (state.done / self.total).clamp(0.0, 1.0) } else { 1.0 }
     }
 
-    fn line(&self, state: &State, elapsed: Duration) -> String {
-        let (done, left) = (state.done.min(self.total), state.time_left(self.total, elapsed));
+    /// The text about the progress, such as `25 % (10/40 variants), 30s left`.
+    fn line(&self, state: &ProgressState, elapsed: Duration) -> String {
+        let (done, left) = (state.done.min(self.total), state.left_suffix(self.total, elapsed));
         let share = self.share(state) * 100.0;
         format!("{share:.0} % ({done:.0}/{:.0} {}){left}", self.total, self.unit)
     }
 
     /// A line with the bar. It is shorter than the terminal, because terminals wrap full lines.
-    fn bar(&self, state: &State, elapsed: Duration, columns: usize) -> String {
+    fn bar(&self, state: &ProgressState, elapsed: Duration, columns: usize) -> String {
         let share = self.share(state);
         let mut text = self.line(state, elapsed);
         text = text.chars().take(columns.saturating_sub(1)).collect();
         let room = columns.saturating_sub(text.chars().count() + "[] ".len() + 1);
-        let width = room.min(MAX_WIDTH);
-        if width < MIN_WIDTH {
+        let width = room.min(MAX_BAR_WIDTH);
+        if width < MIN_BAR_WIDTH {
             return text;
         }
         let filled = (0..width).filter(|cell| (*cell as f64) < share * width as f64).count();
@@ -111,21 +122,22 @@ impl Progress {
     }
 }
 
-impl State {
+impl ProgressState {
+    /// Counts completed work.
     fn count(&mut self, work: f64, elapsed: Duration) {
         self.done += work;
         self.first.get_or_insert((elapsed, self.done));
     }
 
-    /// The remaining time. Empty until the rate is known.
-    fn time_left(&self, total: f64, elapsed: Duration) -> String {
+    /// The end of the line: the remaining time, or nothing until the rate of the work is known.
+    fn left_suffix(&self, total: f64, elapsed: Duration) -> String {
         if self.done >= total {
             return ", almost done".to_owned();
         }
         let Some((since, first)) = self.first else { return String::new() };
         let rate = (self.done - first) / elapsed.saturating_sub(since).as_secs_f64();
         if rate.is_finite() && rate > 0.0 {
-            format!(", {} left", span((total - self.done) / rate))
+            format!(", {} left", format_duration((total - self.done) / rate))
         } else {
             String::new()
         }
@@ -138,9 +150,9 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The state after preparations of 10 s and `done` variants, one per second.
-    fn state(done: u32) -> State {
-        let mut state = State::default();
+    /// The state after 10 s without work, and then `done` variants, one per second.
+    fn state(done: u32) -> ProgressState {
+        let mut state = ProgressState::default();
         for second in 1..=done {
             state.count(1.0, SECOND * (10 + second));
         }
@@ -153,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn bar_shows_share_and_time_left_without_preparations() {
+    fn time_left_excludes_the_time_before_the_first_work() {
         assert_eq!(bar(10, 80), "[########                      ] 25 % (10/40 variants), 30s left");
         assert_eq!(bar(0, 80), "[                              ] 0 % (0/40 variants)");
         assert_eq!(bar(1, 80), "[#                             ] 2 % (1/40 variants)");
@@ -176,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn pipe_gets_a_line_every_ten_seconds() {
+    fn line_is_printed_every_ten_seconds_without_a_terminal() {
         let progress = Progress { is_terminal: false, ..Progress::new(40.0, "variants") };
         let mut state = state(10);
         assert!(!progress.is_due(&state, SECOND * 9));

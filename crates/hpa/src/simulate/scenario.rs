@@ -3,13 +3,13 @@
 use std::{fs, io::Read as _, path::Path};
 
 use anyhow::{Context, anyhow};
-use hpa_simulate::{Study, StudyError};
+use hpa_simulate::{ScenarioFile, ScenarioFileError};
 
 /// The maximum size of a file, in bytes.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
 /// Reads a scenario and the files that it refers to, whose paths are relative to the scenario.
-pub(crate) fn load(file: &Path) -> anyhow::Result<Study> {
+pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
     let is_stdin = file == Path::new("-");
     let folder = if is_stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };
     let text = if is_stdin {
@@ -17,13 +17,14 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<Study> {
         std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
         text
     } else {
-        read(file).map_err(|error| anyhow!("{}: {error}", file.display()))?
+        read_limited(file).map_err(|error| anyhow!("{}: {error}", file.display()))?
     };
-    let read_beside = |name: &str| read(&folder.join(name));
-    Study::parse(&text, &read_beside).map_err(|error| describe(file, &error))
+    let read_relative = |name: &str| read_limited(&folder.join(name));
+    ScenarioFile::parse(&text, &read_relative).map_err(|error| with_file_and_cause(file, &error))
 }
 
-fn read(file: &Path) -> Result<String, String> {
+/// Reads a file, unless it is larger than [`MAX_FILE_SIZE`].
+fn read_limited(file: &Path) -> Result<String, String> {
     let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
     if size > MAX_FILE_SIZE {
         return Err(format!("larger than {MAX_FILE_SIZE} bytes"));
@@ -31,10 +32,10 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| error.to_string())
 }
 
-/// Adds the file to an error, and the cause of invalid samples. Other texts contain their cause.
-fn describe(file: &Path, error: &StudyError) -> anyhow::Error {
+/// Adds the file to an error, and the cause if samples are invalid. Other errors name their cause.
+fn with_file_and_cause(file: &Path, error: &ScenarioFileError) -> anyhow::Error {
     let cause = match error {
-        StudyError::Samples { source, .. } => {
+        ScenarioFileError::Samples { source, .. } => {
             let problem = std::error::Error::source(source);
             problem.map_or_else(|| format!(": {source}"), |inner| format!(": {source}: {inner}"))
         }

@@ -1,5 +1,4 @@
-//! kube-controller-manager, which has the built-in HPA controller: its lease, and the flags of its
-//! pod.
+//! Reads the lease and the flags of kube-controller-manager, which has the built-in HPA controller.
 
 use hpa_controller::{AutoscalerApi, k8s::FieldManager};
 use k8s_openapi::api::core::v1::Pod;
@@ -7,8 +6,8 @@ use kube::{Api, Client};
 
 use super::{
     check::{Check, Level},
-    cluster::Observed,
-    controller::seconds,
+    cluster::ClusterState,
+    controller::format_seconds,
 };
 use crate::debug_client::{BUILT_IN as NAME, LeaseHolder, LeaseName, Unavailable};
 
@@ -17,15 +16,15 @@ const NAMESPACE: &str = "kube-system";
 const HPA_CONTROLLER: [&str; 2] =
     ["horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"];
 
-/// The lease and the flags, as far as they can be read.
+/// The lease and the flags of kube-controller-manager, as far as they can be read.
 pub(crate) struct KubeControllerManager {
     pub(crate) holder: Result<LeaseHolder, Unavailable>,
-    /// `None` if the holder has no static pod, as on managed clusters, or it can't be read.
-    pub(crate) flags: Option<Flags>,
+    /// `None` if the lease holder has no static pod, as on managed clusters, or it can't be read.
+    pub(crate) flags: Option<ManagerFlags>,
 }
 
-/// The flags of the holder's pod.
-pub(crate) struct Flags {
+/// The flags of the lease holder's pod.
+pub(crate) struct ManagerFlags {
     pub(crate) pod: String,
     pub(crate) has_hpa_controller: bool,
 }
@@ -35,7 +34,7 @@ impl KubeControllerManager {
         let lease = LeaseName::built_in();
         let holder = LeaseHolder::read(client, &lease).await;
         let flags = match &holder {
-            Ok(holder) => Flags::read(client, holder.pod_name()).await,
+            Ok(holder) => ManagerFlags::read(client, holder.pod_name()).await,
             Err(_) => None,
         };
         Self { holder, flags }
@@ -47,21 +46,21 @@ impl KubeControllerManager {
     }
 }
 
-impl Flags {
-    /// Reads the static pod, which kubeadm names after its node.
+impl ManagerFlags {
+    /// Reads the flags of the static pod, which is named after its node.
     async fn read(client: &Client, node: &str) -> Option<Self> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-        let pod = format!("{NAME}-{node}");
-        let found = pods.get_opt(&pod).await.ok()??;
-        let mut containers = found.spec?.containers.into_iter();
+        let pod_name = format!("{NAME}-{node}");
+        let pod = pods.get_opt(&pod_name).await.ok()??;
+        let mut containers = pod.spec?.containers.into_iter();
         let container = containers.find(|container| container.name == NAME)?;
         let words = container.command.into_iter().chain(container.args).flatten();
         let has_hpa_controller = has_hpa_controller(&words.collect::<Vec<_>>());
-        Some(Self { pod: format!("{NAMESPACE}/{pod}"), has_hpa_controller })
+        Some(Self { pod: format!("{NAMESPACE}/{pod_name}"), has_hpa_controller })
     }
 }
 
-/// Whether `--controllers` selects the HPA controller, which is on by default. The last such flag
+/// Whether `--controllers` turns the HPA controller on, as is the default. The last such flag
 /// counts, and in it the first entry that names the controller.
 fn has_hpa_controller(words: &[String]) -> bool {
     let mut values = words.iter().enumerate().filter_map(|(index, word)| {
@@ -79,26 +78,27 @@ fn has_hpa_controller(words: &[String]) -> bool {
 }
 
 /// Reports the lease holder, and whether its HPA controller is on.
-pub(super) fn check(observed: &Observed) -> Check {
-    let KubeControllerManager { holder, flags } = &observed.built_in;
-    let is_needed = observed
+pub(super) fn check(cluster: &ClusterState) -> Check {
+    let KubeControllerManager { holder, flags } = &cluster.built_in;
+    let is_needed = cluster
         .autoscalers
         .iter()
-        .any(|one| one.manager.as_deref() == Some(NAME) && observed.idle(one).is_some());
-    let without = if is_needed { Level::Warning } else { Level::Ok };
+        .any(|one| one.manager.as_deref() == Some(NAME) && cluster.idle_reason(one).is_some());
+    let level_without_holder = if is_needed { Level::Warning } else { Level::Ok };
     let holder = match holder {
         Ok(holder) => holder,
         Err(Unavailable::NotHeld(_)) => {
-            return Check::new(without, format!("no {NAME} holds its lease"));
+            return Check::new(level_without_holder, format!("no {NAME} holds its lease"));
         }
         Err(error) => return unknown(error),
     };
     let (host, renewed) = (holder.pod_name(), holder.renewed);
-    let age = renewed.map(|renewed| seconds(observed.now.duration_since(renewed).as_secs_f64()));
+    let age =
+        renewed.map(|renewed| format_seconds(cluster.now.duration_since(renewed).as_secs_f64()));
     let age = age.map_or("never renewed".to_owned(), |age| format!("renewed {age} ago"));
-    if holder.is_expired(observed.now) {
+    if holder.is_expired(cluster.now) {
         let text = format!("no {NAME} holds its lease: that of {host} has expired, {age}");
-        return Check::new(without, text);
+        return Check::new(level_without_holder, text);
     }
     let text = format!("{NAME} holds its lease ({host}, {age})");
     match flags {
@@ -106,20 +106,21 @@ pub(super) fn check(observed: &Observed) -> Check {
             Level::Skipped,
             format!("{text}; its flags can't be read here, so its HPA controller may be on"),
         ),
-        Some(Flags { pod, has_hpa_controller: false }) => {
+        Some(ManagerFlags { pod, has_hpa_controller: false }) => {
             Check::new(Level::Ok, format!("{text}; its HPA controller is off (flags of pod {pod})"))
         }
-        Some(Flags { pod, .. }) if handles_core_api(observed) => Check::new(
+        Some(ManagerFlags { pod, .. }) if handles_core_api(cluster) => Check::new(
             Level::Warning,
             format!("{text}; its HPA controller is on (flags of pod {pod}) beside this one"),
         )
-        .hint("both overwrite each other's decisions: docs/migration.md switches it off"),
-        Some(Flags { pod, .. }) => {
+        .with_hint("both overwrite each other's decisions: docs/migration.md switches it off"),
+        Some(ManagerFlags { pod, .. }) => {
             Check::new(Level::Ok, format!("{text}; its HPA controller is on (flags of pod {pod})"))
         }
     }
 }
 
+/// The check if the lease can't be read.
 fn unknown(error: &Unavailable) -> Check {
     let reason = match error {
         Unavailable::NoLease(_) => format!("there is no lease {NAMESPACE}/{NAME}"),
@@ -129,16 +130,16 @@ fn unknown(error: &Unavailable) -> Check {
     Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {reason}"))
 }
 
-/// Whether an hpa-rs controller holds its lease and stored the status of an autoscaler of the core
-/// API.
-fn handles_core_api(observed: &Observed) -> bool {
+/// Whether the checked lease has a holder, and hpa-rs stored the status of an autoscaler of the
+/// core API last.
+fn handles_core_api(cluster: &ClusterState) -> bool {
     let is_core = |api| matches!(api, AutoscalerApi::Core);
-    let mut managers = observed
+    let mut managers = cluster
         .autoscalers
         .iter()
         .filter(|one| is_core(one.api))
         .filter_map(|one| one.manager.as_deref());
-    observed.holder.is_ok() && managers.any(FieldManager::is_hpa_rs)
+    cluster.holder.is_ok() && managers.any(FieldManager::is_hpa_rs)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::terminal::escape_line;
 
-/// A line names at most this many autoscalers.
+/// A check names at most this many autoscalers.
 const MAX_NAMES: usize = 3;
 
-/// The severity of a check's result. The last variant is the worst.
+/// The severity of a result, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Level {
@@ -25,12 +25,12 @@ pub(super) enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     pub(super) level: Level,
-    /// The finding.
+    /// The finding, in a line.
     pub(super) text: String,
-    /// Advice.
+    /// Advice, such as a command or a section of the documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
-    /// Whether the check sums up other checks.
+    /// Whether the check sums up other checks. The headline doesn't count it.
     #[serde(skip)]
     is_summary: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct Section {
 /// All checks.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// The worst level.
+    /// The most severe level, but [`Level::Ok`] instead of [`Level::Skipped`].
     pub(super) level: Level,
     pub(super) sections: Vec<Section>,
 }
@@ -55,12 +55,12 @@ impl Check {
         Self { level, text: text.into(), hint: None, is_summary: false }
     }
 
-    /// A check that sums up others, which are counted.
-    pub(super) fn summary(self) -> Self {
+    /// Marks the check as the sum of other checks, so that the headline counts only these.
+    pub(super) fn into_summary(self) -> Self {
         Self { is_summary: true, ..self }
     }
 
-    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+    pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
@@ -73,25 +73,25 @@ impl Report {
     }
 
     /// The headline, one line for each check, and the hints.
-    pub(super) fn text(&self, colored: bool) -> String {
-        let mut text = format!("{} {}\n\n", self.level.symbol(colored), self.headline());
+    pub(super) fn text(&self, has_color: bool) -> String {
+        let mut text = format!("{} {}\n\n", self.level.symbol(has_color), self.headline());
         // Writing to a string doesn't fail.
         for Section { name, checks } in &self.sections {
             let _ = writeln!(text, "{name}");
-            for Check { level, text: what, hint, .. } in checks {
-                let _ = writeln!(text, "{} {}", level.symbol(colored), escape_line(what));
+            for Check { level, text: finding, hint, .. } in checks {
+                let _ = writeln!(text, "{} {}", level.symbol(has_color), escape_line(finding));
                 if let Some(hint) = hint {
                     let _ = writeln!(text, "    {}", escape_line(hint));
                 }
             }
             text.push('\n');
         }
-        // Sections are separated by an empty line.
+        // The empty line after the last section.
         text.pop();
         text
     }
 
-    /// The number of problems, and the worst of them.
+    /// The number of problems, and the first one of the most severe level.
     fn headline(&self) -> String {
         let checks = || self.sections.iter().flat_map(|section| &section.checks);
         let of_level =
@@ -114,19 +114,19 @@ impl Report {
 
 impl Level {
     /// The symbols of `linkerd check`.
-    fn symbol(self, colored: bool) -> String {
+    fn symbol(self, has_color: bool) -> String {
         let (symbol, color) = match self {
             Self::Ok => ("√", "32"),
             Self::Skipped => ("-", "2"),
             Self::Warning => ("‼", "33"),
             Self::Error => ("×", "31"),
         };
-        if colored { format!("\x1b[{color}m{symbol}\x1b[0m") } else { symbol.to_owned() }
+        if has_color { format!("\x1b[{color}m{symbol}\x1b[0m") } else { symbol.to_owned() }
     }
 }
 
-/// Lists the first names, and the number of the rest.
-pub(crate) fn named(names: &[String]) -> String {
+/// Lists the first [`MAX_NAMES`] names, and the number of the rest.
+pub(crate) fn shorten_names(names: &[String]) -> String {
     let listed = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
         0 => listed,

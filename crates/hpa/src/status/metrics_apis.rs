@@ -3,14 +3,14 @@
 use hpa_calc::api::{ConditionStatus, ConditionType, MetricSourceType};
 
 use super::{
-    check::{Check, Level, named},
-    cluster::{Observed, ObservedAutoscaler},
+    check::{Check, Level, shorten_names},
+    cluster::{ClusterState, ListedAutoscaler},
 };
 
 const GROUPS: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
 
-pub(super) fn check(observed: &Observed) -> Vec<Check> {
-    let services = match &observed.metrics_apis {
+pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
+    let services = match &cluster.metrics_apis {
         Ok(Some(services)) => services,
         Ok(None) => {
             let text = "the API server registers no metrics APIs (it has no aggregation layer), so \
@@ -24,8 +24,8 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     for group in GROUPS {
-        let dependents: Vec<&ObservedAutoscaler> =
-            observed.autoscalers.iter().filter(|one| needs(one, group)).collect();
+        let dependents: Vec<&ListedAutoscaler> =
+            cluster.autoscalers.iter().filter(|one| needs(one, group)).collect();
         let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
         if versions.is_empty() {
             checks.extend(not_installed(group, &dependents));
@@ -44,9 +44,9 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
                     let level = if dependents.is_empty() { Level::Warning } else { Level::Error };
                     let hint = match dependents.as_slice() {
                         [] => "no autoscaler needs it".to_owned(),
-                        names => format!("needed by {}", named(names)),
+                        names => format!("needed by {}", shorten_names(names)),
                     };
-                    Check::new(level, text).hint(hint)
+                    Check::new(level, text).with_hint(hint)
                 }
             });
         }
@@ -57,14 +57,14 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     checks
 }
 
-fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ObservedAutoscaler>) -> Vec<String> {
+fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ListedAutoscaler>) -> Vec<String> {
     autoscalers.map(|one| one.name.clone()).collect()
 }
 
-/// The check of an API that is not installed. The controller may read the metrics itself, so only
-/// autoscalers whose condition names the API need it.
-fn not_installed(group: &str, dependents: &[&ObservedAutoscaler]) -> Option<Check> {
-    let has_source = dependents.iter().any(|one| is_read(one, group));
+/// The check of an API that is not installed. The controller may read the metrics from another
+/// source, so the API is needed only by autoscalers whose condition names it or that are new.
+fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check> {
+    let has_source = dependents.iter().any(|one| has_value_of(one, group));
     let failing = names(dependents.iter().filter(|one| fails_by_api(one, group)));
     let new = names(dependents.iter().filter(|one| one.hpa.status.conditions.is_empty()));
     let (level, affected) = match (failing.is_empty(), has_source) {
@@ -79,26 +79,26 @@ fn not_installed(group: &str, dependents: &[&ObservedAutoscaler]) -> Option<Chec
             return Some(Check::new(Level::Ok, text));
         }
     };
-    let text = format!("{group} is not installed, but needed by {}", named(&affected));
+    let text = format!("{group} is not installed, but needed by {}", shorten_names(&affected));
     let hint = if has_source {
         "the controller reads metrics of others from another source, such as Prometheus: check \
          that it has these"
     } else {
         install_hint(group)
     };
-    Some(Check::new(level, text).hint(hint))
+    Some(Check::new(level, text).with_hint(hint))
 }
 
-/// Whether the controller has read a metric of the API's kind.
-fn is_read(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
+/// Whether the status has a value of a metric of the API, from any source.
+fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     let status = &autoscaler.hpa.status;
-    let mut read = status.current_metrics.iter();
+    let mut metrics = status.current_metrics.iter();
     status.is_true(&ConditionType::ScalingActive)
-        && read.any(|metric| group_of(&metric.source_type) == group)
+        && metrics.any(|metric| group_of(&metric.source_type) == group)
 }
 
-/// Whether the metrics of an autoscaler fail because the API can't be reached.
-fn fails_by_api(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
+/// Whether the metrics of an autoscaler fail, and its condition names the API.
+fn fails_by_api(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
     let failed = condition.filter(|condition| condition.status == ConditionStatus::False);
     failed.is_some_and(|condition| names_api(&condition.message, group))
@@ -107,17 +107,18 @@ fn fails_by_api(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
 /// Whether a message names an API group or one of its resources, such as `pods.metrics.k8s.io`.
 fn names_api(message: &str, group: &str) -> bool {
     let is_end = |char: char| !(char.is_ascii_alphanumeric() || matches!(char, '.' | '-' | '_'));
-    let of_word = |word: &str| {
-        let is_of = |group: &&&str| {
+    let group_in = |word: &str| {
+        let is_suffix = |group: &&&str| {
             word.strip_suffix(**group).is_some_and(|start| start.is_empty() || start.ends_with('.'))
         };
-        // The longest match, because all groups end with `metrics.k8s.io`.
-        GROUPS.iter().filter(is_of).max_by_key(|group| group.len()).copied()
+        // All groups end with `metrics.k8s.io`, so only the longest match counts.
+        GROUPS.iter().filter(is_suffix).max_by_key(|group| group.len()).copied()
     };
-    message.split(is_end).any(|word| of_word(word) == Some(group))
+    message.split(is_end).any(|word| group_in(word) == Some(group))
 }
 
-fn needs(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
+/// Whether a metric of the autoscaler is of the API.
+fn needs(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     autoscaler.hpa.spec.metrics.iter().any(|metric| group_of(&metric.source_type) == group)
 }
 

@@ -1,4 +1,4 @@
-//! `hpa status`: checks of the controller and the autoscalers.
+//! `hpa status`: checks the controller, the metrics APIs and the autoscalers of a cluster.
 
 mod autoscalers;
 mod built_in;
@@ -13,32 +13,32 @@ mod tests;
 use std::process::ExitCode;
 
 #[cfg(test)]
-pub(crate) use self::built_in::Flags;
+pub(crate) use self::built_in::ManagerFlags;
 pub(crate) use self::{
     built_in::KubeControllerManager,
-    check::named,
-    cluster::{ObservedAutoscaler, list, list_all},
+    check::shorten_names,
+    cluster::{ListedAutoscaler, list_all_autoscalers, list_autoscalers},
     scales::read_scales,
 };
 use self::{
     check::{Level, Report, Section},
-    cluster::Observed,
+    cluster::ClusterState,
 };
 use crate::{args::StatusArguments, kubectl::block_on, terminal};
 
 /// Checks the controller of a cluster and its autoscalers.
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
-    let observed = block_on(Observed::read(arguments))?;
-    let report = check(&observed);
+    let cluster = block_on(ClusterState::read(arguments))?;
+    let report = run_checks(&cluster);
     terminal::print_report(arguments.output, &report, |has_color| report.text(has_color))?;
     Ok(if report.level == Level::Error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn check(observed: &Observed) -> Report {
+fn run_checks(cluster: &ClusterState) -> Report {
     Report::new(vec![
-        Section { name: "controller", checks: controller::check_lease(observed) },
-        Section { name: "work", checks: controller::check_work(observed) },
-        Section { name: "metrics APIs", checks: metrics_apis::check(observed) },
-        Section { name: "autoscalers", checks: autoscalers::check(observed) },
+        Section { name: "controller", checks: controller::check_controller(cluster) },
+        Section { name: "work", checks: controller::check_work(cluster) },
+        Section { name: "metrics APIs", checks: metrics_apis::check(cluster) },
+        Section { name: "autoscalers", checks: autoscalers::check(cluster) },
     ])
 }

@@ -11,13 +11,11 @@ use anyhow::Context;
 use hpa_calc::explain::one_line;
 use serde::Serialize;
 
-use self::ordered::Ordered;
+use self::ordered::OrderedValue;
 use crate::args::ReportFormat;
 
-/// Prints a text. Control characters except line ends and tabs are escaped.
-///
-/// Names and messages in a cluster can contain any character. Their authors must not control the
-/// terminal of the user.
+/// Prints a text with [`escape_control`], because names and messages in a cluster can contain any
+/// character, and must not control the terminal of the user.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_colored(&escape_control(text))
 }
@@ -27,8 +25,8 @@ pub(crate) fn print_json(text: &str) -> anyhow::Result<()> {
     write(escape_json(text).as_bytes())
 }
 
-/// Prints a report in a format. The argument of `text` is whether to use colors. `text` must escape
-/// all text from a cluster.
+/// Prints a report in a format. `text` returns the report as text, with colors if its argument is
+/// true. It must escape all text from a cluster.
 pub(crate) fn print_report(
     format: ReportFormat,
     report: &impl Serialize,
@@ -46,25 +44,26 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value).context("unable to write JSON")? + "\n")
 }
 
+/// Prints YAML of [`to_yaml`].
 pub(crate) fn print_yaml(yaml: &str) -> anyhow::Result<()> {
     write(yaml.as_bytes())
 }
 
-/// Encodes a value as YAML. The characters that [`print()`] escapes become escape sequences of
-/// double-quoted scalars.
+/// Encodes a value as YAML without characters that [`print()`] escapes. Strings with such
+/// characters become double-quoted scalars with escape sequences.
 pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let yaml = serde_saphyr::to_string(value).context("unable to write YAML")?;
     if !yaml.contains(is_directional) {
         return Ok(yaml);
     }
-    // Encode with placeholders, then insert the escaped strings. `Ordered` keeps the order of
-    // fields, which `Value` doesn't.
+    // The YAML library doesn't escape directional characters. Encode such strings as placeholders,
+    // then insert the escaped strings. Unlike `Value`, `OrderedValue` keeps the order of fields.
     let json = serde_json::to_string(value)?;
     let mut placeholder = "escaped-scalar".to_owned();
     while json.contains(&placeholder) {
         placeholder.push('-');
     }
-    let mut ordered: Ordered = serde_json::from_str(&json)?;
+    let mut ordered: OrderedValue = serde_json::from_str(&json)?;
     let mut scalars = Vec::new();
     ordered.replace_strings(&mut |text| {
         if text.contains(is_directional) {
@@ -81,7 +80,7 @@ pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(yaml)
 }
 
-/// Whether YAML has characters that must be escaped.
+/// Whether YAML has characters that [`print()`] escapes. CRLF line ends don't count.
 pub(crate) fn needs_escapes(yaml: &str) -> bool {
     yaml.replace("\r\n", "\n").contains(is_escaped)
 }
@@ -111,7 +110,7 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Aligns the first column left and the others right.
+/// Formats a table. Aligns the first column left and the others right.
 pub(crate) fn aligned(rows: &[Vec<String>], separator: &str) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
@@ -140,16 +139,18 @@ pub(crate) fn has_color() -> bool {
         && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Escapes characters that control a terminal, or change the direction of the text around them.
+/// Escapes characters that control a terminal or change the direction of text, except line ends and
+/// tabs.
 pub(crate) fn escape_control(text: &str) -> String {
     escape(text, |c| c.escape_default().to_string())
 }
 
-/// Like [`escape_control`], but in JSON: it stays valid, with the same values.
+/// Like [`escape_control`], but for JSON, which stays valid and keeps its values.
 fn escape_json(text: &str) -> String {
     escape(text, |c| format!("\\u{:04x}", u32::from(c)))
 }
 
+/// Replaces each character that must be escaped.
 fn escape(text: &str, replacement: impl Fn(char) -> String) -> String {
     let mut result = String::with_capacity(text.len());
     for c in text.chars() {
@@ -162,7 +163,7 @@ fn escape(text: &str, replacement: impl Fn(char) -> String) -> String {
     result
 }
 
-/// Escapes control characters and line ends, for text from a cluster within a line.
+/// Like [`escape_control`], but escapes line ends too, so that the text stays in its line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape_control(&one_line(text))
 }
@@ -171,6 +172,7 @@ fn is_escaped(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t') || is_directional(c)
 }
 
+/// Whether the character changes the direction of the text around it.
 fn is_directional(c: char) -> bool {
     let is_mark = matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}');
     is_mark || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,4 +1,4 @@
-//! JSON values whose fields keep their order.
+//! JSON values that keep the order of their fields.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use serde::{
 };
 use serde_json::Value;
 
-/// A JSON value whose fields keep their order.
-pub(super) enum Ordered {
+/// A JSON value that keeps the order of fields, unlike [`Value`].
+pub(super) enum OrderedValue {
     String(String),
-    Sequence(Vec<Ordered>),
-    Map(Vec<(String, Ordered)>),
+    Sequence(Vec<OrderedValue>),
+    Map(Vec<(String, OrderedValue)>),
     /// Null, a boolean or a number.
     Other(Value),
 }
 
-impl Ordered {
+impl OrderedValue {
     /// Calls `replace` with each string and key, in the order in which they are serialized.
     pub(super) fn replace_strings<E>(
         &mut self,
@@ -37,7 +37,7 @@ impl Ordered {
     }
 }
 
-impl Serialize for Ordered {
+impl Serialize for OrderedValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::String(text) => serializer.serialize_str(text),
@@ -50,7 +50,7 @@ impl Serialize for Ordered {
     }
 }
 
-impl<'de> Deserialize<'de> for Ordered {
+impl<'de> Deserialize<'de> for OrderedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(OrderedVisitor)
     }
@@ -59,49 +59,49 @@ impl<'de> Deserialize<'de> for Ordered {
 struct OrderedVisitor;
 
 impl<'de> Visitor<'de> for OrderedVisitor {
-    type Value = Ordered;
+    type Value = OrderedValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Ordered, E> {
-        Ok(Ordered::Other(Value::Null))
+    fn visit_unit<E>(self) -> Result<OrderedValue, E> {
+        Ok(OrderedValue::Other(Value::Null))
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Ordered, E> {
-        Ok(Ordered::Other(value.into()))
+    fn visit_bool<E>(self, value: bool) -> Result<OrderedValue, E> {
+        Ok(OrderedValue::Other(value.into()))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Ordered, E> {
-        Ok(Ordered::Other(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<OrderedValue, E> {
+        Ok(OrderedValue::Other(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Ordered, E> {
-        Ok(Ordered::Other(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<OrderedValue, E> {
+        Ok(OrderedValue::Other(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Ordered, E> {
-        Ok(Ordered::Other(value.into()))
+    fn visit_f64<E>(self, value: f64) -> Result<OrderedValue, E> {
+        Ok(OrderedValue::Other(value.into()))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Ordered, E> {
-        Ok(Ordered::String(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<OrderedValue, E> {
+        Ok(OrderedValue::String(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Ordered, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OrderedValue, A::Error> {
         let mut all = Vec::new();
         while let Some(item) = items.next_element()? {
             all.push(item);
         }
-        Ok(Ordered::Sequence(all))
+        Ok(OrderedValue::Sequence(all))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Ordered, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<OrderedValue, A::Error> {
         let mut all = Vec::new();
         while let Some(field) = fields.next_entry()? {
             all.push(field);
         }
-        Ok(Ordered::Map(all))
+        Ok(OrderedValue::Map(all))
     }
 }

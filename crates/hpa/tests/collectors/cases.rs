@@ -8,13 +8,14 @@ use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use serde_json::{Value, json};
 
 use crate::{
-    FLAGS, annotated,
+    FLAGS,
     services::{ACCESS_KEY, ORGANIZATION, Services, TOKEN},
+    with_annotations,
 };
 
-const START: i64 = 10;
-/// The target of each metric. Services multiply their loads by it at first, so each load is the
-/// number of replicas.
+const INITIAL_REPLICAS: i64 = 10;
+/// The target of each metric. At first, the services multiply their loads by the target, so the load
+/// of a case is the number of desired replicas.
 const TARGET: u64 = 10;
 const FLUX: &str = "from(bucket: \"apps\")";
 
@@ -23,19 +24,19 @@ struct Case {
     name: &'static str,
     metric: Value,
     annotations: Vec<(&'static str, &'static str)>,
-    /// A text that identifies the request for the service.
+    /// The query, queue, check or subscription by which [`Services`] finds the load.
     key: &'static str,
-    /// Different for each case. One scale-up from [`START`] reaches it.
+    /// Different for each case. The replicas reach it in one scale-up from [`INITIAL_REPLICAS`].
     load: u64,
 }
 
-fn external(name: &str, labels: Value) -> Value {
+fn external_metric(name: &str, labels: Value) -> Value {
     let mut metric = objects::external_metric(name, &TARGET.to_string());
     metric["external"]["metric"]["selector"]["matchLabels"] = labels;
     metric
 }
 
-fn object(api_version: &str, kind: &str, name: &str, metric: &str) -> Value {
+fn object_metric(api_version: &str, kind: &str, name: &str, metric: &str) -> Value {
     json!({ "type": "Object", "object": {
         "describedObject": { "apiVersion": api_version, "kind": kind, "name": name },
         "metric": { "name": metric },
@@ -54,21 +55,21 @@ fn cases() -> Vec<Case> {
     vec![
         case(
             "prometheus-external",
-            external("waiting", json!({ "type": "prometheus" })),
+            external_metric("waiting", json!({ "type": "prometheus" })),
             &[("external.waiting.prometheus/query", "sum(jobs_waiting)")],
             "sum(jobs_waiting)",
             12,
         ),
         case(
             "prometheus-object",
-            object("v1", "Service", "jobs", "running"),
+            object_metric("v1", "Service", "jobs", "running"),
             &[("object.running.prometheus/query", "sum(jobs_running)")],
             "sum(jobs_running)",
             13,
         ),
         case(
             "ingress",
-            object("networking.k8s.io/v1", "Ingress", "shop", "requests-per-second"),
+            object_metric("networking.k8s.io/v1", "Ingress", "shop", "requests-per-second"),
             &[],
             "scalar(sum(rate(skipper_serve_host_duration_seconds_count\
              {host=~\"shop_example_org\"}[1m])) * 1.0000)",
@@ -76,7 +77,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "route-group",
-            object("zalando.org/v1", "RouteGroup", "mail", "requests-per-second"),
+            object_metric("zalando.org/v1", "RouteGroup", "mail", "requests-per-second"),
             &[],
             "scalar(sum(rate(skipper_serve_host_duration_seconds_count\
              {host=~\"mail_example_org\"}[1m])) * 1.0000)",
@@ -84,7 +85,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "external-rps",
-            external("api-rps", json!({ "type": "requests-per-second" })),
+            external_metric("api-rps", json!({ "type": "requests-per-second" })),
             &[
                 ("external.api-rps.requests-per-second/hostnames", "api.example.org"),
                 ("external.api-rps.requests-per-second/weight", "50"),
@@ -95,14 +96,14 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "influxdb",
-            external("depth", json!({ "type": "influxdb" })),
+            external_metric("depth", json!({ "type": "influxdb" })),
             &[("external.depth.influxdb/query", FLUX)],
             FLUX,
             17,
         ),
         case(
             "sqs",
-            external(
+            external_metric(
                 "orders",
                 json!({
                     "type": "sqs-queue-length", "queue-name": "orders-queue",
@@ -115,14 +116,14 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "zmon",
-            external("latency", json!({ "type": "zmon", "check-id": "1234" })),
+            external_metric("latency", json!({ "type": "zmon", "check-id": "1234" })),
             &[("external.latency.zmon/key", "p99")],
             "zmon.check.1234",
             19,
         ),
         case(
             "nakadi",
-            external(
+            external_metric(
                 "events",
                 json!({
                     "type": "nakadi", "subscription-id": "708095f6",
@@ -136,8 +137,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Defines a kind that the testbed doesn't have.
-fn definition(group: &str, plural: &str, kind: &str) -> Value {
+/// The `CustomResourceDefinition` of a kind that the testbed doesn't have.
+fn kind_definition(group: &str, plural: &str, kind: &str) -> Value {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let version = json!({
         "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema },
@@ -152,12 +153,12 @@ fn definition(group: &str, plural: &str, kind: &str) -> Value {
     })
 }
 
-fn testbed(cases: &[Case]) -> Testbed {
+fn testbed_of(cases: &[Case]) -> Testbed {
     let testbed = Testbed::new(Config::default());
     testbed.apply_all([
         objects::namespace(),
-        definition("networking.k8s.io", "ingresses", "Ingress"),
-        definition("zalando.org", "routegroups", "RouteGroup"),
+        kind_definition("networking.k8s.io", "ingresses", "Ingress"),
+        kind_definition("zalando.org", "routegroups", "RouteGroup"),
     ]);
     testbed.apply_all([
         json!({
@@ -176,15 +177,15 @@ fn testbed(cases: &[Case]) -> Testbed {
             case.annotations.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let hpa = objects::hpa(case.name, 1..=99, [case.metric.clone()]);
         testbed.apply_all([
-            objects::running_deployment(case.name, START),
-            annotated(hpa, &annotations),
+            objects::running_deployment(case.name, INITIAL_REPLICAS),
+            with_annotations(hpa, &annotations),
         ]);
     }
     testbed
 }
 
 /// The flags that turn on all collectors, with the tokens in files.
-fn flags(address: &str, served: &ServedTestbed) -> Vec<String> {
+fn collector_flags(address: &str, served: &ServedTestbed) -> Vec<String> {
     let file = |name: &str| {
         let path = served.dir.path().join(name);
         fs::write(&path, TOKEN).unwrap();
@@ -215,9 +216,9 @@ async fn every_service_scales_both_ways() {
     let cases = cases();
     let services = Arc::new(Services::new(cases.iter().map(|case| (case.key, case.load)), TARGET));
     let address = format!("http://{}", services.clone().serve().await);
-    let testbed = testbed(&cases);
+    let testbed = testbed_of(&cases);
     let served = ServedTestbed::new(&testbed).await;
-    let flags = flags(&address, &served);
+    let flags = collector_flags(&address, &served);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let variables = [
         ("AWS_ENDPOINT_URL_SQS", address.as_str()),

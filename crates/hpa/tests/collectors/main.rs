@@ -40,35 +40,37 @@ const LIMIT: Duration = Duration::from_secs(100);
 
 const FLAGS: [&str; 4] = [
     "--collectors",
-    // The pods and the endpoint of this test.
+    // Collectors may connect to this address, which pods and endpoint have.
     "--collector-address=127.0.0.1",
     "--horizontal-pod-autoscaler-sync-period=1s",
     "--horizontal-pod-autoscaler-downscale-stabilization=0s",
 ];
 
-/// The value of each document. 0 makes the server fail.
-type Load = Arc<AtomicU64>;
+/// The value in the served document. If it is 0, the server responds with 503.
+type DocumentValue = Arc<AtomicU64>;
 
-async fn document(State(load): State<Load>) -> Result<Json<Value>, StatusCode> {
+async fn document(State(load): State<DocumentValue>) -> Result<Json<Value>, StatusCode> {
     match load.load(Ordering::SeqCst) {
         0 => Err(StatusCode::SERVICE_UNAVAILABLE),
         value => Ok(Json(json!({ "stats": { "rps": value } }))),
     }
 }
 
-async fn serve(load: &Load) -> SocketAddr {
+async fn serve_document(load: &DocumentValue) -> SocketAddr {
     let router = Router::new().route("/metrics", get(document)).with_state(load.clone());
     hpa_tests::harness::serve(router).await
 }
 
-fn annotated(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
+/// Adds annotations with the prefix `metric-config.`.
+fn with_annotations(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
     for (name, value) in annotations {
         hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
     }
     hpa
 }
 
-/// The Deployments `web`, scaled by a metric of its two pods, and `mail`, by an endpoint.
+/// A testbed with two Deployments: `web` is scaled by a metric of its pods, `mail` by one of an
+/// endpoint.
 struct Cluster {
     testbed: Testbed,
     served: ServedTestbed,
@@ -111,8 +113,8 @@ impl Cluster {
             objects::running_deployment("mail", 2),
             pod(0),
             pod(1),
-            annotated(web, &pods),
-            annotated(objects::hpa("mail", 1..=9, [mails]), &external),
+            with_annotations(web, &pods),
+            with_annotations(objects::hpa("mail", 1..=9, [mails]), &external),
         ]);
         let served = ServedTestbed::new(&testbed).await;
         Self { testbed, served, controller: None }
@@ -134,21 +136,23 @@ impl Cluster {
         command.spawn().expect("the program starts")
     }
 
-    /// Creates an autoscaler with an invalid annotation.
-    fn apply_broken(&self) {
+    /// Creates an autoscaler whose annotation has an invalid port.
+    fn apply_invalid_annotation(&self) {
         let port = ("pods.rps.json-path/port", "http".to_owned());
         let key = ("pods.rps.json-path/json-key", "$.rps".to_owned());
         let broken = objects::hpa("broken", 1..=9, [objects::pods_metric("rps", "10")]);
-        self.testbed
-            .apply_all([objects::running_deployment("broken", 2), annotated(broken, &[port, key])]);
+        self.testbed.apply_all([
+            objects::running_deployment("broken", 2),
+            with_annotations(broken, &[port, key]),
+        ]);
     }
 
-    async fn replicas(&self, name: &str, expected: i64) {
+    async fn wait_for_replicas(&self, name: &str, expected: i64) {
         self.served.wait_for_replicas(&self.testbed, name, expected).await;
     }
 
     /// Waits for an event with a reason, and returns its message.
-    async fn event(&self, reason: &str) -> String {
+    async fn wait_for_event(&self, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.testbed.client(), NAMESPACE);
         let mut events = pin!(watcher(events, watcher::Config::default()).applied_objects());
         let found = async {
@@ -165,38 +169,38 @@ impl Cluster {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_of_pods_and_of_an_endpoint_scale_both_ways() {
-    let load = Load::new(30.into());
-    let cluster = Cluster::start(serve(&load).await).await;
-    tokio::join!(cluster.replicas("web", 6), cluster.replicas("mail", 3));
+    let load = DocumentValue::new(30.into());
+    let cluster = Cluster::start(serve_document(&load).await).await;
+    tokio::join!(cluster.wait_for_replicas("web", 6), cluster.wait_for_replicas("mail", 3));
     load.store(5, Ordering::SeqCst);
-    tokio::join!(cluster.replicas("web", 1), cluster.replicas("mail", 1));
+    tokio::join!(cluster.wait_for_replicas("web", 1), cluster.wait_for_replicas("mail", 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_leader_collects_and_reports() {
-    let load = Load::new(30.into());
-    let cluster = Cluster::new(serve(&load).await).await;
+    let load = DocumentValue::new(30.into());
+    let cluster = Cluster::new(serve_document(&load).await).await;
     let mut leader = cluster.start_instance();
-    tokio::join!(cluster.replicas("web", 6), cluster.replicas("mail", 3));
+    tokio::join!(cluster.wait_for_replicas("web", 6), cluster.wait_for_replicas("mail", 3));
     let _standby = cluster.start_instance();
     // A crash, without a release of the lease.
     leader.kill().await.unwrap();
     load.store(5, Ordering::SeqCst);
-    tokio::join!(cluster.replicas("web", 1), cluster.replicas("mail", 1));
-    cluster.apply_broken();
-    assert!(cluster.event("CreateNewMetricsCollector").await.contains("parsing \"http\""));
+    tokio::join!(cluster.wait_for_replicas("web", 1), cluster.wait_for_replicas("mail", 1));
+    cluster.apply_invalid_annotation();
+    assert!(cluster.wait_for_event("CreateNewMetricsCollector").await.contains("parsing \"http\""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_annotation_is_an_event_of_its_autoscaler() {
-    let load = Load::new(30.into());
-    let cluster = Cluster::start(serve(&load).await).await;
-    cluster.apply_broken();
-    let message = cluster.event("CreateNewMetricsCollector").await;
+    let load = DocumentValue::new(30.into());
+    let cluster = Cluster::start(serve_document(&load).await).await;
+    cluster.apply_invalid_annotation();
+    let message = cluster.wait_for_event("CreateNewMetricsCollector").await;
     assert_eq!(
         message,
         "Failed to create new metrics collector: annotations metric-config.pods.rps.json-path/*: \
          strconv.Atoi: parsing \"http\": invalid syntax"
     );
-    cluster.replicas("web", 6).await;
+    cluster.wait_for_replicas("web", 6).await;
 }

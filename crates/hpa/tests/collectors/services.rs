@@ -1,5 +1,5 @@
-//! The relevant parts of Prometheus, `InfluxDB`, SQS, ZMON and Nakadi, by their documented
-//! protocols. Each service requires the controller's credentials.
+//! Fakes of Prometheus, `InfluxDB`, SQS, ZMON and Nakadi, by their documented protocols. All but
+//! Prometheus require the controller's credentials.
 
 use std::{
     collections::BTreeMap,
@@ -30,20 +30,20 @@ pub(crate) struct Services {
     factor: AtomicU64,
 }
 
-type Shared = State<Arc<Services>>;
-type Reply = Result<Json<Value>, StatusCode>;
+type SharedServices = State<Arc<Services>>;
+type JsonResult = Result<Json<Value>, StatusCode>;
 
 impl Services {
     pub(crate) fn new(loads: impl IntoIterator<Item = (&'static str, u64)>, factor: u64) -> Self {
         Self { loads: loads.into_iter().collect(), factor: factor.into() }
     }
 
-    /// Multiplies all loads by a factor.
+    /// Sets the factor by which all loads are multiplied.
     pub(crate) fn set_factor(&self, factor: u64) {
         self.factor.store(factor, Ordering::SeqCst);
     }
 
-    fn value(&self, name: &str) -> Result<u64, StatusCode> {
+    fn load_of(&self, name: &str) -> Result<u64, StatusCode> {
         let load = self.loads.get(name).ok_or(StatusCode::NOT_FOUND)?;
         Ok(load * self.factor.load(Ordering::SeqCst))
     }
@@ -61,8 +61,8 @@ impl Services {
     }
 }
 
-/// Refuses requests unless the header begins with `expected`.
-fn check(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), StatusCode> {
+/// Fails with 401 unless the header begins with `expected`.
+fn require_header(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), StatusCode> {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     let is_expected = value.is_some_and(|value| value.starts_with(expected));
     is_expected.then_some(()).ok_or(StatusCode::UNAUTHORIZED)
@@ -76,69 +76,72 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-async fn prometheus(State(services): Shared, Form(form): Form<BTreeMap<String, String>>) -> Reply {
+async fn prometheus(
+    State(services): SharedServices,
+    Form(form): Form<BTreeMap<String, String>>,
+) -> JsonResult {
     let query = form.get("query").ok_or(StatusCode::BAD_REQUEST)?;
-    let value = services.value(query)?.to_string();
+    let value = services.load_of(query)?.to_string();
     let sample = json!({ "metric": {}, "value": [Timestamp::now().as_second(), value] });
     let data = json!({ "resultType": "vector", "result": [sample] });
     Ok(Json(json!({ "status": "success", "data": data })))
 }
 
 async fn influxdb(
-    State(services): Shared,
+    State(services): SharedServices,
     Query(parameters): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
     body: String,
 ) -> Result<String, StatusCode> {
-    check(&headers, "authorization", &format!("Token {TOKEN}"))?;
+    require_header(&headers, "authorization", &format!("Token {TOKEN}"))?;
     if parameters.get("org").is_none_or(|organization| organization != ORGANIZATION) {
         return Err(StatusCode::NOT_FOUND);
     }
-    let value = services.value(text(&decode(&body)?["query"]))?;
+    let value = services.load_of(text(&decode(&body)?["query"]))?;
     Ok(format!(
         "#datatype,string,long,double\r\n#group,false,false,false\r\n#default,_result,,\r\n\
          ,result,table,metricvalue\r\n,,0,{value}\r\n\r\n"
     ))
 }
 
-/// Half of the messages, rounded up, are in flight.
-async fn sqs(State(services): Shared, headers: HeaderMap, body: String) -> Reply {
+/// Responds that half of the messages, rounded up, are in flight.
+async fn sqs(State(services): SharedServices, headers: HeaderMap, body: String) -> JsonResult {
     let credential = format!("AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/");
-    check(&headers, "authorization", &credential)?;
+    require_header(&headers, "authorization", &credential)?;
     let body = decode(&body)?;
-    if check(&headers, "x-amz-target", "AmazonSQS.GetQueueUrl").is_ok() {
+    if require_header(&headers, "x-amz-target", "AmazonSQS.GetQueueUrl").is_ok() {
         let name = text(&body["QueueName"]);
-        services.value(name)?;
+        services.load_of(name)?;
         return Ok(Json(json!({ "QueueUrl": format!("{QUEUE_URL}{name}") })));
     }
-    check(&headers, "x-amz-target", "AmazonSQS.GetQueueAttributes")?;
+    require_header(&headers, "x-amz-target", "AmazonSQS.GetQueueAttributes")?;
     let name = text(&body["QueueUrl"]).strip_prefix(QUEUE_URL).ok_or(StatusCode::NOT_FOUND)?;
-    let messages = services.value(name)?;
+    let messages = services.load_of(name)?;
     Ok(Json(json!({ "Attributes": {
         "ApproximateNumberOfMessages": (messages / 2).to_string(),
         "ApproximateNumberOfMessagesNotVisible": messages.div_ceil(2).to_string(),
     } })))
 }
 
-async fn zmon(State(services): Shared, headers: HeaderMap, body: String) -> Reply {
-    check(&headers, "authorization", &format!("Bearer {TOKEN}"))?;
-    let value = services.value(text(&decode(&body)?["metrics"][0]["name"]))?;
+async fn zmon(State(services): SharedServices, headers: HeaderMap, body: String) -> JsonResult {
+    require_header(&headers, "authorization", &format!("Bearer {TOKEN}"))?;
+    let value = services.load_of(text(&decode(&body)?["metrics"][0]["name"]))?;
     let values = json!([[0, 1], [Timestamp::now().as_millisecond(), value]]);
     Ok(Json(json!({ "queries": [{ "results": [{ "values": values }] }] })))
 }
 
-/// Divides the events into two partitions, one with a single event.
+/// Responds with two partitions, one of which has a single event.
 async fn nakadi(
-    State(services): Shared,
+    State(services): SharedServices,
     Path(id): Path<String>,
     Query(parameters): Query<BTreeMap<String, String>>,
     headers: HeaderMap,
-) -> Reply {
-    check(&headers, "authorization", &format!("Bearer {TOKEN}"))?;
+) -> JsonResult {
+    require_header(&headers, "authorization", &format!("Bearer {TOKEN}"))?;
     if parameters.get("show_time_lag").is_none_or(|flag| flag != "true") {
         return Err(StatusCode::BAD_REQUEST);
     }
-    let events = services.value(&id)?;
+    let events = services.load_of(&id)?;
     let partitions = [events - 1, 1]
         .map(|events| json!({ "unconsumed_events": events, "consumer_lag_seconds": null }));
     Ok(Json(json!({ "items": [{ "event_type": "order", "partitions": partitions }] })))

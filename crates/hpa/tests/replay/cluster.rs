@@ -33,9 +33,9 @@ pub(crate) struct Cluster {
     runtime: Runtime,
     /// The address that Prometheus scrapes.
     pub(crate) address: SocketAddr,
-    /// The objects, once the hour is over.
+    /// Receives the objects when the hour is over.
     completed: Receiver<Testbed>,
-    /// Signals that Prometheus has stored the last page.
+    /// Receives a signal when Prometheus has stored the last page.
     scraped: Receiver<()>,
 }
 
@@ -71,7 +71,7 @@ impl Cluster {
     }
 }
 
-/// Runs the cluster. While a page waits for its scrape, time stands still.
+/// Runs the cluster. While a page waits for its scrape, the virtual time stands still.
 async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     let scenario = Scenario::parse(SCENARIO).expect("a scenario");
     let clock = SimulatedClock::new(start, 1.0);
@@ -89,7 +89,7 @@ async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     let mut scrape_at = 0.0;
     while scrape_at <= SECONDS {
         simulation.wait_for(|state| state.second >= scrape_at).await;
-        // Real scrapes happen between steps.
+        // As real scrapes do, these happen between the steps of the simulation.
         clock.sleep(0.5).await;
         pages.send(simulation.exposition(&testbed)).expect("Prometheus scrapes");
         scrape_at += SCRAPE_SECONDS;
@@ -99,8 +99,7 @@ async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     testbed
 }
 
-/// Serves a page for each scrape. Without a new page, it repeats the last one, which changes
-/// nothing.
+/// Serves a page for each scrape. Repeats the last page if there is no new one yet.
 async fn serve(pages: Receiver<String>, scraped: SyncSender<()>) -> SocketAddr {
     let pages = Mutex::new((pages, String::new()));
     let page = move || {

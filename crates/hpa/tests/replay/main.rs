@@ -33,18 +33,18 @@ fn hpa(metric: Value) -> Value {
     })
 }
 
-fn cpu(percent: u32) -> Value {
+fn cpu_metric(percent: u32) -> Value {
     let target = json!({ "type": "Utilization", "averageUtilization": percent });
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
 
 /// A metric that asks for about as many replicas as CPU with a target of 60 % does.
-fn requests() -> Value {
+fn requests_metric() -> Value {
     let target = json!({ "type": "AverageValue", "averageValue": "63" });
     json!({ "type": "Pods", "pods": { "metric": { "name": "http_requests" }, "target": target } })
 }
 
-fn number(value: &Value, field: &str) -> f64 {
+fn match_number(value: &Value, field: &str) -> f64 {
     value["match"][field].as_f64().unwrap_or_else(|| panic!("no {field} in {value}"))
 }
 
@@ -54,26 +54,26 @@ fn replay_matches_an_hour_of_the_real_controller() {
     live_autoscalers_are_replayed(&prometheus);
     cpu_load_is_rebuilt(&prometheus);
     wrong_target_is_not_trusted(&prometheus);
-    metric_by_rule_and_by_query_give_the_same_load(&prometheus);
+    rule_and_query_give_the_same_load(&prometheus);
     saved_scenario_gives_the_same_run(&prometheus);
-    errors_name_query_and_remedy(&prometheus);
+    errors_name_the_query_and_the_flag(&prometheus);
 }
 
 fn cpu_load_is_rebuilt(prometheus: &Prometheus) {
-    let replay = prometheus.json(&hpa(cpu(60)), &[]);
+    let replay = prometheus.replay_json(&hpa(cpu_metric(60)), &[]);
     println!("match by CPU: {}", replay["match"]);
     assert_eq!(replay["load"], "cpu");
-    assert!(number(&replay, "recordedScalings") >= 10.0, "{}", replay["match"]);
-    assert!(number(&replay, "compared") > 0.99, "{}", replay["match"]);
-    assert!(number(&replay, "withinOne") >= 0.8, "{}", replay["match"]);
-    assert!(number(&replay, "meanAbsoluteDifference") <= 0.5, "{}", replay["match"]);
+    assert!(match_number(&replay, "recordedScalings") >= 10.0, "{}", replay["match"]);
+    assert!(match_number(&replay, "compared") > 0.99, "{}", replay["match"]);
+    assert!(match_number(&replay, "withinOne") >= 0.8, "{}", replay["match"]);
+    assert!(match_number(&replay, "meanAbsoluteDifference") <= 0.5, "{}", replay["match"]);
     assert_eq!(replay["match"]["trust"], "good");
     // The start-up time is recorded, so it isn't assumed.
     assert!(!replay["assumptions"].to_string().contains("--pod-startup"), "{replay}");
 }
 
 fn live_autoscalers_are_replayed(prometheus: &Prometheus) {
-    let rules = prometheus.file("rules.yaml", RULES).display().to_string();
+    let rules = prometheus.write_file("rules.yaml", RULES).display().to_string();
     let rules = ["--metrics-config", &rules, "--metrics-max-age", "3h"];
     let cases = [
         ("web", "cpu", 0.6, &[] as &[&str]),
@@ -82,43 +82,44 @@ fn live_autoscalers_are_replayed(prometheus: &Prometheus) {
         ("worker", "orders_per_second", 0.98, &rules),
     ];
     for (name, load, equal, arguments) in cases {
-        let replay = prometheus.live(&format!("shop/{name}"), arguments);
+        let replay = prometheus.replay_live(&format!("shop/{name}"), arguments);
         println!("match of {name}: {}", replay["match"]);
         assert_eq!(replay["load"], load);
-        assert!(number(&replay, "recordedScalings") >= 5.0, "{}", replay["match"]);
-        assert!(number(&replay, "equal") >= equal, "{}", replay["match"]);
+        assert!(match_number(&replay, "recordedScalings") >= 5.0, "{}", replay["match"]);
+        assert!(match_number(&replay, "equal") >= equal, "{}", replay["match"]);
         assert_eq!(replay["match"]["trust"], "good", "{name}");
     }
 }
 
 fn wrong_target_is_not_trusted(prometheus: &Prometheus) {
-    let replay = prometheus.json(&hpa(cpu(30)), &[]);
+    let replay = prometheus.replay_json(&hpa(cpu_metric(30)), &[]);
     assert_eq!(replay["match"]["trust"], "none", "{}", replay["match"]);
-    assert!(number(&replay, "meanDifference") > 2.0, "{}", replay["match"]);
-    let output = prometheus.replay_manifest(&hpa(cpu(30)), &[]);
+    assert!(match_number(&replay, "meanDifference") > 2.0, "{}", replay["match"]);
+    let output = prometheus.replay_manifest(&hpa(cpu_metric(30)), &[]);
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(text.contains("Trust: none."), "{text}");
 }
 
-fn metric_by_rule_and_by_query_give_the_same_load(prometheus: &Prometheus) {
-    let rules = prometheus.file("rules.yaml", RULES).display().to_string();
-    let hpa = hpa(requests());
-    let by_rule = prometheus.json(&hpa, &["--metrics-config", &rules, "--metrics-max-age", "3h"]);
+fn rule_and_query_give_the_same_load(prometheus: &Prometheus) {
+    let rules = prometheus.write_file("rules.yaml", RULES).display().to_string();
+    let hpa = hpa(requests_metric());
+    let by_rule =
+        prometheus.replay_json(&hpa, &["--metrics-config", &rules, "--metrics-max-age", "3h"]);
     println!("match by requests: {}", by_rule["match"]);
     assert_eq!(by_rule["load"], "http_requests");
-    assert!(number(&by_rule, "withinOne") >= 0.8, "{}", by_rule["match"]);
+    assert!(match_number(&by_rule, "withinOne") >= 0.8, "{}", by_rule["match"]);
     let query = r#"sum(http_requests{namespace="shop",pod=~"web-.+"})"#;
-    let by_query = prometheus.json(&hpa, &["--load-query", query]);
+    let by_query = prometheus.replay_json(&hpa, &["--load-query", query]);
     assert_eq!(by_rule["match"], by_query["match"]);
 }
 
 fn saved_scenario_gives_the_same_run(prometheus: &Prometheus) {
     let variants = "variants:\n- name: high\n  patch: {autoscaler: {spec: {minReplicas: 9}}}\n";
-    let variants = prometheus.file("variants.yaml", variants).display().to_string();
-    let saved = prometheus.file("saved.yaml", "").display().to_string();
-    let page = prometheus.file("page.html", "").display().to_string();
+    let variants = prometheus.write_file("variants.yaml", variants).display().to_string();
+    let saved = prometheus.write_file("saved.yaml", "").display().to_string();
+    let page = prometheus.write_file("page.html", "").display().to_string();
     let arguments = ["--variants", &variants, "--save", &saved, "--html", &page];
-    let replay = prometheus.json(&hpa(cpu(60)), &arguments);
+    let replay = prometheus.replay_json(&hpa(cpu_metric(60)), &arguments);
     let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
         .args(["simulate", &saved, "-o", "json"])
         .output()
@@ -132,14 +133,15 @@ fn saved_scenario_gives_the_same_run(prometheus: &Prometheus) {
     assert!(page.contains("Trust: good.") && page.contains("<h2>high</h2>"), "{page}");
 }
 
-fn errors_name_query_and_remedy(prometheus: &Prometheus) {
-    let error = prometheus.error(&hpa(cpu(60)), &["--pods", "other-.*"]);
+fn errors_name_the_query_and_the_flag(prometheus: &Prometheus) {
+    let error = prometheus.replay_error(&hpa(cpu_metric(60)), &["--pods", "other-.*"]);
     assert!(error.contains("no samples of the usage of cpu"), "{error}");
     assert!(error.contains("check --pods") && error.contains("pod=~\"other-.*\""), "{error}");
-    let error = prometheus.error(&hpa(requests()), &["--load-query", "http_requests"]);
+    let error =
+        prometheus.replay_error(&hpa(requests_metric()), &["--load-query", "http_requests"]);
     assert!(error.contains("series, not one") && error.contains("sum(...)"), "{error}");
-    let error = prometheus.error(&hpa(cpu(60)), &["--load-query", "memory=up"]);
+    let error = prometheus.replay_error(&hpa(cpu_metric(60)), &["--load-query", "memory=up"]);
     assert!(error.contains("the autoscaler has no metric memory; it has: cpu"), "{error}");
-    let error = prometheus.error(&hpa(requests()), &["--load-query", "sum("]);
+    let error = prometheus.replay_error(&hpa(requests_metric()), &["--load-query", "sum("]);
     assert!(error.contains("with the query sum(") && error.contains("bad_data"), "{error}");
 }

@@ -15,12 +15,13 @@ use tempfile::TempDir;
 use crate::cluster::Cluster;
 
 const CONFIG: &str = include_str!("../../../../examples/replay/prometheus.yaml");
-/// The real time between two scrapes. The cluster advances by 15 seconds in it.
+/// The real time between two scrapes, in which the cluster advances by 15 s.
 const SCRAPE_INTERVAL: &str = "50ms";
 
 pub(crate) struct Prometheus {
     child: Child,
     url: String,
+    /// The end of the simulated hour.
     end: Timestamp,
     dir: TempDir,
     kubeconfig: PathBuf,
@@ -35,27 +36,27 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts Prometheus and a cluster, and waits until the hour is scraped. `None` if
-    /// Prometheus is not installed.
+    /// Starts Prometheus and a cluster, and waits until the hour is scraped. `None` if no Prometheus
+    /// is installed.
     pub(crate) fn start() -> Option<Self> {
         let version = Command::new("prometheus").arg("--version").output();
         if !version.is_ok_and(|output| output.status.success()) {
             hpa_tests::programs::skip("prometheus", "there is no prometheus in PATH");
             return None;
         }
-        // The hour must be over before Prometheus scrapes it, but recent enough for its samples.
+        // Prometheus accepts neither samples of the future nor very old ones.
         let start = Timestamp::now().as_second() - 70 * 60;
         let start = Timestamp::from_second(start).expect("a time");
         let cluster = Cluster::start(start);
         let dir = tempfile::tempdir().expect("a directory");
-        let (child, url) = run(dir.path(), cluster.address);
+        let (child, url) = start_prometheus(dir.path(), cluster.address);
         let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, cluster.complete()).expect("a file");
         let end = start + SignedDuration::from_hours(1);
         Some(Self { child, url, end, dir, kubeconfig, _cluster: cluster })
     }
 
-    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write_file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         fs::write(&path, text).expect("a file");
         path
@@ -70,35 +71,35 @@ impl Prometheus {
 
     /// Replays the autoscaler of a manifest.
     pub(crate) fn replay_manifest(&self, hpa: &Value, arguments: &[&str]) -> Output {
-        let file = self.file("hpa.yaml", &hpa.to_string());
+        let file = self.write_file("hpa.yaml", &hpa.to_string());
         self.replay().arg("-f").arg(file).args(arguments).output().expect("the program runs")
     }
 
-    pub(crate) fn json(&self, hpa: &Value, arguments: &[&str]) -> Value {
-        json(&self.replay_manifest(hpa, &[&["-o", "json"], arguments].concat()))
+    pub(crate) fn replay_json(&self, hpa: &Value, arguments: &[&str]) -> Value {
+        json_output(&self.replay_manifest(hpa, &[&["-o", "json"], arguments].concat()))
     }
 
     /// Replays an autoscaler of the cluster.
-    pub(crate) fn live(&self, name: &str, arguments: &[&str]) -> Value {
+    pub(crate) fn replay_live(&self, name: &str, arguments: &[&str]) -> Value {
         let mut replay = self.replay();
         replay.arg(name).arg("--kubeconfig").arg(&self.kubeconfig).args(["-o", "json"]);
-        json(&replay.args(arguments).output().expect("the program runs"))
+        json_output(&replay.args(arguments).output().expect("the program runs"))
     }
 
-    pub(crate) fn error(&self, hpa: &Value, arguments: &[&str]) -> String {
+    pub(crate) fn replay_error(&self, hpa: &Value, arguments: &[&str]) -> String {
         let output = self.replay_manifest(hpa, arguments);
         assert!(!output.status.success());
         String::from_utf8(output.stderr).expect("UTF-8")
     }
 }
 
-fn json(output: &Output) -> Value {
+fn json_output(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 /// Starts Prometheus and waits until it is ready.
-fn run(dir: &Path, target: SocketAddr) -> (Child, String) {
+fn start_prometheus(dir: &Path, target: SocketAddr) -> (Child, String) {
     let config = dir.join("prometheus.yaml");
     let text = CONFIG.replace("500ms", SCRAPE_INTERVAL);
     let text = text.replace("127.0.0.1:9101", &target.to_string());

@@ -36,7 +36,7 @@ impl EventRecorder {
 
     /// Queues an event. If the queue is full, drops it.
     pub fn record(&self, mut event: RecordedEvent) {
-        truncate(&mut event.message);
+        truncate_message(&mut event.message);
         if let Err(TrySendError::Full(event) | TrySendError::Closed(event)) =
             self.queue.try_send(event)
         {
@@ -80,13 +80,13 @@ pub struct RecordedEvent {
     pub at: Timestamp,
 }
 
-/// Truncates a message between two characters.
-pub(super) fn truncate(message: &mut String) {
+/// Truncates a message to the limit of the API, at a character boundary.
+pub(super) fn truncate_message(message: &mut String) {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
 }
 
-/// The numbers of events that were not written, by cause. Events of a namespace that is being
-/// deleted don't count.
+/// The numbers of events that were not written, by cause. Events of a namespace that is deleted or
+/// being deleted don't count.
 #[derive(Debug, Default)]
 pub struct DroppedEvents {
     pub(super) queue_full: AtomicU64,

@@ -24,13 +24,13 @@ use crate::{
     wire::{self, ExternalMetricValue, MetricValue, PodMetrics},
 };
 
-/// A [`MetricsClient`] that sends as few requests to a [`MetricSource`] as possible.
+/// A [`MetricsClient`] that shares requests to a [`MetricSource`] between autoscalers.
 ///
 /// # Equal requests
 ///
-/// A caller whose request is already in flight waits for its response. A response is also reused
-/// for callers within [`CoalescingSettings::freshness`] of the start of its request, and is decoded
-/// once. An error goes to the callers that waited for the request, and to no later ones. All
+/// If an equal request is in flight, a caller waits for that request and gets its response. A
+/// response is decoded once, and reused within [`CoalescingSettings::freshness`] of the start of
+/// its request. An error goes to the callers that waited for the request, and to no later ones. All
 /// resources and containers of a pod are in one response, so an autoscaler with CPU and memory
 /// metrics sends one request.
 ///
@@ -39,24 +39,25 @@ use crate::{
 /// earlier, and the reference does not define when in a period it reconciles. `freshness` is a
 /// small part of the sync period, so an autoscaler does not get the same response in two periods.
 /// For a list of thousands of pods, the cost of a request matters more than the age of the data, so
-/// it is fresh for up to five times as long, a third of the period.
+/// such a list is fresh for up to five times as long: for a third of the sync period.
 ///
 /// # One list for a namespace
 ///
 /// The items of resource metrics contain the labels of their pods. So the list of a namespace can
-/// answer all selectors in it. The client requests it if that would have been cheaper for the
-/// last request of each selector in the last window. The costs are counted in items:
+/// answer all selectors in it. The client requests this list if that would have been cheaper for
+/// the last request of each selector that is in use. The window of a selector's use is
+/// [`CoalescingSettings::window`]. Costs are counted in items:
 ///
 /// - separate requests: `selectors × 100 + items matched`
 /// - namespace lists: `bursts × (100 + items of the namespace) + selectors`
 ///
-/// A burst is a series of requests that one list can answer, all within its freshness of the first.
-/// 100 is the cost of a request without its items. Sharing pays off if the autoscalers of a
-/// namespace reconcile at the same time. It does not pay off if few autoscalers are distributed
-/// over the period, or if they select a small part of a large namespace. The first namespace list
-/// determines the size of the namespace, which is determined again after 8 windows. A list is
-/// grouped by labels once. Selecting the items of an autoscaler then takes time in proportion to
-/// its own pods.
+/// A burst is a series of requests that one list can answer, because all of them are within the
+/// freshness of a list that the first one fetches. 100 is the cost of a request without its items.
+/// Sharing pays off if the autoscalers of a namespace reconcile at the same time. It does not pay
+/// off if few autoscalers are distributed over the period, or if they select a small part of a
+/// large namespace. The size of the namespace is the length of its last list, which is forgotten
+/// after 8 windows. A list is grouped by labels once. Selecting the items of an autoscaler then
+/// takes time in proportion to its own pods.
 ///
 /// If no item has labels (old servers don't copy them), or the list can't be decoded or is too
 /// large, the client sends separate requests immediately and for the next 8 windows. If the request
@@ -144,7 +145,7 @@ impl<S: MetricSource> Coalescing<S> {
             kinds,
             sharing: Sharing::new(settings),
             pod_metrics: SingleFlight::with_freshness(freshness, move |list: &PodList| {
-                settings.freshness_for(list.items.len())
+                settings.freshness_of_pods(list.items.len())
             }),
             values: SingleFlight::with_freshness(freshness, move |items: &Vec<_>| {
                 settings.freshness_of_values(items.len())
@@ -155,8 +156,8 @@ impl<S: MetricSource> Coalescing<S> {
         }
     }
 
-    /// Applies `reduce` to the items of the selected pods, which are from the namespace list if
-    /// that is cheaper.
+    /// Applies `reduce` to the items of the selected pods. Takes them from the namespace list if
+    /// that is cheaper than a separate request.
     async fn read_pod_metrics(
         &self,
         namespace: &str,
@@ -164,21 +165,24 @@ impl<S: MetricSource> Coalescing<S> {
         reduce: impl Fn(&mut dyn Iterator<Item = &PodMetrics>) -> PodReading + Sync,
     ) -> Result<PodReading, MetricError> {
         if self.sharing.should_share(namespace, pods)
-            && let Some(list) = self.namespace_list(namespace).await?
+            && let Some(list) = self.read_namespace_list(namespace).await?
         {
             let selected = list.select(pods);
             self.sharing.record_matches(namespace, pods, selected.len());
             return Ok(reduce(&mut selected.into_iter()));
         }
-        let list = self.pod_list(namespace, pods).await?;
+        let list = self.read_pod_list(namespace, pods).await?;
         self.sharing.record_matches(namespace, pods, list.items.len());
         Ok(reduce(&mut list.items.iter()))
     }
 
     /// Returns the items of all pods of a namespace, or `None` if selectors can't be applied to
     /// them.
-    async fn namespace_list(&self, namespace: &str) -> Result<Option<Arc<PodList>>, MetricError> {
-        match self.pod_list(namespace, &Selector::everything()).await {
+    async fn read_namespace_list(
+        &self,
+        namespace: &str,
+    ) -> Result<Option<Arc<PodList>>, MetricError> {
+        match self.read_pod_list(namespace, &Selector::everything()).await {
             Ok(list) if list.is_selectable() => {
                 self.sharing.record_namespace_list(namespace, list.items.len());
                 Ok(Some(list))
@@ -194,7 +198,7 @@ impl<S: MetricSource> Coalescing<S> {
         }
     }
 
-    async fn pod_list(
+    async fn read_pod_list(
         &self,
         namespace: &str,
         pods: &Selector,
@@ -212,7 +216,7 @@ impl<S: MetricSource> Coalescing<S> {
         .await
     }
 
-    /// Returns the answer to a query, read by this caller or another one.
+    /// Returns the answer to a query, from a request of this caller or of another one.
     async fn fetch<T: Send + Sync + 'static>(
         &self,
         flights: &SingleFlight<Query, T>,
@@ -224,7 +228,7 @@ impl<S: MetricSource> Coalescing<S> {
         flights.get(query, fetch).await
     }
 
-    async fn custom_values(
+    async fn read_custom_values(
         &self,
         namespace: &str,
         pods: &Selector,
@@ -234,7 +238,7 @@ impl<S: MetricSource> Coalescing<S> {
         self.fetch(&self.values, query, |values| Ok(values.into_custom()?.items)).await
     }
 
-    async fn external_values(
+    async fn read_external_values(
         &self,
         namespace: &str,
         pods: &Selector,
@@ -256,8 +260,8 @@ impl<S: MetricSource> MetricsClient for Coalescing<S> {
         match query {
             MetricQuery::Resource { resource, container } => {
                 let everything = Selector::everything();
-                // Both selectors are sent as the empty string, but select different items of a
-                // list.
+                // A selector of nothing is sent as the empty string, which selects everything. In a
+                // namespace list, it would select nothing.
                 let pods = if pods.is_nothing() { &everything } else { pods };
                 let samples = self.read_pod_metrics(namespace, pods, |items| {
                     wire::resource_samples(items, resource, container.as_deref())
@@ -268,17 +272,17 @@ impl<S: MetricSource> MetricsClient for Coalescing<S> {
                     .map(Reading::Pods)
             }
             MetricQuery::Pods { .. } => {
-                let items = self.custom_values(namespace, pods, query).await;
+                let items = self.read_custom_values(namespace, pods, query).await;
                 let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
                 wire::pod_samples(&*items).map(Reading::Pods)
             }
             MetricQuery::Object { .. } => {
-                let items = self.custom_values(namespace, pods, query).await;
+                let items = self.read_custom_values(namespace, pods, query).await;
                 let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
                 wire::object_value(&items).map(Reading::Object)
             }
             MetricQuery::External { .. } => {
-                let items = self.external_values(namespace, pods, query).await;
+                let items = self.read_external_values(namespace, pods, query).await;
                 let items = items.map_err(|error| error.into_read_error(MetricsApi::External))?;
                 wire::external_values(&*items).map(Reading::External)
             }

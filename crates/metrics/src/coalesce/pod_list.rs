@@ -31,12 +31,13 @@ struct Group {
 }
 
 impl PodList {
-    /// A response for one selector.
+    /// The response to a request with a selector. It can't be filtered by other selectors.
     pub(super) fn for_selector(items: Vec<PodMetrics>) -> Self {
         Self { items, groups: None }
     }
 
-    /// A response for a namespace. Selectors can be applied if the items have labels.
+    /// The response with all pods of a namespace. Selectors can be applied if the items have
+    /// labels.
     pub(super) fn for_namespace(mut items: Vec<PodMetrics>) -> Self {
         let has_labels = items.iter().any(|item| !item.metadata.labels.is_empty());
         let groups = (has_labels || items.is_empty()).then(|| Groups::new(&mut items));
@@ -52,14 +53,14 @@ impl PodList {
     /// can't be applied.
     pub(super) fn select(&self, selector: &Selector) -> Vec<&PodMetrics> {
         let mut indices: Vec<u32> = Vec::new();
-        let mut matching = 0;
+        let mut matching_groups = 0;
         for group in self.groups.iter().flat_map(|groups| groups.candidates(selector)) {
             if selector.matches(&group.labels) {
                 indices.extend_from_slice(&group.items);
-                matching += 1;
+                matching_groups += 1;
             }
         }
-        if matching > 1 {
+        if matching_groups > 1 {
             indices.sort_unstable();
         }
         indices
@@ -74,15 +75,18 @@ impl Groups {
     fn new(items: &mut [PodMetrics]) -> Self {
         let mut groups = Self::default();
         let mut by_labels: HashMap<ItemLabels, usize> = HashMap::new();
-        let mut last = 0;
+        let mut group_index = 0;
         for (index, item) in (0..).zip(items) {
             let labels = std::mem::take(&mut item.metadata.labels);
-            let has_same_labels =
-                groups.all.get(last).is_some_and(|group| group.labels.shares_memory_with(&labels));
+            // The previous item usually belongs to the same workload.
+            let has_same_labels = groups
+                .all
+                .get(group_index)
+                .is_some_and(|group| group.labels.shares_memory_with(&labels));
             if !has_same_labels {
-                last = *by_labels.entry_ref(&labels).or_insert(groups.all.len());
+                group_index = *by_labels.entry_ref(&labels).or_insert(groups.all.len());
             }
-            match groups.all.get_mut(last) {
+            match groups.all.get_mut(group_index) {
                 Some(group) => group.items.push(index),
                 None => groups.all.push(Group { labels, items: vec![index] }),
             }
@@ -95,8 +99,8 @@ impl Groups {
         groups
     }
 
-    /// Returns the groups that a selector may match: those with the rarest of the pairs that it
-    /// requires.
+    /// Returns the groups that a selector may match. If it requires key-value pairs, these are the
+    /// groups with the rarest of the pairs.
     fn candidates(&self, selector: &Selector) -> Box<dyn Iterator<Item = &Group> + '_> {
         let groups_with =
             |pair| self.by_pair.get(&self.hasher.hash_one(pair)).map_or(&[][..], Vec::as_slice);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A list with more items is fresh for longer.
+/// A list of values with more items is not reused. A list of pods with at least twice as many items
+/// is fresh for longer.
 const SHORT_LIST_ITEMS: usize = 2000;
 
 /// Settings for sharing requests and lists.
@@ -45,16 +46,15 @@ impl CoalescingSettings {
         Self { threshold, ..self }
     }
 
-    /// Returns the freshness of a list of values. A long one is not reused: it is rarely requested
-    /// by several autoscalers, and many of them would take much memory.
+    /// Returns the freshness of a list of values. A long list is not reused: several autoscalers
+    /// rarely request the same one, and many long lists would take much memory.
     pub(super) fn freshness_of_values(&self, items: usize) -> Duration {
         if items > SHORT_LIST_ITEMS { Duration::ZERO } else { self.freshness }
     }
 
     /// Returns the freshness of a list of pods. It increases with the length of the list, up to
-    /// five times [`freshness`](Self::freshness), which [`for_sync_period`](Self::for_sync_period)
-    /// makes a third of the period.
-    pub(super) fn freshness_for(&self, items: usize) -> Duration {
+    /// five times [`freshness`](Self::freshness).
+    pub(super) fn freshness_of_pods(&self, items: usize) -> Duration {
         let factor = (items / SHORT_LIST_ITEMS).clamp(1, 5);
         self.freshness.saturating_mul(u32::try_from(factor).unwrap_or(1))
     }

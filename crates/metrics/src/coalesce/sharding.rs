@@ -1,4 +1,4 @@
-//! A map with several locks. Different namespaces rarely wait for the same lock.
+//! A map with several locks, because concurrent callers with different keys then rarely wait.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -8,8 +8,8 @@ use tokio::time::{Duration, Instant};
 
 const SHARDS: usize = 16;
 
-/// A map in [`SHARDS`] shards. A lock is held only while a closure runs, so never across an
-/// await.
+/// A map in [`SHARDS`] shards, each with a lock. A lock is held only while a closure runs, so never
+/// across an await.
 pub(crate) struct ShardedMap<K, V> {
     shards: [Mutex<HashMap<K, V>>; SHARDS],
     hasher: DefaultHashBuilder,

@@ -29,7 +29,7 @@ struct Namespace {
     selectors: HashMap<Selector, SelectorUse>,
     /// Number of items in the last namespace list, and when it was fetched.
     list: Option<(usize, Instant)>,
-    /// The end of the suspension, if a namespace list could not be shared.
+    /// The time until which lists are not shared, after a list that could not be used.
     suspended_until: Option<Instant>,
     decision: Option<SharingDecision>,
 }
@@ -152,11 +152,12 @@ impl Namespace {
         let selectors = number(self.selectors.len());
         let matched =
             self.selectors.values().map(|usage| number(usage.items)).fold(0, u64::saturating_add);
-        // If the size is unknown, the estimate is low on purpose: the first list then determines
-        // it.
+        // If the size of the namespace is unknown, the estimate is low on purpose, because the
+        // first list determines the size.
         let list_items = self.list.map_or(matched, |(items, _)| number(items));
         let separate = selectors.saturating_mul(REQUEST_COST).saturating_add(matched);
-        let freshness = settings.freshness_for(usize::try_from(list_items).unwrap_or(usize::MAX));
+        let freshness =
+            settings.freshness_of_pods(usize::try_from(list_items).unwrap_or(usize::MAX));
         let shared = self
             .bursts(freshness)
             .saturating_mul(REQUEST_COST.saturating_add(list_items))

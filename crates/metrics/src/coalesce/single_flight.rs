@@ -39,10 +39,11 @@ type Freshness<T> = dyn Fn(&T) -> Duration + Send + Sync;
 
 /// Responses by key, with at most one request in flight for each key.
 ///
-/// A caller waits for the request that is in flight for its key, if there is one, and gets its
-/// response or error. A response is reused within `freshness` of the *start* of its request, so its
-/// data is not older than that plus the delay of the server. An error is not reused. All waiting
-/// callers poll the request, so any of them may be dropped. It is cancelled when all are.
+/// If a request for its key is in flight, a caller waits for that request and gets the same
+/// response or error. A response is reused within `freshness` of the *start* of its request, so the
+/// age of its data is at most `freshness` plus the delay of the server. An error is not reused. All
+/// waiting callers poll the request, so any of them may be dropped. The request is cancelled when
+/// all are.
 pub struct SingleFlight<K, T, E = MetricError> {
     entries: Arc<ShardedMap<K, Entry<T, E>>>,
     freshness: Arc<Freshness<T>>,
@@ -54,13 +55,13 @@ where
     T: Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
 {
-    /// Responses are reused within `freshness`. With zero, callers share requests in flight only.
+    /// Reuses responses within `freshness`. With zero, callers share only requests in flight.
     pub fn new(freshness: Duration) -> Self {
         Self::with_freshness(freshness, move |_| freshness)
     }
 
-    /// The freshness may depend on the response. `usual_freshness` is the interval at which stale
-    /// responses are dropped, or one second if that is longer.
+    /// Reuses a response within the freshness that `freshness` returns for it. Stale responses are
+    /// dropped every `usual_freshness`, or every second if that is longer.
     pub(crate) fn with_freshness(
         usual_freshness: Duration,
         freshness: impl Fn(&T) -> Duration + Send + Sync + 'static,
@@ -68,9 +69,9 @@ where
         // Responses take memory, so they are dropped soon after they have become stale.
         let sweep_interval = usual_freshness.max(Duration::from_secs(1));
         let freshness: Arc<Freshness<T>> = Arc::new(freshness);
-        let fresh = freshness.clone();
+        let freshness_of_entries = freshness.clone();
         let retain = move |entry: &mut Entry<T, E>, now| {
-            entry.fresh_response(now, &*fresh).is_some() || entry.flight().is_some()
+            entry.fresh_response(now, &*freshness_of_entries).is_some() || entry.flight().is_some()
         };
         Self { entries: Arc::new(ShardedMap::new(sweep_interval, retain)), freshness }
     }
@@ -87,7 +88,7 @@ where
         }
     }
 
-    /// Returns a fresh response, or the request to wait for.
+    /// Returns `Ok` with a fresh response, or `Err` with the request to wait for.
     fn join<F>(&self, key: &K, fetch: impl FnOnce(K) -> F) -> Result<Arc<T>, Flight<T, E>>
     where
         F: Future<Output = Result<T, E>> + Send + 'static,

@@ -51,7 +51,7 @@ fn select_items(apps: usize, labelled: bool, selector: &str) -> Vec<PodMetrics> 
         .collect()
 }
 
-/// A source with `served` apps.
+/// A source of the usage of `served` apps.
 fn serving(served: usize, labelled: bool) -> Source {
     Source::new(DELAY, move |_, selector| Ok(select_items(served, labelled, selector)))
 }
@@ -74,8 +74,8 @@ async fn resource<S: MetricSource>(
     }
 }
 
-/// All apps read at the same time. Each must get its own two pods.
-async fn sync(client: &Coalescing<Source>, apps: usize) {
+/// Reads the usage of all apps at the same time. Each app must get its own two pods.
+async fn read_all_apps(client: &Coalescing<Source>, apps: usize) {
     let selectors: Vec<String> = (0..apps).map(|app| format!("app=a{app}")).collect();
     let results = join_all(selectors.iter().map(|pods| cpu(client, pods))).await;
     for (app, samples) in results.into_iter().enumerate() {
@@ -170,10 +170,10 @@ async fn without_freshness_only_requests_in_flight_are_shared() {
 
 #[tokio::test(start_paused = true)]
 async fn error_goes_to_waiting_callers_only() {
-    let failing = Arc::new(AtomicBool::new(true));
-    let state = Arc::clone(&failing);
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let fails = Arc::clone(&is_broken);
     let source = Source::new(DELAY, move |_, selector| {
-        if state.load(Ordering::Relaxed) {
+        if fails.load(Ordering::Relaxed) {
             return Err(MetricError::Status { code: 503, message: "gone".into() });
         }
         Ok(select_items(1, true, selector))
@@ -181,7 +181,7 @@ async fn error_goes_to_waiting_callers_only() {
     let client = Coalescing::new(source.clone(), kinds(), settings());
     let gone = Err(ReadError::Fetch { api: MetricsApi::Resource, message: "gone".into() });
     assert_eq!(tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0")), (gone.clone(), gone));
-    failing.store(false, Ordering::Relaxed);
+    is_broken.store(false, Ordering::Relaxed);
     assert!(cpu(&client, "app=a0").await.is_ok());
     assert_eq!(source.take_requests().len(), 2);
 }
@@ -219,23 +219,23 @@ async fn request_without_callers_is_cancelled() {
 async fn simultaneous_reconciles_share_a_list() {
     let source = serving(3, true);
     let client = Coalescing::new(source.clone(), kinds(), settings());
-    sync(&client, 2).await;
+    read_all_apps(&client, 2).await;
     assert_eq!(source.take_requests().len(), 2, "the namespace is unknown");
     for _ in 0..3 {
         advance(PERIOD).await;
-        sync(&client, 3).await;
+        read_all_apps(&client, 3).await;
         assert_eq!(source.take_requests(), ["ns "]);
     }
-    // As with a separate request.
+    // A selector without pods gets the same error as from a separate request.
     assert_eq!(cpu(&client, "app=none").await, Err(ReadError::Empty(MetricsApi::Resource)));
     assert!(source.take_requests().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_simultaneous_selectors_share_from_the_third_on() {
+async fn third_simultaneous_selector_requests_the_namespace_list() {
     let source = serving(40, true);
     let client = Coalescing::new(source.clone(), kinds(), settings());
-    sync(&client, 40).await;
+    read_all_apps(&client, 40).await;
     assert_eq!(source.take_requests(), ["ns app=a0", "ns app=a1", "ns "]);
 }
 
@@ -256,14 +256,14 @@ async fn distributed_reconciles_send_separate_requests() {
 async fn small_part_of_a_large_namespace_is_requested_separately() {
     let source = serving(500, true);
     let client = Coalescing::new(source.clone(), kinds(), settings());
-    sync(&client, 2).await;
+    read_all_apps(&client, 2).await;
     source.take_requests();
     advance(PERIOD).await;
-    sync(&client, 2).await;
+    read_all_apps(&client, 2).await;
     assert_eq!(source.take_requests(), ["ns "], "determines the size");
     for _ in 0..10 {
         advance(PERIOD).await;
-        sync(&client, 2).await;
+        read_all_apps(&client, 2).await;
         assert_eq!(source.take_requests(), ["ns app=a0", "ns app=a1"]);
     }
 }
@@ -273,7 +273,7 @@ async fn threshold_prevents_namespace_lists() {
     let source = serving(3, true);
     let client = Coalescing::new(source.clone(), kinds(), settings().with_threshold(4));
     for _ in 0..3 {
-        sync(&client, 3).await;
+        read_all_apps(&client, 3).await;
         assert_eq!(source.take_requests().len(), 3);
         advance(PERIOD).await;
     }
@@ -283,17 +283,17 @@ async fn threshold_prevents_namespace_lists() {
 async fn long_list_is_fresh_for_longer() {
     let (source, all) = (serving(2100, true), Selector::everything());
     let client = Coalescing::new(source.clone(), kinds(), settings());
-    let ask = || resource(&client, "ns", &all, ResourceName::Cpu, None);
-    assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
+    let read_all = || resource(&client, "ns", &all, ResourceName::Cpu, None);
+    assert_eq!(read_all().await.map(|samples| samples.len()), Ok(4200));
     advance(Duration::from_millis(1800)).await;
-    assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
+    assert_eq!(read_all().await.map(|samples| samples.len()), Ok(4200));
     assert_eq!(
         source.take_requests(),
         ["ns "],
-        "twice as long as a list with fewer than 4000 items"
+        "fresh for twice as long as a list with fewer than 4000 items"
     );
     advance(Duration::from_millis(200)).await;
-    assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
+    assert_eq!(read_all().await.map(|samples| samples.len()), Ok(4200));
     assert_eq!(source.take_requests(), ["ns "]);
 }
 
@@ -301,14 +301,14 @@ async fn long_list_is_fresh_for_longer() {
 async fn items_without_labels_are_not_shared() {
     let source = serving(3, false);
     let client = Coalescing::new(source.clone(), kinds(), settings());
-    sync(&client, 2).await;
+    read_all_apps(&client, 2).await;
     source.take_requests();
     advance(PERIOD).await;
-    sync(&client, 3).await;
+    read_all_apps(&client, 3).await;
     assert_eq!(source.take_requests(), ["ns ", "ns app=a0", "ns app=a1", "ns app=a2"]);
     for _ in 0..10 {
         advance(PERIOD).await;
-        sync(&client, 3).await;
+        read_all_apps(&client, 3).await;
         assert_eq!(source.take_requests().len(), 3);
     }
 }
@@ -323,11 +323,11 @@ async fn undecodable_list_is_replaced_by_separate_requests() {
         Ok(select_items(3, true, selector))
     });
     let client = Coalescing::new(source.clone(), kinds(), settings());
-    sync(&client, 3).await;
+    read_all_apps(&client, 3).await;
     advance(PERIOD).await;
-    sync(&client, 3).await;
+    read_all_apps(&client, 3).await;
     advance(PERIOD).await;
-    sync(&client, 3).await;
+    read_all_apps(&client, 3).await;
     assert_eq!(source.take_requests().iter().filter(|request| *request == "ns ").count(), 1);
 }
 
@@ -340,23 +340,23 @@ async fn failed_list_is_not_retried_by_selector() {
         Ok(select_items(3, true, selector))
     });
     let client = Coalescing::new(source.clone(), kinds(), settings());
-    sync(&client, 2).await;
+    read_all_apps(&client, 2).await;
     source.take_requests();
     advance(PERIOD).await;
     let (one, two) = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a1"));
     assert!(one.is_err() && one == two);
     assert_eq!(source.take_requests(), ["ns "]);
     advance(PERIOD).await;
-    sync(&client, 3).await;
+    read_all_apps(&client, 3).await;
     assert_eq!(source.take_requests().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn selector_of_nothing_is_sent_as_the_empty_string() {
+async fn selector_of_nothing_gets_all_pods() {
     let source = serving(3, true);
     let client = Coalescing::new(source.clone(), kinds(), settings());
     for _ in 0..2 {
-        sync(&client, 3).await;
+        read_all_apps(&client, 3).await;
         let samples =
             resource(&client, "ns", &Selector::nothing(), ResourceName::Cpu, None).await.unwrap();
         assert_eq!(samples.len(), 6);

@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-/// The minimum number of timeouts without a response between them. A single slow query doesn't show
-/// that the API hangs.
+/// The breaker opens after at least this many timeouts without a response between them. A single
+/// slow query doesn't show that the API hangs.
 const MIN_TIMEOUTS: u32 = 3;
 
 /// The circuit breaker of one API.

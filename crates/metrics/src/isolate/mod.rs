@@ -24,8 +24,8 @@ pub struct IsolationSettings {
     pub concurrency: usize,
     /// Concurrent requests to one API for one namespace. 16 by default.
     pub namespace_concurrency: usize,
-    /// Time without a response from an API after which further requests fail at once. Usually two
-    /// sync periods; 30 s by default.
+    /// Time from the first timeout, without a response since, after which the circuit breaker
+    /// opens. Usually two sync periods; 30 s by default.
     pub unresponsive_after: Duration,
 }
 
@@ -51,11 +51,11 @@ impl IsolationSettings {
 /// - The number of concurrent requests is limited for each API, and for each namespace of an API.
 ///   Further requests wait. So slow metrics of one namespace delay neither other APIs nor other
 ///   namespaces.
-/// - A circuit breaker stops waiting for an API that hangs. If requests time out and none gets a
-///   response for [`IsolationSettings::unresponsive_after`], one request at a time is sent for each
-///   namespace, and further ones fail at once with [`MetricError::Unresponsive`]. The first
-///   response closes the breaker. Because each namespace has its own request, a namespace with
-///   broken metrics can't block the others.
+/// - A circuit breaker stops waiting for an API that hangs. It opens if at least three requests
+///   time out and none gets a response for [`IsolationSettings::unresponsive_after`]. Then one
+///   request at a time is sent for each namespace, and further ones fail at once with
+///   [`MetricError::Unresponsive`]. The first response closes the breaker. Because each namespace
+///   may send a request, a namespace with broken metrics can't block the others.
 pub struct Isolating<S> {
     source: S,
     resource: Api,
@@ -80,7 +80,7 @@ impl Api {
     }
 
     /// Permits a request, unless the API is unresponsive and another request of the namespace is
-    /// being tried. Hold the result until the request has ended.
+    /// being tried. The returned trial must live until the request has ended.
     fn admit(&self, namespace: &Arc<str>) -> Result<Option<Trial<'_>>, MetricError> {
         let mut breaker = self.breaker.lock();
         if !breaker.is_open() {
@@ -93,7 +93,7 @@ impl Api {
     }
 }
 
-/// The only request of a namespace to an API that is unresponsive.
+/// The one request that a namespace may have in flight while the API is unresponsive.
 struct Trial<'a> {
     api: &'a Api,
     namespace: Arc<str>,
@@ -130,10 +130,10 @@ impl<S: MetricSource> MetricSource for Isolating<S> {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let api = self.api(query.api());
         let namespace: Arc<str> = query.namespace().into();
-        let slots = api.namespaces.of(&namespace);
-        // First the namespace's slot: requests that wait for it must not occupy a slot of the API.
-        // Neither semaphore is ever closed, so this doesn't fail.
-        let _namespace_slot = slots.acquire().await.ok();
+        let namespace_slots = api.namespaces.semaphore(&namespace);
+        // The namespace's slot comes first, because a request that waits for it must not occupy a
+        // slot of the API. Neither semaphore is ever closed, so `acquire` doesn't fail.
+        let _namespace_slot = namespace_slots.acquire().await.ok();
         let _slot = api.slots.acquire().await.ok();
         let _trial = api.admit(&namespace)?;
         let outcome = self.source.read(query).await;

@@ -1,3 +1,5 @@
+//! Limits of concurrency by key.
+
 use std::{
     collections::HashMap,
     sync::{Arc, Weak},
@@ -6,9 +8,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// A limit of concurrency for each key, such as a namespace. Entries of keys without requests are
-/// removed in sweeps. There are at most 64 entries, or twice the number that remained after the
-/// last sweep.
+/// A limit of concurrency for each key, such as a namespace. A key has an entry while its semaphore
+/// is in use. Unused entries are removed when there are 64 entries, or twice as many as after the
+/// last removal.
 #[derive(Debug)]
 pub struct KeyedSemaphores {
     permits: usize,
@@ -32,7 +34,7 @@ impl KeyedSemaphores {
     }
 
     /// The semaphore of a key. It is never closed.
-    pub fn of(&self, key: &str) -> Arc<Semaphore> {
+    pub fn semaphore(&self, key: &str) -> Arc<Semaphore> {
         let mut entries = self.entries.lock();
         if let Some(semaphore) = entries.semaphores.get(key).and_then(Weak::upgrade) {
             return semaphore;
@@ -54,11 +56,11 @@ mod tests {
     #[test]
     fn entries_of_unused_keys_are_removed() {
         let semaphores = KeyedSemaphores::new(1);
-        let used = semaphores.of("used");
+        let used = semaphores.semaphore("used");
         for index in 0..1000 {
-            drop(semaphores.of(&format!("unused-{index}")));
+            drop(semaphores.semaphore(&format!("unused-{index}")));
         }
         assert!(semaphores.entries.lock().semaphores.len() <= KeyedSemaphores::MIN_SWEEP);
-        assert!(Arc::ptr_eq(&used, &semaphores.of("used")));
+        assert!(Arc::ptr_eq(&used, &semaphores.semaphore("used")));
     }
 }

@@ -18,7 +18,7 @@ struct Source {
 }
 
 impl Source {
-    fn started(&self, api: MetricsApi) {
+    fn record_start(&self, api: MetricsApi) {
         let (mut running, mut highest) = (self.running.lock(), self.highest.lock());
         let (running, highest) = (running.entry(api).or_default(), highest.entry(api).or_default());
         *running += 1;
@@ -30,7 +30,7 @@ impl Source {
 impl MetricSource for Source {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let api = query.api();
-        self.started(api);
+        self.record_start(api);
         let seconds = match query {
             Query::External(query) if query.metric == "invalid" => {
                 *self.running.lock().entry(api).or_default() -= 1;
@@ -100,8 +100,8 @@ async fn concurrency_of_an_api_is_limited() {
     assert_eq!(source.highest.lock().get(&MetricsApi::External), Some(&4));
 }
 
-/// Lets requests time out until the API is unresponsive.
-async fn hang(isolating: &Isolating<Source>) {
+/// Sends requests that time out until the API is unresponsive.
+async fn open_breaker(isolating: &Isolating<Source>) {
     for _ in 0..4 {
         let (outcome, seconds) = fetch(isolating, external("slow", 3600)).await;
         assert!(outcome.is_err() && seconds == 10);
@@ -111,7 +111,7 @@ async fn hang(isolating: &Isolating<Source>) {
 #[tokio::test(start_paused = true)]
 async fn unresponsive_api_gets_one_request_at_a_time_for_each_namespace() {
     let isolating = isolating(&Source::default());
-    hang(&isolating).await;
+    open_breaker(&isolating).await;
     let hanging = |namespace| fetch(&isolating, external(namespace, 3600));
     let outcomes = join_all([hanging("slow"), hanging("slow"), hanging("shop")]).await;
     let seconds: Vec<_> = outcomes.iter().map(|(_, seconds)| *seconds).collect();
@@ -124,9 +124,9 @@ async fn unresponsive_api_gets_one_request_at_a_time_for_each_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn response_ends_the_unresponsive_state() {
+async fn response_closes_the_breaker() {
     let isolating = isolating(&Source::default());
-    hang(&isolating).await;
+    open_breaker(&isolating).await;
     assert_eq!(fetch(&isolating, external("shop", 1)).await, (Ok(()), 1));
     let fast = join_all((0..2).map(|_| fetch(&isolating, external("slow", 1)))).await;
     assert_eq!(fast, [(Ok(()), 1), (Ok(()), 1)]);
@@ -135,7 +135,7 @@ async fn response_ends_the_unresponsive_state() {
 #[tokio::test(start_paused = true)]
 async fn unsent_query_does_not_close_the_breaker() {
     let isolating = isolating(&Source::default());
-    hang(&isolating).await;
+    open_breaker(&isolating).await;
     let invalid = Query::External(ExternalQuery {
         namespace: "shop".to_owned(),
         metric: "invalid".to_owned(),
@@ -148,9 +148,9 @@ async fn unsent_query_does_not_close_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn abandoned_trial_makes_room_for_the_next_one() {
+async fn dropped_trial_allows_the_next_one() {
     let isolating = isolating(&Source::default());
-    hang(&isolating).await;
+    open_breaker(&isolating).await;
     let abandoned = timeout(Duration::from_secs(1), fetch(&isolating, external("slow", 3600)));
     assert!(abandoned.await.is_err());
     assert_eq!(fetch(&isolating, external("slow", 1)).await, (Ok(()), 1));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// because of others.
 const FREE_BYTES: usize = 256 << 10;
 
-/// The limit in bytes for all large responses together.
+/// The limit in bytes for all responses together, without [`FREE_BYTES`] of each.
 pub(super) struct ByteBudget {
     limit: usize,
     used: AtomicUsize,
@@ -23,14 +23,15 @@ impl ByteBudget {
     }
 }
 
-/// The bytes of one response. Dropping this returns them.
+/// The bytes of one response that count. They are given back on drop.
 pub(super) struct Share<'a> {
     budget: &'a ByteBudget,
     counted: usize,
 }
 
 impl Share<'_> {
-    /// Extends the share to the size of the response. Returns whether the budget suffices.
+    /// Extends the share to a response of `bytes` bytes. Returns false if the budget doesn't
+    /// suffice.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let counted = bytes.saturating_sub(FREE_BYTES).max(self.counted);
         let growth = counted - self.counted;

@@ -5,7 +5,6 @@ use serde::Deserialize;
 
 use crate::MetricError;
 
-/// Returns the group of an API.
 pub(super) const fn group(api: MetricsApi) -> &'static str {
     match api {
         MetricsApi::Resource => "metrics.k8s.io",
@@ -23,7 +22,7 @@ const fn known_versions(api: MetricsApi) -> &'static [&'static str] {
     }
 }
 
-/// Returns the version of an API with only one known version, for which discovery is not needed.
+/// Returns the version of an API if this crate knows only one. Discovery is then unnecessary.
 pub(super) fn only_version(api: MetricsApi) -> Option<&'static str> {
     match known_versions(api) {
         [only] => Some(only),
@@ -31,7 +30,7 @@ pub(super) fn only_version(api: MetricsApi) -> Option<&'static str> {
     }
 }
 
-/// Returns the preferred version among those that an `APIGroup` object lists.
+/// Returns the first of the known versions that an `APIGroup` object lists.
 pub(super) fn choose_version(
     api: MetricsApi,
     group: &ApiGroup,

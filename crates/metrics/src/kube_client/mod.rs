@@ -1,4 +1,4 @@
-//! The metrics APIs of a cluster.
+//! A client of the metrics APIs of a cluster.
 
 mod budget;
 mod discovery;
@@ -37,7 +37,7 @@ pub struct ClientSettings {
     /// Size limit of a response in bytes, after decompression. 64 MiB by default.
     pub max_body_bytes: usize,
     /// Size limit of all responses that are being read at the same time, in bytes. The first 256
-    /// KiB of a response don't count. 64 MiB by default.
+    /// KiB of each response don't count. 64 MiB by default.
     pub max_total_bytes: usize,
     /// The time for which discovered API versions are cached, usually the controller's sync period.
     /// 15 s by default.
@@ -84,12 +84,11 @@ impl ClientSettings {
 /// A [`MetricSource`] that sends requests to an API server.
 ///
 /// - It prefers v1 of metrics.k8s.io over v1beta1, and v1beta2 of custom.metrics.k8s.io over
-///   v1beta1. Discovery needs at most one request per API and [`ClientSettings::version_lifetime`].
-///   After a failed discovery, the next request repeats it. external.metrics.k8s.io has only one
-///   version, so it is not discovered.
-/// - Every request has a time limit. Nothing is retried, and `client` should not retry either
-///   (`kube::Config::default_retry`).
-/// - The size of responses is limited.
+///   v1beta1. A discovered version is cached for [`ClientSettings::version_lifetime`]. A failed
+///   discovery is repeated by the next query. external.metrics.k8s.io has only one version, so it
+///   is not discovered.
+/// - Every request has a time limit and a size limit. Nothing is retried, and the [`kube::Client`]
+///   should not retry either (`kube::Config::default_retry`).
 pub struct KubeMetricsClient {
     transport: Arc<Transport>,
     versions: SingleFlight<MetricsApi, &'static str>,
@@ -101,7 +100,7 @@ struct Transport {
     budget: ByteBudget,
 }
 
-/// A response body, which takes its share of the budget until it is dropped.
+/// A response body. It counts against the budget until it is dropped.
 struct ResponseBody<'a> {
     bytes: Vec<u8>,
     _share: Share<'a>,
@@ -120,7 +119,7 @@ impl KubeMetricsClient {
         }
     }
 
-    async fn version(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
+    async fn preferred_version(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
         if let Some(only) = discovery::only_version(api) {
             return Ok(only);
         }
@@ -131,7 +130,7 @@ impl KubeMetricsClient {
     }
 
     /// Reads the usage of pods or nodes.
-    async fn usage<I: ListItem>(
+    async fn read_usage<I: ListItem>(
         &self,
         namespace: &str,
         resource: &str,
@@ -144,13 +143,13 @@ impl KubeMetricsClient {
         };
         let name = name.map(|name| FieldRequirement {
             field: MetadataField::Name,
-            is_equal: true,
+            must_equal: true,
             value: name.clone(),
         });
         let fields: Vec<String> = name.iter().chain(fields).map(ToString::to_string).collect();
         let path = MetricsPath {
             group: group(MetricsApi::Resource),
-            version: self.version(MetricsApi::Resource).await?,
+            version: self.preferred_version(MetricsApi::Resource).await?,
             namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
             resource,
             name: None,
@@ -160,25 +159,25 @@ impl KubeMetricsClient {
         self.transport.list(&path).await
     }
 
-    async fn custom(&self, query: &CustomQuery) -> Result<CustomValues, MetricError> {
+    async fn read_custom_metric(&self, query: &CustomQuery) -> Result<CustomValues, MetricError> {
         let CustomQuery { resource, namespace, objects, metric, metric_selector } = query;
         let resource = resource.to_string();
-        let series = ("metricLabelSelector", metric_selector.to_string());
-        let (one, two);
+        let series_selector = ("metricLabelSelector", metric_selector.to_string());
+        let (get_parameters, list_parameters);
         let (name, parameters): (_, &[_]) = match objects {
             Objects::Named(name) => {
-                one = [series];
-                (name.as_str(), &one)
+                get_parameters = [series_selector];
+                (name.as_str(), &get_parameters)
             }
             Objects::Selected(selector) => {
-                two = [("labelSelector", selector.to_string()), series];
-                ("*", &two)
+                list_parameters = [("labelSelector", selector.to_string()), series_selector];
+                ("*", &list_parameters)
             }
         };
         let described = query.described_namespace();
         let path = MetricsPath {
             group: group(MetricsApi::Custom),
-            version: self.version(MetricsApi::Custom).await?,
+            version: self.preferred_version(MetricsApi::Custom).await?,
             namespace: Some(described.unwrap_or(namespace)),
             resource: if described.is_some() { "metrics" } else { &resource },
             name: Some(if described.is_some() { metric } else { name }),
@@ -195,18 +194,18 @@ impl MetricSource for KubeMetricsClient {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         match query {
             Query::PodUsage { namespace, pods, fields } => {
-                let items = self.usage(namespace, "pods", pods, fields).await?;
+                let items = self.read_usage(namespace, "pods", pods, fields).await?;
                 Ok(Values::PodMetrics(Vec::into(items)))
             }
             Query::NodeUsage { nodes, fields } => {
-                let items = self.usage("", "nodes", nodes, fields).await?;
+                let items = self.read_usage("", "nodes", nodes, fields).await?;
                 Ok(Values::NodeMetrics(Vec::into(items)))
             }
-            Query::Custom(query) => self.custom(query).await.map(Values::Custom),
+            Query::Custom(query) => self.read_custom_metric(query).await.map(Values::Custom),
             Query::External(query) => {
                 let path = MetricsPath {
                     group: group(MetricsApi::External),
-                    version: self.version(MetricsApi::External).await?,
+                    version: self.preferred_version(MetricsApi::External).await?,
                     namespace: Some(&query.namespace),
                     resource: &query.metric,
                     name: None,
@@ -223,7 +222,7 @@ impl MetricSource for KubeMetricsClient {
 impl Transport {
     async fn discover(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
         let group = group(api);
-        // The reference has no discovery of metrics.k8s.io, so its messages name the pods.
+        // The message names the request that the reference sends without a discovery.
         let get = request::discovery_request(group, &format!("get pods.{group}"));
         let body = match self.fetch(&get).await {
             Err(MetricError::Status { code: 404, .. }) if api == MetricsApi::Custom => {
@@ -262,17 +261,19 @@ impl Transport {
         let length = head.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
         if head.status.is_success() {
-            return self.read(get, body, length).await;
+            return self.read_body(get, body, length).await;
         }
         // The HTTP error is the result even if its body fails.
-        let body = self.read(get, body, length).await.map(|body| body.bytes).unwrap_or_default();
+        let body =
+            self.read_body(get, body, length).await.map(|body| body.bytes).unwrap_or_default();
         let content_type =
             head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Err(http_error::status_error(head.status, content_type, &body, &get.description))
     }
 
-    /// Reads a body. `length` is the value of `Content-Length`, which may be wrong, or 0.
-    async fn read(
+    /// Reads a body. `length` is the value of `Content-Length`, which may be wrong, or 0 without
+    /// that header.
+    async fn read_body(
         &self,
         get: &GetRequest,
         mut body: Body,

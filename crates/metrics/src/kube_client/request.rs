@@ -9,7 +9,7 @@ use crate::MetricError;
 pub(super) struct GetRequest {
     /// Percent-encoded path and query.
     pub(super) uri: String,
-    /// Its name in messages: `get <resource>.<group>[ <name>]`.
+    /// The request in messages: `get <resource>.<group>[ <name>]`.
     pub(super) description: Box<str>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct MetricsPath<'a> {
     /// The object's name, or `*`.
     pub(super) name: Option<&'a str>,
     pub(super) subresource: Option<&'a str>,
-    /// Parameters in the order of their names. Empty ones are left out.
+    /// Parameters, sorted by name. Parameters with an empty value are left out.
     pub(super) parameters: &'a [(&'static str, String)],
 }
 
@@ -35,7 +35,7 @@ impl MetricsPath<'_> {
             uri.push_str("/namespaces");
             push_segment(&mut uri, "namespace", namespace)?;
         }
-        check("resource", self.resource)?;
+        validate_segment("resource", self.resource)?;
         // The reference requests the lower-case name, and reports the original one.
         push_segment(&mut uri, "resource", &self.resource.to_lowercase())?;
         let mut description = format!("get {}.{}", self.resource, self.group);
@@ -52,21 +52,21 @@ impl MetricsPath<'_> {
     }
 }
 
-/// Builds the request for the versions of a group. `description` describes the request that needs
-/// the version.
+/// Builds the request for the versions of a group. `description` is that of the request that needs
+/// a version.
 pub(super) fn discovery_request(group: &str, description: &str) -> GetRequest {
     GetRequest { uri: format!("/apis/{group}"), description: description.into() }
 }
 
 fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), MetricError> {
-    check(part, name)?;
+    validate_segment(part, name)?;
     uri.push('/');
     percent_encode(uri, name, |byte| b"$&+:=@".contains(&byte));
     Ok(())
 }
 
 /// Rejects names that would change the structure of the path.
-fn check(part: &'static str, name: &str) -> Result<(), MetricError> {
+fn validate_segment(part: &'static str, name: &str) -> Result<(), MetricError> {
     let mut reasons = Vec::new();
     if name.is_empty() {
         reasons.push("may not be empty".to_owned());

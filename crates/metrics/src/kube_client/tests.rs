@@ -99,21 +99,21 @@ async fn versions_are_discovered_once_per_lifetime() {
     let [one, two] = ["app=one", "app=two"].map(|pods| pod_metrics(&selector(pods)));
     let (first, second) = tokio::join!(source.read(&one), source.read(&two));
     assert!(first.is_ok() && second.is_ok());
-    assert_eq!(discoveries(), 1, "at the same time");
+    assert_eq!(discoveries(), 1, "concurrent queries share a discovery");
     advance(Duration::from_secs(13)).await;
     source.read(&one).await.unwrap();
-    assert_eq!(discoveries(), 0, "within the period");
+    assert_eq!(discoveries(), 0, "within the lifetime");
     advance(Duration::from_secs(2)).await;
     source.read(&one).await.unwrap();
-    assert_eq!(discoveries(), 1, "after it");
+    assert_eq!(discoveries(), 1, "after the lifetime");
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_discovery_is_repeated() {
-    let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let state = Arc::clone(&broken);
+async fn failed_discovery_is_repeated_by_the_next_query() {
+    let is_broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let fails = Arc::clone(&is_broken);
     let server = Server::new(move |uri| {
-        if state.load(std::sync::atomic::Ordering::Relaxed) {
+        if fails.load(std::sync::atomic::Ordering::Relaxed) {
             Reply::text(503, "service unavailable")
         } else if is_group(uri) {
             Reply::group(&["v1beta1"])
@@ -127,7 +127,7 @@ async fn failed_discovery_is_repeated() {
         "unable to fetch metrics from resource metrics API: \
          the server is currently unable to handle the request (get pods.metrics.k8s.io)"
     );
-    broken.store(false, std::sync::atomic::Ordering::Relaxed);
+    is_broken.store(false, std::sync::atomic::Ordering::Relaxed);
     assert!(cpu(&server).await.is_ok());
 }
 
@@ -170,7 +170,7 @@ async fn usage_of_named_pods_and_of_nodes_is_requested_by_field() {
     let source = source(&server);
     let other = FieldRequirement {
         field: MetadataField::Namespace,
-        is_equal: false,
+        must_equal: false,
         value: "kube-system".to_owned(),
     };
     let pods = Query::PodUsage {

@@ -1,4 +1,4 @@
-//! Field deserializers, exactly as lenient as the reference's decoder.
+//! Deserializers of fields, as lenient as the reference's decoder.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(super) fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> +
     Ok(object.map(|Object(value)| value).unwrap_or_default())
 }
 
-/// An object. A derived `Deserialize` alone would also accept a list of the members' values.
+/// A JSON object. A derived `Deserialize` alone would also accept a list of the members' values.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -47,8 +47,8 @@ impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// Reads a list of objects that may be `null` and usually has one element. It allocates no spare
-/// capacity, because there are tens of thousands of such lists at a time.
+/// Reads a list of objects that usually has one element. `null` is empty. The list has no spare
+/// capacity, because a response can have tens of thousands of such lists.
 pub(super) fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -96,7 +96,7 @@ pub(super) fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ti
 }
 
 /// Parses a time in whole seconds as Go formats it, `2026-01-01T00:00:00Z`. Returns `None` for
-/// other formats. It takes half the time of the general parser, and there is a time for every pod.
+/// other formats. The general parser takes twice as long, and every pod has a time.
 pub(super) fn parse_whole_seconds(text: &str) -> Option<Timestamp> {
     let bytes: &[u8; 20] = text.as_bytes().try_into().ok()?;
     let &[

@@ -9,12 +9,12 @@ use serde::{
 
 use super::{ListItem, WireError, field::Object};
 
-/// Lower limit for the JSON size of most items. It determines the capacity that is reserved for a
+/// Most items have at least this size as JSON. It determines the capacity that is reserved for a
 /// list.
 const MIN_ITEM_BYTES: usize = 160;
 
-/// Lower limit for the average JSON size of items. A list of smaller items, such as `{}`, would
-/// take many times its size when it is decoded.
+/// Lower limit for the average JSON size of items. Decoded, a list of smaller items, such as `{}`,
+/// would take many times its size.
 const MIN_AVERAGE_BYTES: usize = 32;
 /// The limit for the average doesn't apply to lists of up to this many items.
 const SHORT_LIST: usize = 64;
@@ -31,7 +31,7 @@ const SHORT_LIST: usize = 64;
 /// ```
 pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     let malformed = |source| WireError::Json { kind: I::LIST_KIND, source };
-    // Validated once, because serde_json would validate each string in bytes.
+    // UTF-8 is validated once here, because serde_json would validate each string of a byte slice.
     let text =
         std::str::from_utf8(body).map_err(|error| malformed(serde_json::Error::custom(error)))?;
     let mut deserializer = serde_json::Deserializer::from_str(text);

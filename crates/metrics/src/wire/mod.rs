@@ -5,9 +5,9 @@
 //! time or duration makes the whole response undecodable. A container may report any set of
 //! resources, so a container without memory is not an error.
 //!
-//! The reference takes the last of two members with the same name. So do maps here (labels, usage),
-//! but a field that occurs twice is an error: no server sends that, and the values may differ.
-//! Other members are only checked for syntax, however large or nested they are.
+//! If an object has two members with the same name, the reference takes the last one. Maps (labels,
+//! usage) do the same here, but a known field that occurs twice is an error, because no server
+//! sends it and the values may differ. The values of unknown members are only checked for syntax.
 
 mod field;
 mod list;
@@ -86,7 +86,8 @@ pub struct ItemMeta {
     /// The name of the pod or node.
     #[serde(default, deserialize_with = "field::null_as_default")]
     pub name: Box<str>,
-    /// The namespace of the pod. Empty in decoded items: the query of an autoscaler has it.
+    /// The namespace of the pod. Empty in decoded items, because a query of an autoscaler has only
+    /// one namespace.
     #[serde(skip)]
     pub namespace: Box<str>,
     /// The labels of the pod or node. Empty if the server does not copy them.

@@ -57,8 +57,8 @@ fn pod_usage(item: &PodMetrics, resource: &ResourceName) -> Option<MilliValue> {
     sum.flatten()
 }
 
-/// Returns a metric of each pod, which is the described object. A sample without a window gets
-/// [`DEFAULT_WINDOW`].
+/// Returns the value of a custom metric for each pod, by the name of the described object. A sample
+/// without a window gets [`DEFAULT_WINDOW`].
 ///
 /// Without items, the result is [`ReadError::Empty`].
 pub fn pod_samples<'a, I>(items: I) -> Result<PodSamples, ReadError>
@@ -80,7 +80,7 @@ where
         .collect())
 }
 
-/// Returns the value of a metric of one object, and its time.
+/// Returns the value of a custom metric of one object, and the time of the value.
 ///
 /// If the number of items is not one, the result is [`ReadError::Fetch`] with the text of the
 /// reference's client.
@@ -97,7 +97,8 @@ pub fn object_value(items: &[MetricValue]) -> Result<Sample<MilliValue>, ReadErr
     }
 }
 
-/// Returns the value of every series, in the order of the response, and the time of the oldest.
+/// Returns the values of all series, in the order of the response, and the time of the oldest
+/// value.
 ///
 /// Without items, the result is [`ReadError::Empty`].
 pub fn external_values<'a, I>(items: I) -> Result<Sample<Vec<MilliValue>>, ReadError>

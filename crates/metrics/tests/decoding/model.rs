@@ -6,7 +6,7 @@ use hpa_calc::{MilliValue, Quantity, api::ResourceName, selector::Labels};
 use hpa_metrics::wire::{
     ExternalMetricValue, ItemLabels, MetricValue, PodMetrics, Usage, decode_list, parse_duration,
 };
-use hpa_testbed::decoder_tests::{Document, Plain};
+use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use jiff::{SignedDuration, Timestamp};
 use serde::de::Error;
 
@@ -38,10 +38,11 @@ pub(crate) const EXTERNAL_METRICS: [&str; 1] = [r#"{"kind":"ExternalMetricValueL
          "timestamp":"2026-01-01T00:00:00Z","value":"404m"},
         {"metricName":"q","metricLabels":null,"value":12}]}"#];
 
-/// Whether the list can be decoded. Panics if the result differs from plain decoding.
+/// Decodes a list, and panics if the result differs from plain decoding. Returns whether the list
+/// can be decoded.
 pub(crate) fn check_pod_metrics(body: &[u8]) -> bool {
     let plain = list(body, "PodMetricsList", pod_metrics);
-    check(body, decode_list::<PodMetrics>(body).ok(), plain, |item, plain| {
+    assert_equal_results(body, decode_list::<PodMetrics>(body).ok(), plain, |item, plain| {
         item.metadata.name.as_ref() == plain.name
             && labels_eq(&item.metadata.labels, &plain.labels)
             && (item.timestamp, item.window) == (plain.timestamp, plain.window)
@@ -52,25 +53,32 @@ pub(crate) fn check_pod_metrics(body: &[u8]) -> bool {
     })
 }
 
-/// Whether the list can be decoded. Panics if the result differs from plain decoding.
+/// Decodes a list, and panics if the result differs from plain decoding. Returns whether the list
+/// can be decoded.
 pub(crate) fn check_metric_values(body: &[u8]) -> bool {
     let plain = list(body, "MetricValueList", metric_value);
-    check(body, decode_list::<MetricValue>(body).ok(), plain, MetricValue::eq)
+    assert_equal_results(body, decode_list::<MetricValue>(body).ok(), plain, MetricValue::eq)
 }
 
-/// Whether the list can be decoded. Panics if the result differs from plain decoding.
+/// Decodes a list, and panics if the result differs from plain decoding. Returns whether the list
+/// can be decoded.
 pub(crate) fn check_external_metrics(body: &[u8]) -> bool {
     let plain = list(body, "ExternalMetricValueList", external_metric);
-    check(body, decode_list::<ExternalMetricValue>(body).ok(), plain, |item, plain| {
-        labels_eq(&item.labels.clone().unwrap_or_default(), &plain.labels)
-            && (item.timestamp, item.value) == (plain.timestamp, plain.value)
-    })
+    assert_equal_results(
+        body,
+        decode_list::<ExternalMetricValue>(body).ok(),
+        plain,
+        |item, plain| {
+            labels_eq(&item.labels.clone().unwrap_or_default(), &plain.labels)
+                && (item.timestamp, item.value) == (plain.timestamp, plain.value)
+        },
+    )
 }
 
-fn check<T: std::fmt::Debug, P: std::fmt::Debug>(
+fn assert_equal_results<T: std::fmt::Debug, P: std::fmt::Debug>(
     body: &[u8],
     decoded: Option<Vec<T>>,
-    plain: Plain<Vec<P>>,
+    plain: DocumentResult<Vec<P>>,
     is_equal: impl Fn(&T, &P) -> bool,
 ) -> bool {
     let same = match (&decoded, &plain) {
@@ -85,12 +93,12 @@ fn check<T: std::fmt::Debug, P: std::fmt::Debug>(
     decoded.is_some()
 }
 
-/// Decodes a list. Its length is limited, see `wire/list.rs`.
+/// Decodes a list, with the same limit of its length as `wire/list.rs`.
 fn list<'a, T>(
     body: &'a [u8],
     expected: &str,
-    item: impl Fn(Document<'a>) -> Plain<T>,
-) -> Plain<Vec<T>> {
+    item: impl Fn(Document<'a>) -> DocumentResult<T>,
+) -> DocumentResult<Vec<T>> {
     let [kind, message, items] = Document::parse(body)?.fields(["kind", "message", "items"])?;
     text(message)?;
     let kind = text(kind)?;
@@ -113,7 +121,7 @@ struct PlainPodMetrics {
     containers: Vec<(String, BTreeMap<String, MilliValue>)>,
 }
 
-fn pod_metrics(document: Document<'_>) -> Plain<PlainPodMetrics> {
+fn pod_metrics(document: Document<'_>) -> DocumentResult<PlainPodMetrics> {
     let [metadata, time, window, containers] =
         document.fields(["metadata", "timestamp", "window", "containers"])?;
     let [name, labels] =
@@ -134,14 +142,14 @@ fn pod_metrics(document: Document<'_>) -> Plain<PlainPodMetrics> {
         timestamp: timestamp(time)?,
         window: match window {
             None => SignedDuration::ZERO,
-            // A `null` is the empty text, which is not a duration.
+            // `null` stands for the empty text, which is not a duration.
             Some(_) => parse_duration(&text(window)?).map_err(serde_json::Error::custom)?,
         },
-        containers: containers.into_iter().map(container).collect::<Plain<_>>()?,
+        containers: containers.into_iter().map(container).collect::<DocumentResult<_>>()?,
     })
 }
 
-fn metric_value(document: Document<'_>) -> Plain<MetricValue> {
+fn metric_value(document: Document<'_>) -> DocumentResult<MetricValue> {
     let [object, time, seconds, window, value] =
         document.fields(["describedObject", "timestamp", "windowSeconds", "window", "value"])?;
     let [name] = non_null(object).map_or(Ok([None]), |object| object.fields(["name"]))?;
@@ -161,7 +169,7 @@ struct PlainExternalMetric {
     value: MilliValue,
 }
 
-fn external_metric(document: Document<'_>) -> Plain<PlainExternalMetric> {
+fn external_metric(document: Document<'_>) -> DocumentResult<PlainExternalMetric> {
     let [labels, time, value] = document.fields(["metricLabels", "timestamp", "value"])?;
     Ok(PlainExternalMetric {
         labels: label_map(labels)?,
@@ -174,33 +182,33 @@ fn non_null(document: Option<Document<'_>>) -> Option<Document<'_>> {
     document.filter(|document| !document.is_null())
 }
 
-fn members(document: Option<Document<'_>>) -> Plain<Vec<(String, Document<'_>)>> {
+fn members(document: Option<Document<'_>>) -> DocumentResult<Vec<(String, Document<'_>)>> {
     non_null(document).map_or(Ok(Vec::new()), Document::members)
 }
 
-fn text(document: Option<Document<'_>>) -> Plain<String> {
+fn text(document: Option<Document<'_>>) -> DocumentResult<String> {
     non_null(document).map_or(Ok(String::new()), Document::decode)
 }
 
-fn number(document: Option<Document<'_>>) -> Plain<Option<i64>> {
+fn number(document: Option<Document<'_>>) -> DocumentResult<Option<i64>> {
     document.map_or(Ok(None), Document::decode)
 }
 
-fn quantity(document: Option<Document<'_>>) -> Plain<MilliValue> {
-    let quantity: Plain<Quantity> =
+fn quantity(document: Option<Document<'_>>) -> DocumentResult<MilliValue> {
+    let quantity: DocumentResult<Quantity> =
         non_null(document).map_or(Ok(Quantity::default()), Document::decode);
     quantity.map(|quantity| quantity.milli_value())
 }
 
-/// Go's zero time if there is none.
-fn timestamp(document: Option<Document<'_>>) -> Plain<Timestamp> {
+/// Decodes a time. An absent time or `null` is Go's zero time.
+fn timestamp(document: Option<Document<'_>>) -> DocumentResult<Timestamp> {
     let time: Option<String> = document.map_or(Ok(None), Document::decode)?;
     let time = time.unwrap_or_else(|| "0001-01-01T00:00:00Z".to_owned());
     time.parse().map_err(serde_json::Error::custom)
 }
 
-/// The last of equal names counts, as in a Go map. Labels with NUL are skipped.
-fn label_map(document: Option<Document<'_>>) -> Plain<BTreeMap<String, String>> {
+/// Decodes labels. The last of equal names counts, as in a Go map. Labels with NUL are skipped.
+fn label_map(document: Option<Document<'_>>) -> DocumentResult<BTreeMap<String, String>> {
     let mut labels = BTreeMap::new();
     for (name, value) in members(document)? {
         let value = text(Some(value))?;

@@ -21,9 +21,10 @@ use crate::client::{
     settings::{Authentication, Settings},
 };
 
-/// The file names in a service account's directory.
-const CA: &str = "ca.crt";
-const TOKEN: &str = "token";
+/// A file in a service account's directory.
+const CA_FILE: &str = "ca.crt";
+/// A file in a service account's directory.
+const TOKEN_FILE: &str = "token";
 
 /// The interval between checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -81,46 +82,46 @@ pub(crate) struct Connector {
 
 struct CurrentConnection {
     connection: Connection,
-    versions: Vec<FileVersion>,
-    checked: Instant,
+    file_versions: Vec<FileVersion>,
+    checked_at: Instant,
 }
 
 /// The time of the last change and the length of a file. `None` if it can't be read.
 type FileVersion = Option<(SystemTime, u64)>;
 
 impl Connector {
-    /// A connector that chooses a proxy by environment variables.
+    /// A connector that looks up proxy settings in `variables`.
     pub(crate) fn new(settings: Arc<Settings>, variables: Environment) -> Self {
         Self { settings, variables, current: Mutex::new(None) }
     }
 
     /// A connector that sends all requests with `client`.
     pub(crate) fn fixed(settings: &Arc<Settings>, client: kube::Client) -> Self {
-        let headers = Arc::new(settings.headers.iter().fold(HeaderMap::new(), append));
+        let headers = Arc::new(settings.headers.iter().fold(HeaderMap::new(), append_header));
         let current = CurrentConnection {
             connection: Connection { client, headers },
-            versions: file_versions(settings),
-            checked: Instant::now(),
+            file_versions: file_versions(settings),
+            checked_at: Instant::now(),
         };
         let current = Mutex::new(Some(current));
         Self { settings: settings.clone(), variables: Arc::new(|_| None), current }
     }
 
-    /// Returns the connection to use. If changed files can't be used, the previous connection
-    /// stays.
+    /// Returns the current connection, or a new one if its files have changed. If the changed files
+    /// can't be used, the previous connection stays in use.
     pub(crate) async fn connection(&self) -> Result<Connection, ConnectionError> {
         let mut current = self.current.lock().await;
         let now = Instant::now();
         if let Some(current) = &*current
-            && now.duration_since(current.checked) < CHECK_INTERVAL
+            && now.duration_since(current.checked_at) < CHECK_INTERVAL
         {
             return Ok(current.connection.clone());
         }
-        // Taken before the files are read, so that the next check detects a change in between.
-        let versions = file_versions(&self.settings);
+        // Taken before the files are read: the next check then detects a change in between.
+        let file_versions = file_versions(&self.settings);
         if let Some(current) = &mut *current {
-            current.checked = now;
-            if current.versions == versions {
+            current.checked_at = now;
+            if current.file_versions == file_versions {
                 return Ok(current.connection.clone());
             }
         }
@@ -128,8 +129,8 @@ impl Connector {
             (Ok(connection), current) => {
                 *current = Some(CurrentConnection {
                     connection: connection.clone(),
-                    versions,
-                    checked: now,
+                    file_versions,
+                    checked_at: now,
                 });
                 Ok(connection)
             }
@@ -151,12 +152,12 @@ fn file_versions(settings: &Settings) -> Vec<FileVersion> {
         let metadata = std::fs::metadata(path).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
     };
-    files(settings).into_iter().map(|(_, path)| version(&path)).collect()
+    connection_files(settings).into_iter().map(|(_, path)| version(&path)).collect()
 }
 
 /// The files that a connection depends on.
-fn files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
-    // As in the reference, a CA file replaces the kubeconfig and the service account.
+fn connection_files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
+    // As in prometheus-adapter, a CA file replaces the kubeconfig and the service account.
     let authentication = match settings.ca_file {
         None => &settings.authentication,
         Some(_) => &Authentication::None,
@@ -168,8 +169,8 @@ fn files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
     };
     let files = [
         ("the kubeconfig file", kubeconfig),
-        ("the service account's CA file", service_account.map(|account| account.join(CA))),
-        ("the service account's token", service_account.map(|account| account.join(TOKEN))),
+        ("the service account's CA file", service_account.map(|account| account.join(CA_FILE))),
+        ("the service account's token", service_account.map(|account| account.join(TOKEN_FILE))),
         ("the CA file", settings.ca_file.clone()),
         ("the client certificate", settings.client_certificate_file.clone()),
         ("the client key", settings.client_key_file.clone()),
@@ -183,12 +184,12 @@ async fn connect(
     settings: &Settings,
     variables: &(dyn Fn(&str) -> Option<String> + Send + Sync),
 ) -> Result<Connection, ConnectionError> {
-    for (purpose, path) in files(settings) {
-        read(purpose, &path)?;
+    for (purpose, path) in connection_files(settings) {
+        read_file(purpose, &path)?;
     }
-    let mut headers = headers(settings)?;
+    let mut headers = configured_headers(settings)?;
     let (mut config, configured_proxy) = base_config(settings).await?;
-    config.cluster_url = without_user(&settings.url);
+    config.cluster_url = without_credentials(&settings.url);
     config.default_retry = false;
     config.read_timeout = None;
     if let Some(ca_file) = &settings.ca_file {
@@ -201,7 +202,8 @@ async fn connect(
         config.auth_info.client_key = settings.client_key_file.as_ref().map(text);
     }
     if headers.contains_key(header::AUTHORIZATION) {
-        // As in the reference, an explicit header takes precedence.
+        // As in prometheus-adapter, this header takes precedence over the kubeconfig and the
+        // service account.
         let info = &mut config.auth_info;
         (info.token, info.token_file, info.exec, info.auth_provider) = (None, None, None, None);
         (info.username, info.password) = (None, None);
@@ -219,7 +221,7 @@ async fn connect(
     let forwarding = proxy.filter(|proxy| is_http(&proxy.url) && is_http(&settings.url));
     let client = match &forwarding {
         Some(proxy) => {
-            let user = user_of(&proxy.url).map(basic_authorization);
+            let user = user_and_password(&proxy.url).map(basic_authorization);
             let user = user.and_then(|user| HeaderValue::try_from(user).ok());
             headers.extend(user.map(|user| (header::PROXY_AUTHORIZATION, user)));
             forward::client(&config, proxy)
@@ -228,7 +230,7 @@ async fn connect(
     };
     let client = client.map_err(|source| {
         let files: Vec<_> =
-            files(settings).iter().map(|(_, path)| path.display().to_string()).collect();
+            connection_files(settings).iter().map(|(_, path)| path.display().to_string()).collect();
         let files = if files.is_empty() { "no files".to_owned() } else { files.join(", ") };
         ConnectionError::Tls { files, source: Box::new(source) }
     })?;
@@ -236,16 +238,16 @@ async fn connect(
 }
 
 /// Reads the TLS settings and credentials of a kubeconfig or a service account, and the
-/// kubeconfig's proxy. As in the reference, a CA file replaces them all.
+/// kubeconfig's proxy. As in prometheus-adapter, none of them is used if there is a CA file.
 async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), ConnectionError> {
     match &settings.authentication {
         _ if settings.ca_file.is_some() => Ok((Config::new(settings.url.clone()), None)),
         Authentication::None => Ok((Config::new(settings.url.clone()), None)),
         Authentication::InCluster => {
             let mut config = Config::new(settings.url.clone());
-            config.root_cert_file = Some(settings.service_account.join(CA));
-            let token = settings.service_account.join(TOKEN);
-            // kube rereads the file itself.
+            config.root_cert_file = Some(settings.service_account.join(CA_FILE));
+            let token = settings.service_account.join(TOKEN_FILE);
+            // kube itself reads the file again from time to time.
             config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
             Ok((config, None))
         }
@@ -263,22 +265,23 @@ async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), Co
     }
 }
 
-/// The configured headers, and an `Authorization` header unless it is configured.
-fn headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
-    let mut headers = settings.headers.iter().fold(HeaderMap::new(), append);
+/// The configured headers. If there are credentials and no `Authorization` header, it is added.
+fn configured_headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
+    let mut headers = settings.headers.iter().fold(HeaderMap::new(), append_header);
     if headers.contains_key(header::AUTHORIZATION) {
         return Ok(headers);
     }
     let credential = if let Some(path) = &settings.token_file {
-        let token = read("the token file", path)?;
+        let token = read_file("the token file", path)?;
         Some((format!("Bearer {}", token.trim()), "the token file", path.clone()))
     } else if let (Some(user), Some(path)) = (&settings.username, &settings.password_file) {
-        let password = read("the password file", path)?;
+        let password = read_file("the password file", path)?;
         let password = password.trim_end_matches(['\r', '\n']);
         let user = basic_authorization(format!("{user}:{password}"));
         Some((user, "the password file", path.clone()))
     } else {
-        user_of(&settings.url).map(|user| (basic_authorization(user), "the URL", PathBuf::new()))
+        user_and_password(&settings.url)
+            .map(|user| (basic_authorization(user), "the URL", PathBuf::new()))
     };
     if let Some((text, purpose, path)) = credential {
         let mut value =
@@ -294,14 +297,14 @@ fn basic_authorization(user: String) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(user))
 }
 
-/// The user name and the password of a URL.
-fn user_of(url: &Uri) -> Option<String> {
+/// The `USER:PASSWORD` of a URL, decoded.
+fn user_and_password(url: &Uri) -> Option<String> {
     let (user, _) = url.authority()?.as_str().rsplit_once('@')?;
     Some(percent_decoded(user))
 }
 
-/// Removes the user name and the password of a URL, which are sent as a header.
-fn without_user(url: &Uri) -> Uri {
+/// Removes the user name and the password from a URL, because they are sent as a header.
+fn without_credentials(url: &Uri) -> Uri {
     let mut parts = url.clone().into_parts();
     let host = url.authority().and_then(|authority| authority.as_str().rsplit('@').next());
     parts.authority = host.and_then(|host| host.parse().ok());
@@ -310,18 +313,21 @@ fn without_user(url: &Uri) -> Uri {
 
 /// Decodes a user name and a password from a URL.
 fn percent_decoded(user: &str) -> String {
-    // A plus sign means a space only in forms.
+    // A plus sign stands for a space in a form, but for itself in a URL.
     let form = format!("u={}", user.replace('+', "%2B").replace('&', "%26"));
     let decoded = form_urlencoded::parse(form.as_bytes()).next();
     decoded.map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
-fn append(mut headers: HeaderMap, (name, value): &(header::HeaderName, HeaderValue)) -> HeaderMap {
+fn append_header(
+    mut headers: HeaderMap,
+    (name, value): &(header::HeaderName, HeaderValue),
+) -> HeaderMap {
     headers.append(name, value.clone());
     headers
 }
 
-fn read(purpose: &'static str, path: &Path) -> Result<String, ConnectionError> {
+fn read_file(purpose: &'static str, path: &Path) -> Result<String, ConnectionError> {
     std::fs::read_to_string(path).map_err(|source| ConnectionError::File {
         purpose,
         path: path.to_owned(),

@@ -1,7 +1,7 @@
 //! Decodes responses of queries.
 //!
-//! As in the reference, only the first JSON value of the body is read, and status 400 is accepted
-//! if the body reports success.
+//! As in prometheus-adapter, only the first JSON value of the body is read, and a body that reports
+//! success counts even with status 400, 422 or 503.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -49,12 +49,13 @@ struct VectorSample<'a> {
     histogram: Option<(&'a RawValue, IgnoredAny)>,
 }
 
-/// The data of a response, if it reports success.
-pub(crate) fn success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
-    parse(data(body)?.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?)
+/// Decodes the data of a response that reports success.
+pub(crate) fn decode_success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
+    parse(decode_data(body)?.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?)
 }
 
-fn data(body: &[u8]) -> Result<Option<&RawValue>, QueryFailure> {
+/// The field `data` of a response. Fails if the response reports an error.
+fn decode_data(body: &[u8]) -> Result<Option<&RawValue>, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
     if response.status == "error" {
@@ -64,22 +65,25 @@ fn data(body: &[u8]) -> Result<Option<&RawValue>, QueryFailure> {
     Ok(response.data)
 }
 
-/// The type of a metric in a response with metadata.
-pub(crate) fn metric_type(body: &[u8], metric: &str) -> Result<Option<String>, QueryFailure> {
+/// Decodes the type of a metric in a response with metadata.
+pub(crate) fn decode_metric_type(
+    body: &[u8],
+    metric: &str,
+) -> Result<Option<String>, QueryFailure> {
     #[derive(Deserialize)]
     struct Metadata {
         #[serde(default, rename = "type")]
         metric_type: String,
     }
-    let Some(data) = data(body)? else { return Ok(None) };
+    let Some(data) = decode_data(body)? else { return Ok(None) };
     let mut types: BTreeMap<String, Vec<Metadata>> = parse(data)?;
     let types = types.remove(metric).unwrap_or_default();
     Ok(types.into_iter().next().map(|metadata| metadata.metric_type))
 }
 
-/// Decodes the response of a query.
-pub fn query_result(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
-    let Data { result_type, result } = success(body)?;
+/// Decodes the response of an instant query.
+pub fn decode_query(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
+    let Data { result_type, result } = decode_success(body)?;
     let missing = || QueryFailure::Decode("it has no result".to_owned());
     match &*result_type {
         "vector" => {
@@ -116,6 +120,7 @@ fn time_ms(time: &RawValue) -> Result<i64, QueryFailure> {
 }
 
 impl Point<'_> {
+    /// The time in milliseconds since the Unix epoch, and the value.
     pub(crate) fn convert(&self) -> Result<(i64, f64), QueryFailure> {
         let invalid = |_| QueryFailure::Decode(format!("invalid value {:?}", self.1));
         Ok((time_ms(self.0)?, self.1.parse().map_err(invalid)?))
@@ -126,7 +131,7 @@ impl VectorSample<'_> {
     fn convert(self, compat: Compat) -> Result<Sample, QueryFailure> {
         let labels = self.metric.unwrap_or_default();
         let (timestamp_ms, value) = match (&self.histogram, &self.value) {
-            // The reference decodes a native histogram as zero.
+            // prometheus-adapter decodes a native histogram as zero.
             (Some((time, _)), _) => {
                 let value = if compat == Compat::Reference { 0.0 } else { f64::NAN };
                 (time_ms(time)?, value)
@@ -152,7 +157,7 @@ mod tests {
     }
 
     fn decode(body: &str) -> Result<QueryResult, QueryFailure> {
-        query_result(body.as_bytes(), Compat::Off)
+        decode_query(body.as_bytes(), Compat::Off)
     }
 
     #[test]
@@ -178,7 +183,7 @@ mod tests {
     #[test]
     fn native_histogram_is_not_a_number() {
         let body = vector(r#"[{"metric":{},"histogram":[2.25,{"count":"1"}]}]"#);
-        let value = |compat| match query_result(body.as_bytes(), compat) {
+        let value = |compat| match decode_query(body.as_bytes(), compat) {
             Ok(QueryResult::Vector(Some(samples))) => (samples[0].timestamp_ms, samples[0].value),
             other => panic!("{other:?}"),
         };
@@ -200,8 +205,8 @@ mod tests {
     fn metadata_has_the_type_of_a_metric() {
         let body =
             br#"{"status":"success","data":{"a_total":[{"type":"gauge","help":"","unit":""}]}}"#;
-        assert_eq!(metric_type(body, "a_total").unwrap().as_deref(), Some("gauge"));
-        assert_eq!(metric_type(body, "b_total").unwrap(), None);
+        assert_eq!(decode_metric_type(body, "a_total").unwrap().as_deref(), Some("gauge"));
+        assert_eq!(decode_metric_type(body, "b_total").unwrap(), None);
     }
 
     #[rstest]

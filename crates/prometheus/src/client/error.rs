@@ -13,18 +13,18 @@ const CA_SETTING: &str = "--prometheus-ca-file, or caFile of the server in the r
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryFailure {
-    /// A file of the connection is unusable.
+    /// A file or the proxy setting of the connection is unusable.
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
     /// The request could not be sent, or no response arrived.
     #[error("the request to Prometheus at {server} failed: {cause}")]
     Request { server: Arc<str>, cause: String },
-    /// The body of the response was incomplete.
+    /// The body of the response is incomplete.
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
     #[error("no response from Prometheus at {server} within {} s", limit.as_secs_f64())]
     Timeout { server: Arc<str>, limit: Duration },
-    #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
+    #[error("no free request slot within {} s: too many concurrent requests", .0.as_secs_f64())]
     Busy(Duration),
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
@@ -40,7 +40,7 @@ pub enum QueryFailure {
         /// Advice for the operator. May be empty.
         hint: String,
     },
-    /// The body has another format than that of Prometheus.
+    /// The body isn't a response of Prometheus.
     #[error("the response isn't a response of Prometheus: {0}")]
     Decode(String),
     /// Prometheus reported an error.
@@ -65,12 +65,15 @@ const ERROR_TYPES: [&str; 8] = [
 ];
 
 impl QueryFailure {
-    /// A failed request. Keeps only the last cause, which is the most specific one.
-    pub(crate) fn request(server: Arc<str>, error: &(dyn std::error::Error + 'static)) -> Self {
+    /// Converts the error of a request. Keeps only the innermost cause, which is the most specific.
+    pub(crate) fn from_request_error(
+        server: Arc<str>,
+        error: &(dyn std::error::Error + 'static),
+    ) -> Self {
         Self::Request { server, cause: connection_cause(error, CA_SETTING) }
     }
 
-    /// A short reason for unauthorized clients, without parts of a URL, a file or a response.
+    /// A short reason for unauthorized clients, without text from a URL, a file or a response.
     pub fn reason(&self) -> String {
         match self {
             Self::Connection(_) | Self::Body(_) | Self::Busy(_) | Self::TooLong(_) => {
@@ -89,8 +92,8 @@ impl QueryFailure {
     }
 }
 
-/// Advice for the operator, by status.
-pub(crate) fn hint(status: http::StatusCode, location: Option<&str>) -> String {
+/// Advice for the operator. Empty for a status that needs none.
+pub(crate) fn status_hint(status: http::StatusCode, location: Option<&str>) -> String {
     match status.as_u16() {
         300..=399 => location.map_or_else(String::new, |location| {
             format!(": the server redirects to {location}; configure that URL")

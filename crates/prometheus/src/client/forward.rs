@@ -1,5 +1,5 @@
-//! Sends plain HTTP requests through a proxy in absolute form, as Go does. kube uses CONNECT, which
-//! many proxies permit only for TLS ports.
+//! Sends plain HTTP requests through a proxy, with the absolute URL of the server, as Go does. kube
+//! would use CONNECT, which many proxies permit only for TLS ports.
 
 use std::{
     io,
@@ -63,7 +63,7 @@ impl AsyncWrite for ProxyStream {
     }
 }
 
-/// A client that sends requests through a proxy.
+/// Creates a client that sends plain HTTP requests through a proxy.
 pub(crate) fn client(config: &Config, proxy: &Proxy) -> Result<kube::Client, kube::Error> {
     let host = proxy.url.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();

@@ -1,14 +1,14 @@
 //! A client of the Prometheus HTTP API, for queries and the discovery of series.
 //!
-//! - [`Settings`] configures a server. All options of prometheus-adapter ("the reference"
-//!   here) are supported, and basic authentication. Certificates and tokens are read again when
-//!   their files change.
+//! - [`Settings`] configures a server. All options of prometheus-adapter are supported, and basic
+//!   authentication. Certificates and tokens are read again when their files change.
 //! - [`Client::query`] sends an instant query. Equal concurrent queries share one request.
 //! - [`Client::query_range`] sends a range query.
-//! - [`Client::read_series`] streams the series of a selector. Memory doesn't depend on their
-//!   number.
+//! - [`Client::read_series`] streams the series of a selector. The memory that it needs doesn't
+//!   depend on their number.
 //!
-//! Works with servers that have the API of Prometheus, such as Thanos, `VictoriaMetrics` and Mimir.
+//! The client works with servers that have the API of Prometheus, such as Thanos, `VictoriaMetrics`
+//! and Mimir.
 
 mod connection;
 mod decode;
@@ -26,7 +26,7 @@ mod tests;
 use std::time::Duration;
 
 pub use connection::ConnectionError;
-pub use decode::query_result as decode_query;
+pub use decode::decode_query;
 pub use error::QueryFailure;
 pub use range::{RangeQuery, RangeSeries};
 pub use requests::{Client, InstantQuery, TimeoutParameter};
@@ -35,7 +35,8 @@ pub use settings::{Authentication, Settings, SettingsError, Verb, parse_header};
 
 /// Observes requests.
 pub trait RequestObserver: Send + Sync {
-    /// Called after each request to `path` of the server with this name.
+    /// Called when a request to `path` of the server with this name has ended, even if it failed
+    /// before it was sent.
     fn observe(
         &self,
         server: &str,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::client::{
-    decode::{Data, Point, parse, success},
+    decode::{Data, Point, decode_success, parse},
     error::QueryFailure,
 };
 
@@ -16,7 +16,7 @@ pub struct RangeQuery {
     pub query: String,
     /// The first evaluation.
     pub start: Timestamp,
-    /// The latest time of an evaluation.
+    /// The query is not evaluated after this time.
     pub end: Timestamp,
     /// The time between two evaluations.
     pub step: Duration,
@@ -34,14 +34,14 @@ pub struct RangeSeries {
 struct MatrixSeries<'a> {
     #[serde(default)]
     metric: BTreeMap<String, String>,
-    /// Absent if the series has only histograms.
+    /// Absent if the series has only native histograms.
     #[serde(default, borrow)]
     values: Vec<Point<'a>>,
 }
 
 /// Decodes the response of a range query.
-pub(crate) fn range_result(body: &[u8]) -> Result<Vec<RangeSeries>, QueryFailure> {
-    let Data { result_type, result } = success(body)?;
+pub(crate) fn decode_range(body: &[u8]) -> Result<Vec<RangeSeries>, QueryFailure> {
+    let Data { result_type, result } = decode_success(body)?;
     let ("matrix", Some(result)) = (&*result_type, result) else {
         let message = format!("expected a matrix, not a result of type {result_type:?}");
         return Err(QueryFailure::Decode(message));
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn decode(data: &str) -> Result<Vec<RangeSeries>, QueryFailure> {
-        range_result(format!(r#"{{"status":"success","data":{data}}}"#).as_bytes())
+        decode_range(format!(r#"{{"status":"success","data":{data}}}"#).as_bytes())
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
         for data in [r#"{"resultType":"vector","result":[]}"#, r#"{"resultType":"matrix"}"#] {
             assert!(matches!(decode(data), Err(QueryFailure::Decode(_))), "{data}");
         }
-        let error = range_result(br#"{"status":"error","errorType":"bad_data","error":"no"}"#);
+        let error = decode_range(br#"{"status":"error","errorType":"bad_data","error":"no"}"#);
         assert_eq!(error.unwrap_err().to_string(), "bad_data: no");
     }
 }

@@ -29,8 +29,8 @@ use crate::client::{
     RequestObserver,
     connection::{ConnectionError, Connector},
     decode,
-    error::{QueryFailure, hint},
-    range::{RangeQuery, RangeSeries, range_result},
+    error::{QueryFailure, status_hint},
+    range::{RangeQuery, RangeSeries, decode_range},
     series::SeriesReader,
     settings::{Settings, SettingsError, Verb},
     time,
@@ -40,29 +40,29 @@ const QUERY_PATH: &str = "/api/v1/query";
 const RANGE_PATH: &str = "/api/v1/query_range";
 const METADATA_PATH: &str = "/api/v1/metadata";
 const SERIES_PATH: &str = "/api/v1/series";
-/// The size of the buffer between the response and the reader of series.
+/// The size of the buffer between a response and its [`SeriesReader`].
 const PIPE_BYTES: usize = 128 << 10;
 
 /// Responses up to this size are read concurrently. Larger ones are read one at a time, because
 /// several decoded responses could use up the memory.
-const SMALL_RESPONSE: usize = 1 << 20;
+const SMALL_RESPONSE_BYTES: usize = 1 << 20;
 
-/// An instant query, which is evaluated at the time of the request.
+/// An instant query, evaluated at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstantQuery {
     pub query: String,
     pub timeout: TimeoutParameter,
 }
 
-/// The parameter `timeout`, with which Prometheus cancels a query.
+/// The parameter `timeout` of a query, after which Prometheus cancels it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimeoutParameter {
-    /// The time limit of the request.
+    /// The same time limit as that of the request.
     #[default]
     Limit,
-    /// `timeout=`, as the reference sends it for custom and external metrics.
+    /// `timeout=`, as prometheus-adapter sends it for custom and external metrics.
     Empty,
-    /// No parameter, as in the reference for resource metrics.
+    /// No parameter, as in prometheus-adapter for resource metrics.
     Absent,
 }
 
@@ -78,7 +78,9 @@ struct Inner {
     /// Host and port of the server.
     server: Arc<str>,
     connector: Connector,
+    /// A permit for each concurrent request.
     slots: Arc<Semaphore>,
+    /// The only permit to read and decode a large response.
     large_response: Semaphore,
     observer: Arc<dyn RequestObserver>,
 }
@@ -90,7 +92,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client with an observer of its requests. Reads no file and sends nothing.
+    /// Creates a client. Reads no file and sends nothing.
     pub fn new(
         settings: Settings,
         observer: Arc<dyn RequestObserver>,
@@ -102,7 +104,7 @@ impl Client {
         Ok(Self::from_parts(settings, connector, observer))
     }
 
-    /// A client that looks up environment variables with a function.
+    /// Creates a client that looks up environment variables in `variables`.
     #[cfg(test)]
     pub(crate) fn with_variables(
         settings: Settings,
@@ -113,7 +115,7 @@ impl Client {
         Self::from_parts(settings, connector, Arc::new(()))
     }
 
-    /// A client that sends its requests with a client of kube, for tests.
+    /// Creates a client that sends its requests with `client`, for tests.
     pub fn from_kube_client(settings: Settings, client: kube::Client) -> Self {
         let settings = Arc::new(settings);
         let connector = Connector::fixed(&settings, client);
@@ -138,7 +140,7 @@ impl Client {
         &self.inner.settings
     }
 
-    /// Reads the files of the connection to report their errors early.
+    /// Reads the certificate and credential files, to report their errors before the first request.
     pub async fn check_files(&self) -> Result<(), Arc<ConnectionError>> {
         self.inner.connector.connection().await.map(drop).map_err(Arc::new)
     }
@@ -154,17 +156,17 @@ impl Client {
         self.inner.query_range(query).await
     }
 
-    /// Reads the type of a metric, such as `gauge`. `None` if the server doesn't know it.
-    pub async fn metric_type(&self, metric: &str) -> Result<Option<String>, QueryFailure> {
+    /// Reads the type of a metric, such as `gauge`. `None` if the server has no metadata of it.
+    pub async fn read_metric_type(&self, metric: &str) -> Result<Option<String>, QueryFailure> {
         let limit = self.inner.settings.query_timeout;
         let parameters = [("metric", metric)];
-        let result = async |deadline| {
-            let _slot = self.inner.slot(limit, deadline).await?;
+        let request = async |deadline| {
+            let _slot = self.inner.acquire_slot(limit, deadline).await?;
             let response = self.inner.send(METADATA_PATH, &parameters, limit, deadline).await?;
-            let (body, _large) = self.inner.body(response, limit, deadline).await?;
-            decode::metric_type(&body, metric)
+            let (body, _large) = self.inner.read_body(response, limit, deadline).await?;
+            decode::decode_metric_type(&body, metric)
         };
-        self.inner.observed(METADATA_PATH, limit, result).await
+        self.inner.send_observed(METADATA_PATH, limit, request).await
     }
 
     /// Reads the series that a selector matches and that have samples since `since`. Fails if their
@@ -191,19 +193,19 @@ impl Inner {
         let mut parameters = vec![("query", &*query.query)];
         let now = time::format_seconds(Timestamp::now());
         if self.settings.compat == Compat::Reference {
-            // By default, the time is omitted, and the server uses its own clock, as for the times
-            // of its samples.
+            // Otherwise, the parameter is omitted, and the server evaluates the query by its own
+            // clock, which also determines the times of samples.
             parameters.push(("time", &now));
         }
         parameters.extend(timeout.as_deref().map(|timeout| ("timeout", timeout)));
 
-        let result = async |deadline| {
-            let _slot = self.slot(limit, deadline).await?;
+        let request = async |deadline| {
+            let _slot = self.acquire_slot(limit, deadline).await?;
             let response = self.send(QUERY_PATH, &parameters, limit, deadline).await?;
-            let (body, _large) = self.body(response, limit, deadline).await?;
-            decode::query_result(&body, self.settings.compat)
+            let (body, _large) = self.read_body(response, limit, deadline).await?;
+            decode::decode_query(&body, self.settings.compat)
         };
-        self.observed(QUERY_PATH, limit, result).await
+        self.send_observed(QUERY_PATH, limit, request).await
     }
 
     async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
@@ -218,13 +220,13 @@ impl Inner {
             ("step", &step),
             ("timeout", &timeout),
         ];
-        let result = async |deadline| {
-            let _slot = self.slot(limit, deadline).await?;
+        let request = async |deadline| {
+            let _slot = self.acquire_slot(limit, deadline).await?;
             let response = self.send(RANGE_PATH, &parameters, limit, deadline).await?;
-            let (body, _large) = self.body(response, limit, deadline).await?;
-            range_result(&body)
+            let (body, _large) = self.read_body(response, limit, deadline).await?;
+            decode_range(&body)
         };
-        self.observed(RANGE_PATH, limit, result).await
+        self.send_observed(RANGE_PATH, limit, request).await
     }
 
     async fn read_series<T: Send + 'static>(
@@ -237,11 +239,11 @@ impl Inner {
         let limit = self.settings.series_timeout;
         let since = time::format_seconds(since);
         let parameters = [("match[]", selector), ("start", &since)];
-        let result = async |deadline| {
-            let _slot = self.slot(limit, deadline).await?;
+        let request = async |deadline| {
+            let _slot = self.acquire_slot(limit, deadline).await?;
             let response = self.send(SERIES_PATH, &parameters, limit, deadline).await?;
             let received = Arc::new(AtomicU64::new(0));
-            let mut body = reader(response, deadline, max_bytes, received.clone());
+            let mut body = limited_reader(response, deadline, max_bytes, received.clone());
             // Copies the body, because the threads of the runtime allocate its chunks and should
             // also free them. If another thread frees them, mimalloc retains them for a while,
             // which costs 22 MB with 200 000 series.
@@ -251,12 +253,12 @@ impl Inner {
             let copied = async move { tokio::io::copy_buf(&mut body, &mut pipe_writer).await };
             let (copied, task) = tokio::join!(copied, task);
             match task {
-                // The body reports the limit as an error of the connection.
+                // `read` sees the exceeded limit only as an I/O error of the body.
                 Ok(Err(_)) if received.load(Ordering::Relaxed) > max_bytes => {
                     Err(QueryFailure::TooManySeries(max_bytes))
                 }
-                // The body reports the timeout as an error of the connection.
-                Ok(Err(_)) if Instant::now() >= deadline => Err(self.timeout(limit)),
+                // `read` sees the timeout only as an I/O error of the body.
+                Ok(Err(_)) if Instant::now() >= deadline => Err(self.timeout_error(limit)),
                 Ok(Err(failure)) => Err(match copied {
                     // The reader closed the pipe after its own failure.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
@@ -267,10 +269,11 @@ impl Inner {
                 Err(error) => Err(QueryFailure::Decode(format!("reading it panicked: {error}"))),
             }
         };
-        self.observed(SERIES_PATH, limit, result).await
+        self.send_observed(SERIES_PATH, limit, request).await
     }
 
-    async fn observed<T>(
+    /// Sends a request that must end before a deadline, and reports its outcome to the observer.
+    async fn send_observed<T>(
         &self,
         path: &'static str,
         limit: Duration,
@@ -283,12 +286,12 @@ impl Inner {
         result
     }
 
-    fn timeout(&self, limit: Duration) -> QueryFailure {
+    fn timeout_error(&self, limit: Duration) -> QueryFailure {
         QueryFailure::Timeout { server: self.server.clone(), limit }
     }
 
     /// Waits until a request may be sent.
-    async fn slot(
+    async fn acquire_slot(
         &self,
         limit: Duration,
         deadline: Instant,
@@ -306,21 +309,21 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Response<Body>, QueryFailure> {
         let connection = timeout_at(deadline, self.connector.connection()).await;
-        let connection = connection.map_err(|_| self.timeout(limit))?.map_err(Arc::new)?;
-        let mut request = self.request(path, parameters);
+        let connection = connection.map_err(|_| self.timeout_error(limit))?.map_err(Arc::new)?;
+        let mut request = self.build_request(path, parameters);
         for (name, value) in &*connection.headers {
             request.headers_mut().append(name, value.clone());
         }
         let response = timeout_at(deadline, connection.client.send(request)).await;
-        let response = response.map_err(|_| self.timeout(limit))?;
-        let response =
-            response.map_err(|error| QueryFailure::request(self.server.clone(), &error))?;
+        let response = response.map_err(|_| self.timeout_error(limit))?;
+        let response = response
+            .map_err(|error| QueryFailure::from_request_error(self.server.clone(), &error))?;
         check_status(&response)?;
         Ok(response)
     }
 
     /// Builds a request without the server's URL, which the client adds.
-    fn request(&self, path: &str, parameters: &[(&str, &str)]) -> Request<Body> {
+    fn build_request(&self, path: &str, parameters: &[(&str, &str)]) -> Request<Body> {
         let mut encoded = form_urlencoded::Serializer::new(String::new());
         encoded.extend_pairs(parameters);
         let mut encoded = encoded.finish();
@@ -329,7 +332,7 @@ impl Inner {
         // The metadata endpoint has no POST.
         let verb = if path == METADATA_PATH { Verb::Get } else { self.settings.verb };
         let (method, uri, body) = match (verb, configured_query) {
-            // The reference replaces the parameters of the URL.
+            // prometheus-adapter drops the parameters of the URL.
             (Verb::Get, Some(configured)) if !is_compat => {
                 encoded = format!("{configured}&{encoded}");
                 (Method::GET, format!("{path}?{encoded}"), Vec::new())
@@ -341,7 +344,7 @@ impl Inner {
             (Verb::Post, None) => (Method::POST, path.to_owned(), encoded.into_bytes()),
         };
         let mut request = Request::new(Body::from(body));
-        // Can't fail: all characters are encoded, and the URL was parsed before.
+        // Parsing can't fail, because all characters are encoded and the URL was parsed before.
         *request.uri_mut() = uri.parse().unwrap_or_default();
         if method == Method::POST {
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -353,7 +356,7 @@ impl Inner {
 
     /// Reads the body. For a large body, also returns a permit, which the caller must hold until
     /// the body is decoded.
-    async fn body(
+    async fn read_body(
         &self,
         response: Response<Body>,
         limit: Duration,
@@ -364,7 +367,7 @@ impl Inner {
         let (mut body, mut large) = (BytesMut::new(), None);
         loop {
             let chunk = timeout_at(deadline, chunks.try_next()).await;
-            let chunk = chunk.map_err(|_| self.timeout(limit))?;
+            let chunk = chunk.map_err(|_| self.timeout_error(limit))?;
             let chunk =
                 chunk.map_err(|error| QueryFailure::Body(Arc::new(io::Error::other(error))))?;
             let Some(chunk) = chunk else {
@@ -374,7 +377,7 @@ impl Inner {
             if len > max {
                 return Err(QueryFailure::TooLong(max));
             }
-            if len > SMALL_RESPONSE && large.is_none() {
+            if len > SMALL_RESPONSE_BYTES && large.is_none() {
                 let permit = timeout_at(deadline, self.large_response.acquire()).await;
                 large = Some(permit.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))?);
             }
@@ -390,8 +393,8 @@ fn address(url: &Uri) -> String {
     format!("{host}:{}", url.port_u16().unwrap_or(default_port))
 }
 
-/// Checks the status. Prometheus sends JSON with a success and with 400, 422 and 503. If an error
-/// has another content type, a proxy sent it.
+/// Accepts a success, and the errors 400, 422 and 503 with the JSON of Prometheus. An error with
+/// another content type comes from a proxy.
 fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
     let status = response.status();
     let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -406,11 +409,11 @@ fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
         return Ok(());
     }
     let location = text(header::LOCATION);
-    Err(QueryFailure::Status { status: status.as_u16(), hint: hint(status, location) })
+    Err(QueryFailure::Status { status: status.as_u16(), hint: status_hint(status, location) })
 }
 
 /// Converts the body to a reader that fails at the deadline or after too many bytes.
-fn reader(
+fn limited_reader(
     response: Response<Body>,
     deadline: Instant,
     max_bytes: u64,

@@ -24,8 +24,8 @@ impl SeriesReader {
     /// Calls `add` with the name of each series and the names of its labels, without `__name__`.
     /// The name is empty if the series has none. Returns the number of series.
     pub fn for_each(self, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
-        // Buffered, because the parser reads byte by byte.
-        read(std::io::BufReader::with_capacity(64 << 10, self.body), add)
+        // The reader is buffered, because the parser reads byte by byte.
+        read_response(std::io::BufReader::with_capacity(64 << 10, self.body), add)
     }
 }
 
@@ -35,9 +35,10 @@ impl fmt::Debug for SeriesReader {
     }
 }
 
-/// Reads a response.
-fn read(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
-    let mut response = Response { add, series_count: None, labels: Labels::default(), error: None };
+/// Calls `add` for each series of a response. Returns their number.
+fn read_response(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
+    let mut response =
+        Response { add, series_count: None, labels: SeriesNames::default(), error: None };
     let mut deserializer = serde_json::Deserializer::from_reader(body);
     let result = deserializer.deserialize_map(&mut response);
     result.map_err(|error| match error.io_error_kind() {
@@ -50,15 +51,16 @@ fn read(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, Quer
     response.series_count.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))
 }
 
-/// The names of a series' labels. The strings are reused for the next series.
+/// The name of a series and the names of its labels. The strings are reused for the next series.
 #[derive(Default)]
-struct Labels {
+struct SeriesNames {
     name: String,
+    /// Label names. Those from `len` on are left from earlier series.
     texts: Vec<String>,
     len: usize,
 }
 
-impl Labels {
+impl SeriesNames {
     fn clear(&mut self) {
         self.name.clear();
         self.len = 0;
@@ -84,7 +86,7 @@ struct Response<F> {
     add: F,
     /// `None` before `data` is read.
     series_count: Option<usize>,
-    labels: Labels,
+    labels: SeriesNames,
     error: Option<(String, String)>,
 }
 
@@ -149,7 +151,7 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Data<'_, F> {
 }
 
 /// A series: a map from label names to values.
-struct SeriesLabels<'l>(&'l mut Labels);
+struct SeriesLabels<'l>(&'l mut SeriesNames);
 
 impl<'de> DeserializeSeed<'de> for SeriesLabels<'_> {
     type Value = ();
@@ -179,8 +181,8 @@ impl<'de> Visitor<'de> for SeriesLabels<'_> {
     }
 }
 
-/// Adds a label name to the labels. Deserializes to whether the name is `__name__`.
-struct LabelName<'l>(&'l mut Labels);
+/// Adds the name of a label, except for `__name__`. The value is whether it is `__name__`.
+struct LabelName<'l>(&'l mut SeriesNames);
 
 impl<'de> DeserializeSeed<'de> for LabelName<'_> {
     type Value = bool;
@@ -239,7 +241,7 @@ mod tests {
     fn series(body: &str) -> Result<Vec<String>, QueryFailure> {
         let mut all = Vec::new();
         let add = |name: &str, labels: &[String]| all.push(format!("{name}{labels:?}"));
-        read(body.as_bytes(), add).map(|_| all)
+        read_response(body.as_bytes(), add).map(|_| all)
     }
 
     #[test]

@@ -18,9 +18,9 @@ pub struct Settings {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The source of the TLS settings and credentials that the other fields don't set.
     pub authentication: Authentication,
-    /// The directory with the token and the authorities of the pod's service account.
+    /// The directory with the token and the CA certificate of the pod's service account.
     pub service_account: PathBuf,
-    /// CA certificates that verify the server. By default those of the system.
+    /// The file with the CA certificates that verify the server. `None` for those of the system.
     pub ca_file: Option<PathBuf>,
     pub client_certificate_file: Option<PathBuf>,
     /// The private key of the client.
@@ -39,7 +39,7 @@ pub struct Settings {
     pub concurrency: NonZeroUsize,
     /// The maximum length of a query's response. Its decoded samples may be ten times as large.
     pub max_response_bytes: usize,
-    /// Whether requests are exactly as in the reference.
+    /// Whether requests are exactly those of prometheus-adapter.
     pub compat: Compat,
 }
 
@@ -75,7 +75,7 @@ pub enum SettingsError {
         url: String,
         message: String,
     },
-    /// The verb is unknown. The text is that of the reference.
+    /// The verb is unknown. The text is that of prometheus-adapter.
     #[error("unsupported Prometheus HTTP verb {0:?}; supported verbs: \"GET\" and \"POST\"")]
     Verb(String),
     /// The header can't be parsed.
@@ -83,13 +83,13 @@ pub enum SettingsError {
     Header(String),
     /// A client certificate without a key, or a key without a certificate.
     #[error("a client certificate needs both a certificate file and a key file")]
-    HalfIdentity,
+    IncompleteClientCertificate,
     /// A user without a password, or a password without a user.
     #[error("basic authentication needs both a user name and a password file")]
-    HalfBasicAuth,
+    IncompleteBasicAuth,
     /// A token and basic authentication.
     #[error("a token file and basic authentication exclude each other")]
-    TwoCredentials,
+    ConflictingCredentials,
 }
 
 impl Settings {
@@ -117,22 +117,22 @@ impl Settings {
         })
     }
 
-    /// Checks for contradicting and incomplete credentials.
+    /// Checks for incomplete and conflicting credentials.
     pub fn validate(&self) -> Result<(), SettingsError> {
         if self.client_certificate_file.is_some() != self.client_key_file.is_some() {
-            return Err(SettingsError::HalfIdentity);
+            return Err(SettingsError::IncompleteClientCertificate);
         }
         if self.username.is_some() != self.password_file.is_some() {
-            return Err(SettingsError::HalfBasicAuth);
+            return Err(SettingsError::IncompleteBasicAuth);
         }
         if self.username.is_some() && self.token_file.is_some() {
-            return Err(SettingsError::TwoCredentials);
+            return Err(SettingsError::ConflictingCredentials);
         }
         Ok(())
     }
 
     /// The URL without credentials and parameters, for messages.
-    pub fn display_url(&self) -> String {
+    pub fn url_without_credentials(&self) -> String {
         let host = self
             .url
             .authority()
@@ -144,7 +144,7 @@ impl Settings {
 
 fn parse_url(text: &str) -> Result<Uri, SettingsError> {
     let error = |message: String| {
-        // Credentials are before an `@`.
+        // The credentials of a URL are before an `@`.
         let url = text.rsplit('@').next().unwrap_or_default().to_owned();
         SettingsError::Url { url, message }
     };
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn credentials_in_a_url_are_not_displayed() {
         let settings = Settings::new("p", "http://user:secret@prometheus/prefix/?tenant=a");
-        assert_eq!(settings.unwrap().display_url(), "http://prometheus/prefix");
+        assert_eq!(settings.unwrap().url_without_credentials(), "http://prometheus/prefix");
         let error = Settings::new("p", "ftp://user:secret@prometheus").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
     }
@@ -232,14 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_credentials_are_refused() {
+    fn incomplete_and_conflicting_credentials_are_refused() {
         let settings = || Settings::new("p", "http://p").unwrap();
-        let half = Settings { client_key_file: Some("key".into()), ..settings() };
-        assert_eq!(half.validate(), Err(SettingsError::HalfIdentity));
-        let half = Settings { username: Some("me".into()), ..settings() };
-        assert_eq!(half.validate(), Err(SettingsError::HalfBasicAuth));
-        let two =
-            Settings { token_file: Some("token".into()), password_file: Some("p".into()), ..half };
-        assert_eq!(two.validate(), Err(SettingsError::TwoCredentials));
+        let key_only = Settings { client_key_file: Some("key".into()), ..settings() };
+        assert_eq!(key_only.validate(), Err(SettingsError::IncompleteClientCertificate));
+        let user_only = Settings { username: Some("me".into()), ..settings() };
+        assert_eq!(user_only.validate(), Err(SettingsError::IncompleteBasicAuth));
+        let token_and_user = Settings {
+            token_file: Some("token".into()),
+            password_file: Some("p".into()),
+            ..user_only
+        };
+        assert_eq!(token_and_user.validate(), Err(SettingsError::ConflictingCredentials));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Type;
 
-/// Types of arguments: `s`calar, instant `v`ector, `r`ange vector, `t`ext (a string). Arguments
-/// after `?` are optional. `*` means any number of the last one.
+/// Types of arguments, one letter each: `s`calar, instant `v`ector, `r`ange vector, `t`ext (a
+/// string). Arguments after `?` are optional. `*` allows any number of the last argument.
 type Parameters = &'static str;
 
 /// Functions that read each series on its own and keep its labels.
@@ -31,8 +31,8 @@ const BY_SERIES: [(Parameters, &str); 10] = [
     ("ssv", "histogram_fraction"),
 ];
 
-/// Functions whose result can depend on several series.
-const OTHERS: [(Parameters, &str); 9] = [
+/// All other functions. Most of them combine series or remove labels.
+const OTHER_FUNCTIONS: [(Parameters, &str); 9] = [
     ("", "pi time"),
     ("s", "vector"),
     ("v", "absent scalar"),
@@ -44,22 +44,23 @@ const OTHERS: [(Parameters, &str); 9] = [
     ("vtttt", "label_replace"),
 ];
 
-fn find(functions: &[(Parameters, &str)], name: &str) -> Option<Parameters> {
+fn find_parameters(functions: &[(Parameters, &str)], name: &str) -> Option<Parameters> {
     let has = |names: &str| names.split_whitespace().any(|candidate| candidate == name);
     functions.iter().find(|(_, names)| has(names)).map(|(parameters, _)| *parameters)
 }
 
+/// The types of a function's arguments. `None` if Prometheus has no such function.
 pub(super) fn parameters(name: &str) -> Option<Parameters> {
-    find(&BY_SERIES, name).or_else(|| find(&OTHERS, name))
+    find_parameters(&BY_SERIES, name).or_else(|| find_parameters(&OTHER_FUNCTIONS, name))
 }
 
 /// Whether a function reads each series on its own and keeps its labels.
 pub(crate) fn is_by_series(name: &str) -> bool {
-    find(&BY_SERIES, name).is_some()
+    find_parameters(&BY_SERIES, name).is_some()
 }
 
-/// The type of a function's result.
-pub(super) fn result(name: &str) -> Type {
+/// The type of a function's result. An unknown function is assumed to return an instant vector.
+pub(super) fn result_type(name: &str) -> Type {
     if ["pi", "scalar", "time"].contains(&name) { Type::Scalar } else { Type::InstantVector }
 }
 
@@ -71,7 +72,7 @@ pub(super) fn check_arguments(
 ) -> Result<(), String> {
     let required = parameters.split('?').next().unwrap_or_default().trim_end_matches('*').len();
     let required = required - usize::from(parameters.ends_with('*'));
-    let mut types: Vec<Type> = parameters.chars().filter_map(parameter).collect();
+    let mut types: Vec<Type> = parameters.chars().filter_map(parameter_type).collect();
     let given = arguments.len();
     let max = if parameters.ends_with('*') { usize::MAX } else { types.len() };
     if given < required || given > max {
@@ -96,7 +97,7 @@ pub(super) fn check_arguments(
     Ok(())
 }
 
-fn parameter(letter: char) -> Option<Type> {
+fn parameter_type(letter: char) -> Option<Type> {
     Some(match letter {
         's' => Type::Scalar,
         'v' => Type::InstantVector,
@@ -113,9 +114,9 @@ const AGGREGATIONS: [(Parameters, &str); 3] = [
     ("tv", "count_values"),
 ];
 
-/// The types of an aggregation's arguments. `None` if there is no such aggregation.
-pub(super) fn aggregation(name: &str) -> Option<Parameters> {
-    find(&AGGREGATIONS, &name.to_ascii_lowercase())
+/// The types of an aggregation's arguments. `None` if Prometheus has no such aggregation.
+pub(super) fn aggregation_parameters(name: &str) -> Option<Parameters> {
+    find_parameters(&AGGREGATIONS, &name.to_ascii_lowercase())
 }
 
 /// Whether the result of an aggregation can depend on more than the samples of a group.

@@ -20,22 +20,23 @@ const SYMBOLS: [&str; 24] = [
     "}", "[", "]", ",", ":", "@",
 ];
 
-/// The spaces of PromQL.
+/// The white space of PromQL.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Returns all tokens of a query, with their offsets.
-pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError> {
+pub(super) fn tokenize(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(query, 0)?;
-    let mut in_range = false;
+    // Between brackets, a colon separates durations. Elsewhere, it can be part of a name.
+    let mut in_brackets = false;
     while let Some(first) = rest.chars().next() {
         let at = query.len() - rest.len();
         let error = |message: String| SyntaxError { at, message };
         let (token, len) = match first {
-            '"' | '\'' | '`' => text(rest, first).map_err(error)?,
-            '0'..='9' | '.' => number(rest),
-            'a'..='z' | 'A'..='Z' | '_' => word(rest),
-            ':' if !in_range && rest.len() > 1 => word(rest),
+            '"' | '\'' | '`' => lex_string(rest, first).map_err(error)?,
+            '0'..='9' | '.' => lex_number(rest),
+            'a'..='z' | 'A'..='Z' | '_' => lex_word(rest),
+            ':' if !in_brackets && rest.len() > 1 => lex_word(rest),
             _ => {
                 let symbol = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol));
                 let symbol =
@@ -44,8 +45,8 @@ pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError
             }
         };
         match token {
-            Token::Symbol("[") => in_range = true,
-            Token::Symbol("]") => in_range = false,
+            Token::Symbol("[") => in_brackets = true,
+            Token::Symbol("]") => in_brackets = false,
             _ => {}
         }
         tokens.push((at, token));
@@ -62,13 +63,13 @@ pub(super) fn find_ambiguous_raw_string(query: &str) -> Result<Option<usize>, Sy
         let backslashes = text.len() - text.trim_end_matches('\\').len();
         backslashes % 2 == 1 && query.get(*at..).is_some_and(|rest| rest.starts_with('`'))
     };
-    Ok(tokens(query)?.into_iter().find(is_ambiguous).map(|(at, _)| at))
+    Ok(tokenize(query)?.into_iter().find(is_ambiguous).map(|(at, _)| at))
 }
 
 /// Skips spaces and comments.
 ///
-/// Prometheus also ends a comment at a carriage return, and other servers don't. The text after one
-/// would be part of the query for Prometheus, and of the comment for the others, so it is refused.
+/// A comment with a carriage return is refused: Prometheus ends the comment there and reads the
+/// rest as a part of the query, other servers don't.
 fn skip_blanks(query: &str, from: usize) -> Result<&str, SyntaxError> {
     let mut rest = query.get(from..).unwrap_or_default().trim_start_matches(BLANKS);
     while rest.starts_with('#') {
@@ -82,18 +83,19 @@ fn skip_blanks(query: &str, from: usize) -> Result<&str, SyntaxError> {
     Ok(rest)
 }
 
+/// The longest start of a text whose characters are all accepted.
 fn prefix(text: &str, accept: impl Fn(char) -> bool) -> &str {
     let end = text.find(|char| !accept(char)).unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
 }
 
-fn word(text: &str) -> (Token<'_>, usize) {
+fn lex_word(text: &str) -> (Token<'_>, usize) {
     let word = prefix(text, |char| char.is_ascii_alphanumeric() || "_:".contains(char));
     (Token::Word(word), word.len())
 }
 
-/// A number such as `0x1F`, `.5`, `1e-3`, or a duration such as `1h30m`.
-fn number(text: &str) -> (Token<'_>, usize) {
+/// Reads a number such as `0x1F`, `.5`, `1e-3`, or a duration such as `1h30m`.
+fn lex_number(text: &str) -> (Token<'_>, usize) {
     let mut number = prefix(text, |char| char.is_ascii_alphanumeric() || "._".contains(char));
     let has_exponent = number.ends_with(['e', 'E']) && !number.starts_with("0x");
     let after = text.get(number.len()..).unwrap_or_default();
@@ -104,13 +106,14 @@ fn number(text: &str) -> (Token<'_>, usize) {
     (Token::Number(number), number.len())
 }
 
-fn text(rest: &str, quote: char) -> Result<(Token<'_>, usize), String> {
+/// Reads a string that starts with `quote`. Returns the token and its length, or a message.
+fn lex_string(rest: &str, quote: char) -> Result<(Token<'_>, usize), String> {
     let inner = rest.get(1..).unwrap_or_default();
     let mut chars = inner.char_indices();
     while let Some((index, char)) = chars.next() {
         match char {
             // Backquotes have no escapes.
-            '\\' if quote != '`' => escape(&mut chars, quote)?,
+            '\\' if quote != '`' => check_escape(&mut chars, quote)?,
             '\n' if quote != '`' => break,
             _ if char == quote => {
                 return Ok((Token::Text(inner.get(..index).unwrap_or_default()), index + 2));
@@ -122,7 +125,7 @@ fn text(rest: &str, quote: char) -> Result<(Token<'_>, usize), String> {
 }
 
 /// Checks an escape sequence after its backslash.
-fn escape(chars: &mut std::str::CharIndices<'_>, quote: char) -> Result<(), String> {
+fn check_escape(chars: &mut std::str::CharIndices<'_>, quote: char) -> Result<(), String> {
     let Some((_, escaped)) = chars.next() else { return Ok(()) };
     let (digits, radix) = match escaped {
         'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '\\' => return Ok(()),
@@ -149,7 +152,7 @@ pub(super) fn unescape(literal: &str) -> String {
         let char = if char == '\\' {
             chars.next().unwrap_or(char)
         } else {
-            push(&mut text, char);
+            push_char(&mut text, char);
             continue;
         };
         let mut number = |first: Option<char>, digits: usize, radix: u32| {
@@ -159,8 +162,8 @@ pub(super) fn unescape(literal: &str) -> String {
         match char {
             'x' => text.extend(u8::try_from(number(None, 2, 16))),
             '0'..='7' => text.extend(u8::try_from(number(Some(char), 2, 8))),
-            'u' => push(&mut text, unicode(number(None, 4, 16))),
-            'U' => push(&mut text, unicode(number(None, 8, 16))),
+            'u' => push_char(&mut text, char_or_replacement(number(None, 4, 16))),
+            'U' => push_char(&mut text, char_or_replacement(number(None, 8, 16))),
             'a' => text.push(7),
             'b' => text.push(8),
             'f' => text.push(12),
@@ -168,16 +171,16 @@ pub(super) fn unescape(literal: &str) -> String {
             'r' => text.push(b'\r'),
             't' => text.push(b'\t'),
             'v' => text.push(11),
-            escaped => push(&mut text, escaped),
+            escaped => push_char(&mut text, escaped),
         }
     }
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn unicode(number: u32) -> char {
+fn char_or_replacement(number: u32) -> char {
     char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-fn push(text: &mut Vec<u8>, char: char) {
+fn push_char(text: &mut Vec<u8>, char: char) {
     text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
 }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  query ──► lexer ──► parser (tree) ◄── functions (types of arguments)
-//!                        ├──► rules::lint    mistakes in the queries of rules
-//!                        ├──► rules::shape   whether objects can share a query
-//!                        └──► restrict       a label for all selectors
+//!                        ├──► rules::lint        mistakes in the queries of rules
+//!                        ├──► rules::per_object  whether objects can share a query
+//!                        └──► restrict           a label for all selectors
 //! ```
 //!
-//! [`parse`] accepts the queries that Prometheus accepts. A function that Prometheus doesn't have
-//! is accepted with any arguments and reported by [`Expr::unknown_functions`]: compatible servers
-//! have additional functions.
+//! [`parse`] accepts the queries that Prometheus accepts. It also accepts unknown functions with
+//! any arguments, because compatible servers have additional functions. [`Expr::unknown_functions`]
+//! reports them.
 
 mod functions;
 mod lexer;
@@ -53,13 +53,13 @@ impl std::fmt::Display for Type {
 /// An expression of a query.
 #[derive(Clone, Debug)]
 pub struct Expr<'q> {
+    /// The byte offset of the binary operator or the opening bracket of a range, or else of the
+    /// start of the expression.
     pub at: usize,
     pub node: Node<'q>,
     pub result: Type,
-    /// Whether it has the modifier `offset`.
     pub has_offset: bool,
-    /// Whether it has the modifier `@`.
-    pub has_time: bool,
+    pub has_at_modifier: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -85,10 +85,10 @@ pub enum Wrapper {
 
 #[derive(Clone, Debug, Default)]
 pub struct Selector<'q> {
-    /// Empty if there is none before the braces.
+    /// The metric name before the braces. Empty if there is none.
     pub name: &'q str,
     pub matchers: Vec<Matcher<'q>>,
-    /// The byte position after the opening brace. `None` without braces.
+    /// The byte offset after the opening brace. `None` without braces.
     pub first_matcher_at: Option<usize>,
 }
 
@@ -98,13 +98,14 @@ pub struct Matcher<'q> {
     pub operator: &'q str,
     /// The contents of a string literal, with escapes.
     pub value: &'q str,
-    /// Whether it accepts series without the label.
+    /// Whether the matcher accepts series without the label. `false` for a regular expression that
+    /// the parser hasn't compiled.
     pub accepts_empty: bool,
     /// The matcher's source text.
     pub source: &'q str,
 }
 
-/// `by` or `without`, and the labels.
+/// The modifier `by` or `without` of an aggregation.
 #[derive(Clone, Debug)]
 pub struct Grouping<'q> {
     pub is_by: bool,
@@ -114,7 +115,8 @@ pub struct Grouping<'q> {
 /// The modifiers of a binary operator.
 #[derive(Clone, Debug, Default)]
 pub struct Matching<'q> {
-    /// `on`, or else `ignoring`. Without either, all labels match.
+    /// `true` for `on`, `false` for `ignoring`. Without either modifier, series match on all
+    /// labels, and this is `false`.
     pub is_on: bool,
     /// The labels of `on` or `ignoring`.
     pub labels: Vec<&'q str>,
@@ -178,9 +180,9 @@ impl<'q> Expr<'q> {
 
 impl<'q> Selector<'q> {
     /// The metric name, if the selector has a constant one.
-    pub fn series(&self) -> Option<&'q str> {
-        let by_label = self.matchers.iter().find(|matcher| matcher.label == "__name__");
-        match by_label {
+    pub fn metric_name(&self) -> Option<&'q str> {
+        let name_matcher = self.matchers.iter().find(|matcher| matcher.label == "__name__");
+        match name_matcher {
             _ if !self.name.is_empty() => Some(self.name),
             Some(matcher) if matcher.operator == "=" => Some(matcher.value),
             _ => None,

@@ -2,11 +2,11 @@
 
 use super::{Node, SyntaxError, lexer::find_ambiguous_raw_string, parser::parse_without_regexes};
 
-/// The maximum number of selectors. The restricted query has the label in each of them.
+/// The maximum number of selectors, because each of them makes the restricted query longer.
 const MAX_SELECTORS: usize = 1000;
 
-/// Adds `label="value"` to each selector of a query. Unknown syntax is an error: an overlooked
-/// selector would read the series of all namespaces.
+/// Adds `label="value"` to each selector of a query. Unknown syntax is an error, because a selector
+/// that is overlooked would read the series of all namespaces.
 ///
 /// ```
 /// use hpa_prometheus::promql::restrict;
@@ -24,7 +24,7 @@ pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxE
     let value = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
     let matcher = format!("{label}=\"{value}\"");
     let mut insertions = Vec::new();
-    let mut info = None;
+    let mut info_call = None;
     expr.visit(&mut |expr| match &expr.node {
         Node::Selector(selector) => insertions.push(match selector.first_matcher_at {
             Some(at) if selector.matchers.is_empty() => (at, ["", &matcher, ""]),
@@ -32,10 +32,10 @@ pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxE
             None => (expr.at + selector.name.len(), ["{", &matcher, "}"]),
         }),
         // `info` reads additional series without a selector.
-        Node::Call(name, _) if name.eq_ignore_ascii_case("info") => info = Some(expr.at),
+        Node::Call(name, _) if name.eq_ignore_ascii_case("info") => info_call = Some(expr.at),
         _ => {}
     });
-    if let Some(at) = info {
+    if let Some(at) = info_call {
         return fail(at, "the function info is not permitted".to_owned());
     }
     if insertions.len() > MAX_SELECTORS {
@@ -134,10 +134,11 @@ mod tests {
     #[case("x{a='b' or c='d'}")]
     #[case("WITH (a = x) a")]
     #[case("x keep_metric_names")]
-    // In VictoriaMetrics, a backslash escapes a backquote, so the rest would be part of the query.
+    // In VictoriaMetrics, a backslash escapes a backquote, so `or secret` would be a part of the
+    // query.
     #[case(r"x{a=`\`, b=`} or secret # `}")]
     #[case(r"x{a=`\\\`}")]
-    fn query_that_prometheus_does_not_accept_is_refused(#[case] query: &str) {
+    fn invalid_or_ambiguous_query_is_refused(#[case] query: &str) {
         let refused = restrict(query, "ns", "shop");
         assert!(refused.is_err(), "{refused:?}");
     }
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(restricted, r#"x{ns="a\"b\\c\nd"}"#);
     }
 
-    /// The time must not grow with the square of the number of selectors.
+    /// The time of a refused query must not grow with the square of its selectors.
     #[test]
     fn number_of_selectors_is_bounded() {
         let query = format!("f({})", vec!["a"; 120_000].join(","));

@@ -1,7 +1,8 @@
 //! Generates rules for metrics with conventional names, like `config-gen` of prometheus-adapter.
 
-/// A rules file: container metrics of cAdvisor, metrics whose labels `<prefix><resource>` name
-/// objects, and resource metrics. Rates are over `rate_interval`, a Prometheus duration.
+/// Generates a rules file with container metrics of cAdvisor, metrics whose labels
+/// `<prefix><resource>` name objects, and resource metrics. Rates are over `rate_interval`, a
+/// Prometheus duration.
 pub fn default_rules(rate_interval: &str, label_prefix: &str) -> String {
     let containers = r#"{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}"#;
     let others = format!(r#"{{{label_prefix}namespace!="",__name__!~"^container_.*"}}"#);
@@ -71,7 +72,9 @@ resourceRules:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{Config, CustomRegistry, RuleSeries, RuleSet, Series, registry::Source};
+    use crate::rules::{
+        Config, CustomRegistry, RuleSeries, RuleSet, Series, registry::DiscoveredRule,
+    };
     use hpa_metrics::test_doubles::resources;
 
     #[test]
@@ -90,7 +93,7 @@ mod tests {
             series("container_memory_rss", &["namespace", "pod"]),
         ];
         let others = [series("http_requests_total", &["kube_namespace", "kube_pod"])];
-        let sources: Vec<Source> = rules
+        let sources: Vec<DiscoveredRule> = rules
             .custom
             .iter()
             .enumerate()
@@ -98,7 +101,7 @@ mod tests {
                 let rule = rule.clone().unwrap();
                 let all = if index < 3 { &containers[..] } else { &others[..] };
                 let series = RuleSeries::new(&rule, &resources, all).into();
-                Source { index, rule, series }
+                DiscoveredRule { index, rule, series }
             })
             .collect();
         let registry = CustomRegistry::new(&sources);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::rules::config::{Overrides, ResourceMapping};
-use hpa_calc::similar::most_similar;
+use hpa_calc::suggestions::most_similar;
 use hpa_go_compat::{
     regex::{GoRegex, RegexError},
     template::{Struct, Template, TemplateError, Value},
@@ -97,12 +97,13 @@ pub struct AmbiguousLabel {
     pub unused: String,
 }
 
-/// The labels of a rule, by overrides and template.
+/// Maps between labels and resources, by the overrides and the template of a rule.
 #[derive(Debug)]
 pub struct ResourceLabels {
-    by_label: HashMap<String, GroupResource>,
-    /// The labels of resources with an override.
-    labels: HashMap<GroupResource, String>,
+    /// The overrides.
+    resource_by_label: HashMap<String, GroupResource>,
+    /// The first override of each resource.
+    label_by_resource: HashMap<GroupResource, String>,
     template: Option<LabelTemplate>,
     ambiguous: Vec<AmbiguousLabel>,
 }
@@ -124,8 +125,8 @@ impl ResourceLabels {
             template => Some(LabelTemplate::new(template)?),
         };
         let mut labels = Self {
-            by_label: HashMap::new(),
-            labels: HashMap::new(),
+            resource_by_label: HashMap::new(),
+            label_by_resource: HashMap::new(),
             template,
             ambiguous: Vec::new(),
         };
@@ -146,16 +147,17 @@ impl ResourceLabels {
                 similar: most_similar(&target.resource, resources.names()).map(str::to_owned),
             })?;
             let resource = &resource.group_resource;
-            self.by_label.insert(label.to_owned(), resource.clone());
-            // The reference chooses one at random at each start.
-            if let Some(used) = self.labels.get(resource) {
+            self.resource_by_label.insert(label.to_owned(), resource.clone());
+            // Here, the first label of a resource is used. prometheus-adapter chooses one at random
+            // at each start.
+            if let Some(used) = self.label_by_resource.get(resource) {
                 self.ambiguous.push(AmbiguousLabel {
                     resource: resource.clone(),
                     used: used.clone(),
                     unused: label.to_owned(),
                 });
             } else {
-                self.labels.insert(resource.clone(), label.to_owned());
+                self.label_by_resource.insert(resource.clone(), label.to_owned());
             }
         }
         Ok(())
@@ -163,7 +165,7 @@ impl ResourceLabels {
 
     /// The resources with an override, in the order of their names.
     pub fn overridden(&self) -> Vec<&GroupResource> {
-        let mut resources: Vec<_> = self.labels.keys().collect();
+        let mut resources: Vec<_> = self.label_by_resource.keys().collect();
         resources.sort_unstable_by_key(ToString::to_string);
         resources
     }
@@ -173,12 +175,13 @@ impl ResourceLabels {
         &self.ambiguous
     }
 
+    /// The resource whose objects a label names, if any.
     pub fn meaning<'a>(&'a self, label: &str, resources: &'a ApiResources) -> LabelMeaning<'a> {
-        if let Some(resource) = self.by_label.get(label) {
+        if let Some(resource) = self.resource_by_label.get(label) {
             return LabelMeaning::Resource(resource);
         }
-        let parts = self.template.as_ref().and_then(|template| template.parts(label));
-        let Some((group, resource)) = parts else {
+        let named = self.template.as_ref().and_then(|template| template.group_and_resource(label));
+        let Some((group, resource)) = named else {
             return LabelMeaning::Other;
         };
         match resources.resolve(&group, &resource) {
@@ -193,7 +196,7 @@ impl ResourceLabels {
         resource: &GroupResource,
         resources: &ApiResources,
     ) -> Result<String, LabelError> {
-        if let Some(label) = self.labels.get(resource) {
+        if let Some(label) = self.label_by_resource.get(resource) {
             return Ok(label.clone());
         }
         let error = |problem| LabelError { resource: resource.clone(), problem };
@@ -211,7 +214,7 @@ impl LabelTemplate {
             .map_err(|source| MappingError::Format { template: text.to_owned(), source })
     }
 
-    /// Derives a regular expression for the labels that the template renders.
+    /// Derives a regular expression that matches the labels that the template renders.
     fn invert(template: Template) -> Result<Self, FormatError> {
         let data = group_resource("(?P<group>.+?)", "(?P<resource>.+?)");
         let pattern = template.render(data).map_err(FormatError::Template)?;
@@ -225,7 +228,7 @@ impl LabelTemplate {
     }
 
     /// Extracts the group and the resource from a label.
-    fn parts(&self, label: &str) -> Option<(String, String)> {
+    fn group_and_resource(&self, label: &str) -> Option<(String, String)> {
         let resource = self.regex.group(label, self.resource_index)?;
         let group = self.group_index.and_then(|index| self.regex.group(label, index));
         Some((group.unwrap_or_default().to_owned(), resource.to_owned()))

@@ -1,9 +1,9 @@
-//! Mistakes in rules in plain words: what is wrong, and what to write. The errors themselves have
-//! the texts of the reference, which are those of Go's packages.
+//! Describes mistakes in rules in plain words, with advice. The errors themselves have the texts of
+//! prometheus-adapter, which come from Go's packages.
 
 use std::error::Error;
 
-use hpa_calc::similar::most_similar;
+use hpa_calc::suggestions::most_similar;
 use hpa_go_compat::{
     regex::RegexError,
     template::{ExecutionError, MAX_TEMPLATE_LEN, TemplateError},
@@ -23,17 +23,17 @@ use super::{
 pub(super) const UNKNOWN_FIELD: &str = "queries have no <<.";
 /// The maximum length of a quoted part of a template, in characters.
 const MAX_QUOTED: usize = 40;
-/// The type of a template's data in the texts of the reference.
-const STRUCTS: [&str; 2] = ["naming.queryTemplateArgs", "schema.GroupResource"];
+/// The Go types of the data of templates, as prometheus-adapter's messages name them.
+const DATA_TYPES: [&str; 2] = ["naming.queryTemplateArgs", "schema.GroupResource"];
 
 /// The kind of a template.
 #[derive(Clone, Copy)]
-enum Kind {
+enum TemplateKind {
     Query,
     Label,
 }
 
-impl Kind {
+impl TemplateKind {
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Query => {
@@ -43,6 +43,7 @@ impl Kind {
         }
     }
 
+    /// The start of the message about an unknown field.
     fn unknown_field(self) -> &'static str {
         match self {
             Self::Query => UNKNOWN_FIELD,
@@ -50,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// A field that is always right.
+    /// A field that every template of this kind can use.
     fn example(self) -> &'static str {
         match self {
             Self::Query => "<<.Series>>",
@@ -60,16 +61,16 @@ impl Kind {
 }
 
 impl InvalidRule {
-    /// The position, the field, what is wrong, what to write, and the text of the reference.
+    /// The position and the field, then the mistake with advice, then prometheus-adapter's text.
     pub fn describe(&self) -> String {
         format!("{self}: {}", with_original(&self.mistake(), &*self.problem))
     }
 
-    /// What is wrong, and what to write.
+    /// The mistake, with advice.
     pub fn mistake(&self) -> String {
         match &*self.problem {
-            InvalidRuleProblem::Rule(error) => of_rule(error),
-            InvalidRuleProblem::Resource(error) => of_usage(error),
+            InvalidRuleProblem::Rule(error) => describe_rule_error(error),
+            InvalidRuleProblem::Resource(error) => describe_usage_error(error),
         }
     }
 }
@@ -77,27 +78,27 @@ impl InvalidRule {
 impl RuleError {
     /// As [`InvalidRule::describe`], without position and field.
     pub(super) fn describe(&self) -> String {
-        with_original(&of_rule(self), self)
+        with_original(&describe_rule_error(self), self)
     }
 }
 
 impl ResourceRuleError {
     /// As [`InvalidRule::describe`], without position and field.
     pub(super) fn describe(&self) -> String {
-        with_original(&of_usage(self), self)
+        with_original(&describe_usage_error(self), self)
     }
 }
 
 impl QueryError {
-    /// What is wrong in `metricsQuery` and what to write, if its template can't be rendered.
+    /// The mistake in the template of `metricsQuery`, with advice. `None` for other errors.
     pub fn template_mistake(&self) -> Option<String> {
         match self {
-            Self::Template(error) => Some(of_template("", error, Kind::Query)),
+            Self::Template(error) => Some(describe_template_error("", error, TemplateKind::Query)),
             _ => None,
         }
     }
 
-    /// [`Self::template_mistake`] and the text of the reference, or else the error.
+    /// [`Self::template_mistake`] and prometheus-adapter's text, or else the text of the error.
     pub(super) fn describe(&self) -> String {
         let mistake = self.template_mistake();
         mistake.map_or_else(|| self.to_string(), |mistake| with_original(&mistake, self))
@@ -108,14 +109,18 @@ fn with_original(mistake: &str, error: &(dyn Error + 'static)) -> String {
     format!("{mistake} (prometheus-adapter: {})", with_causes(error))
 }
 
-fn of_rule(error: &RuleError) -> String {
+fn describe_rule_error(error: &RuleError) -> String {
     match error {
-        RuleError::Mapping(error) => of_mapping(error),
-        RuleError::Query { template, source, .. } => of_template(template, source, Kind::Query),
-        RuleError::Filter { source, .. } | RuleError::NameMatches { source, .. } => {
-            of_filter(source)
+        RuleError::Mapping(error) => describe_mapping_error(error),
+        RuleError::Query { template, source, .. } => {
+            describe_template_error(template, source, TemplateKind::Query)
         }
-        RuleError::NameTemplate { source: NameError::Filter(error), .. } => of_filter(error),
+        RuleError::Filter { source, .. } | RuleError::NameMatches { source, .. } => {
+            describe_filter_error(source)
+        }
+        RuleError::NameTemplate { source: NameError::Filter(error), .. } => {
+            describe_filter_error(error)
+        }
         RuleError::NameTemplate { source: NameError::NoTemplate(_), .. } => {
             "name.matches has several groups: write the metric's name into name.as, such as \
              '${1}_per_second'"
@@ -124,28 +129,30 @@ fn of_rule(error: &RuleError) -> String {
     }
 }
 
-fn of_usage(ResourceRuleError { source, .. }: &ResourceRuleError) -> String {
+fn describe_usage_error(ResourceRuleError { source, .. }: &ResourceRuleError) -> String {
     match source {
-        ResourceRuleProblem::Mapping(error) => of_mapping(error),
+        ResourceRuleProblem::Mapping(error) => describe_mapping_error(error),
         ResourceRuleProblem::ContainerQuery { template, source }
         | ResourceRuleProblem::NodeQuery { template, source } => {
-            of_template(template, source, Kind::Query)
+            describe_template_error(template, source, TemplateKind::Query)
         }
     }
 }
 
-fn of_mapping(error: &MappingError) -> String {
+fn describe_mapping_error(error: &MappingError) -> String {
     let example = "write, for example, kube_<<.Resource>>";
     match error {
-        MappingError::Syntax { template, source } => of_template(template, source, Kind::Label),
+        MappingError::Syntax { template, source } => {
+            describe_template_error(template, source, TemplateKind::Label)
+        }
         MappingError::Format { source: FormatError::Template(error), template } => {
-            of_template(template, error, Kind::Label)
+            describe_template_error(template, error, TemplateKind::Label)
         }
         MappingError::Format { source: FormatError::Empty, .. } => {
             format!("the label is empty: {example}")
         }
         MappingError::Format { source: FormatError::Regex(error), .. } => {
-            format!("the label can't be matched: {}", of_regex(error))
+            format!("the label can't be matched: {}", describe_regex_error(error))
         }
         MappingError::Format { source: FormatError::NoResource, .. } => {
             format!("the label doesn't depend on the resource: {example}")
@@ -165,7 +172,7 @@ fn of_mapping(error: &MappingError) -> String {
     }
 }
 
-fn of_filter(error: &FilterError) -> String {
+fn describe_filter_error(error: &FilterError) -> String {
     match error {
         FilterError::Both { .. } => {
             "a filter has `is` or `isNot`, not both: write two filters".to_owned()
@@ -174,42 +181,45 @@ fn of_filter(error: &FilterError) -> String {
             "the filter has no expression: write, for example, {is: ^http_}".to_owned()
         }
         FilterError::Regex { expression, source } => {
-            format!("`{expression}` is no regular expression: {}", of_regex(source))
+            format!(
+                "`{expression}` is not a valid regular expression: {}",
+                describe_regex_error(source)
+            )
         }
     }
 }
 
-fn of_regex(RegexError { problem, expression }: &RegexError) -> String {
+fn describe_regex_error(RegexError { problem, expression }: &RegexError) -> String {
     format!(
         "{problem} at `{expression}`. Correct it, or write a backslash in front of a character \
          that stands for itself"
     )
 }
 
-/// The mistake in a template. `text` is needed for mistakes in its syntax only.
-fn of_template(text: &str, error: &TemplateError, kind: Kind) -> String {
+/// Describes the mistake in a template. `text` is needed only for mistakes in the syntax.
+fn describe_template_error(text: &str, error: &TemplateError, kind: TemplateKind) -> String {
     match error {
         TemplateError::Syntax { line, message, .. } => {
             let has_lines = text.trim_end().contains('\n');
             let place = has_lines.then(|| format!("line {line} of the template: "));
-            place.unwrap_or_default() + &of_syntax(text, message, kind)
+            place.unwrap_or_default() + &describe_syntax_error(text, message, kind)
         }
-        TemplateError::Execution(error) => of_execution(error, kind),
+        TemplateError::Execution(error) => describe_execution_error(error, kind),
         _ => format!("the template is too long: shorten it to {MAX_TEMPLATE_LEN} bytes"),
     }
 }
 
-fn of_syntax(text: &str, message: &str, kind: Kind) -> String {
+fn describe_syntax_error(text: &str, message: &str, kind: TemplateKind) -> String {
     let example = kind.example();
-    // The text of the reference is about the character behind it, such as a parenthesis.
+    // prometheus-adapter's text is about the character that comes instead of the end.
     if let Some(open) = text.split("<<").skip(1).find(|action| !action.contains(">>")) {
         let is_name = |char: &char| char.is_ascii_alphanumeric() || ".$_ ".contains(*char);
         let name: String = open.chars().take_while(is_name).take(MAX_QUOTED).collect();
         let name = name.trim_end();
-        return format!("`<<{name}` has no end: write <<{name}>>");
+        return format!("`<<{name}` is not closed: write <<{name}>>");
     }
     if let Some(name) = between(message, "function \"", "\" not defined") {
-        return unknown_function(name, kind);
+        return describe_unknown_function(name, kind);
     }
     if let Some(name) = between(message, "undefined variable \"", "\"") {
         return format!(
@@ -224,24 +234,22 @@ fn of_syntax(text: &str, message: &str, kind: Kind) -> String {
     if message.ends_with("not supported") {
         return format!("{}: rules can't use it", message.replace("{{", "<<").replace("}}", ">>"));
     }
-    let words = match message {
-        "unexpected EOF" => {
-            "<<if>>, <<range>>, <<with>> or <<define>> has no end: write <<end>> behind it"
-        }
+    let mistake = match message {
+        "unexpected EOF" => "<<if>>, <<range>>, <<with>> or <<define>> is not closed: add <<end>>",
         "unexpected {{end}}" => "there is one <<end>> too many: remove it",
         "unexpected {{else}}" => "<<else>> is not in an <<if>>, <<range>> or <<with>>: remove it",
         text if text.starts_with("missing value for") || text == "empty command" => {
             return format!("an action is empty: write a field, as in {example}, or remove it");
         }
         text if text.contains(" paren") => "a parenthesis has no counterpart: add or remove one",
-        text if text.contains("quoted string") => "a text has no closing quote: add it",
-        text if text.contains("comment") => "a comment has no end: write */>> behind it",
-        _ => return format!("an action can't be read: write only the field, as in {example}"),
+        text if text.contains("quoted string") => "a string has no closing quote: add it",
+        text if text.contains("comment") => "a comment is not closed: add */>>",
+        _ => return format!("an action can't be parsed: write only the field, as in {example}"),
     };
-    words.to_owned()
+    mistake.to_owned()
 }
 
-fn unknown_function(name: &str, kind: Kind) -> String {
+fn describe_unknown_function(name: &str, kind: TemplateKind) -> String {
     let fields = kind.fields();
     if fields.contains(&name) {
         return format!("the dot is missing: write <<.{name}>>, not <<{name}>>");
@@ -256,15 +264,15 @@ fn unknown_function(name: &str, kind: Kind) -> String {
     }
 }
 
-fn of_execution(error: &ExecutionError, kind: Kind) -> String {
+fn describe_execution_error(error: &ExecutionError, kind: TemplateKind) -> String {
     let ExecutionError { node, message, .. } = error;
     let node: String = node.chars().take(MAX_QUOTED).collect();
     let Some(rest) = message.strip_prefix("can't evaluate field ") else {
         let problem = message.strip_prefix("error calling ").unwrap_or(message);
-        return format!("`{node}` can't be used so: {problem}");
+        return format!("`{node}` can't be used like this: {problem}");
     };
     let (field, owner) = rest.split_once(" in type ").unwrap_or((rest, ""));
-    if !STRUCTS.contains(&owner) {
+    if !DATA_TYPES.contains(&owner) {
         return format!(
             "`{node}` has no value: only the template's data has fields, not their values"
         );
@@ -289,31 +297,31 @@ mod tests {
 
     use crate::rules::{Compat, Config, RuleSet, query::Objects};
 
-    /// The description of the first invalid rule.
-    fn described(fields: &str) -> String {
+    /// The description of the mistake in a rule with these fields.
+    fn describe_rule(fields: &str) -> String {
         let rules = format!("rules:\n- seriesQuery: m\n  {fields}\n");
         let rules = RuleSet::compile(&Config::parse(&rules).unwrap(), &resources());
         rules.first_error().expect("a mistake").describe()
     }
 
     #[rstest]
-    #[case::unclosed("sum(<<.Series)", "`<<.Series` has no end: write <<.Series>>")]
+    #[case::unclosed("sum(<<.Series)", "`<<.Series` is not closed: write <<.Series>>")]
     #[case::no_dot("<<Series>>", "the dot is missing: write <<.Series>>, not <<Series>>")]
     #[case::similar("<<LabelMatcher>>", "there is no function LabelMatcher: did you mean")]
     #[case::function("<<upper .Series>>", "there is no function upper: write a field, as in")]
     #[case::brace("<<.Series}>>", "an action can't have '}' here: write only the field")]
-    #[case::no_end("<<if .Series>>a", "<<if>>, <<range>>, <<with>> or <<define>> has no end")]
+    #[case::no_end("<<if .Series>>a", "<<if>>, <<range>>, <<with>> or <<define>> is not closed")]
     #[case::end("a<<end>>", "there is one <<end>> too many: remove it")]
     #[case::empty("<< >>", "an action is empty: write a field, as in <<.Series>>, or")]
     #[case::variable("<<$y>>", "the variable $y is not set: write, for example, <<range")]
     #[case::paren("<<(.Series>>", "a parenthesis has no counterpart")]
-    #[case::quote("<<\"a>>", "a text has no closing quote: add it")]
+    #[case::quote("<<\"a>>", "a string has no closing quote: add it")]
     #[case::unsupported("<<break>>", "<<break>> is not supported: rules can't use it")]
-    fn mistake_in_a_query_is_described_before_the_text_of_the_reference(
+    fn mistake_in_a_query_is_described_before_the_original_text(
         #[case] query: &str,
         #[case] expected: &str,
     ) {
-        let text = described(&format!("metricsQuery: '{query}'"));
+        let text = describe_rule(&format!("metricsQuery: '{query}'"));
         let expected = format!("line 3, column 17: rules[0].metricsQuery: {expected}");
         assert!(text.starts_with(&expected), "{text}");
         let original = "(prometheus-adapter: unable to construct metrics query associated with";
@@ -347,16 +355,16 @@ mod tests {
     )]
     #[case::filter(
         "seriesFilters: [{is: '('}]",
-        "seriesFilters[0]: `(` is no regular expression: "
+        "seriesFilters[0]: `(` is not a valid regular expression: "
     )]
     #[case::no_filter("seriesFilters: [{}]", "seriesFilters[0]: the filter has no expression")]
     #[case::matches(
         "name: {matches: '('}",
-        "name.matches: `(` is no regular expression: missing closing ) at `(`. Correct it"
+        "name.matches: `(` is not a valid regular expression: missing closing ) at `(`. Correct it"
     )]
     #[case::groups("name: {matches: (a)(b)}", "name: name.matches has several groups: write")]
     fn mistake_in_another_field_is_described(#[case] fields: &str, #[case] expected: &str) {
-        let text = described(fields);
+        let text = describe_rule(fields);
         let (mistake, original) = text.split_once(" (prometheus-adapter: ").expect(&text);
         assert!(mistake.contains(expected), "{text}");
         assert!(original.ends_with(')'), "{text}");
@@ -367,7 +375,7 @@ mod tests {
     #[case::of_text("<<.Series.X>>", "`.Series.X` has no value: only the template's data")]
     #[case::call(
         "<<index .GroupBySlice 3>>",
-        "`index .GroupBySlice 3` can't be used so: index: index out of range: 3"
+        "`index .GroupBySlice 3` can't be used like this: index: index out of range: 3"
     )]
     fn query_that_fails_is_described(#[case] template: &str, #[case] expected: &str) {
         let rules = format!(

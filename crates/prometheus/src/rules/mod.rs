@@ -1,7 +1,7 @@
-//! The rules of prometheus-adapter ("the reference" here). They determine the Kubernetes metrics
-//! that Prometheus has, and the queries that read them. Pure functions, without I/O, clock or async
-//! runtime. Each rule is compiled on its own: an invalid one doesn't affect the others.
-//! `tests/conformance` compares 800 recorded rules.
+//! The rules of prometheus-adapter. They determine the Kubernetes metrics that Prometheus has, and
+//! the queries that read them. This module has pure functions, without I/O, clock or async runtime.
+//! Each rule is compiled on its own: an invalid one doesn't affect the others. `tests/conformance`
+//! compares the results with recorded ones of prometheus-adapter.
 //!
 //! ```text
 //!  rules file ──► Config::parse ──► RuleSet::compile ◄── ApiResources (discovery)
@@ -23,7 +23,7 @@
 //! use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 //! use hpa_prometheus::rules::{
 //!     Compat, Config, CustomRegistry, RuleSeries, RuleSet, Series,
-//!     registry::{CustomRequest, Source},
+//!     registry::{CustomRequest, DiscoveredRule},
 //! };
 //!
 //! // The file. An error lists all mistakes with line and column.
@@ -58,7 +58,7 @@
 //! let series = RuleSeries::new(&rule, &resources, &seen).into();
 //!
 //! // The metrics that the API lists.
-//! let registry = CustomRegistry::new(&[Source { index: 0, rule, series }]);
+//! let registry = CustomRegistry::new(&[DiscoveredRule { index: 0, rule, series }]);
 //! let listed: Vec<String> = registry.metrics().map(|metric| metric.api_name()).collect();
 //! assert_eq!(
 //!     listed,
@@ -85,9 +85,9 @@
 //!
 //! # Compatibility
 //!
-//! The configuration, naming, templates and regular expressions are those of the reference, with
-//! Go's syntax and messages. [`Compat`] selects how harmful details behave: by default a NaN is no
-//! value, and a dot in an object's name matches only a dot.
+//! The configuration, naming, templates and regular expressions are those of prometheus-adapter,
+//! with Go's syntax and messages. Some of its details are harmful, and [`Compat`] selects their
+//! behavior: by default, NaN is not a value, and a dot in an object's name matches only a dot.
 
 pub mod config;
 pub mod explain;
@@ -96,6 +96,7 @@ pub mod labels;
 pub mod lint;
 mod mistake;
 pub mod name;
+pub mod per_object;
 pub mod query;
 pub mod registry;
 pub mod resource_metrics;
@@ -103,14 +104,13 @@ pub mod results;
 pub mod rule;
 pub mod ruleset;
 pub mod series;
-pub mod shape;
-mod texts;
+mod string_table;
 pub mod value;
 
 pub use config::{Config, ConfigError};
 pub use hpa_go_compat::Compat;
+pub use per_object::NotPerObject;
 pub use registry::{CustomRegistry, ExternalRegistry};
 pub use rule::Rule;
 pub use ruleset::RuleSet;
 pub use series::{RuleSeries, Series};
-pub use shape::NotPerObject;

@@ -14,12 +14,7 @@ pub enum FilterError {
         Quoted(is),
         Quoted(is_not)
     )]
-    Both {
-        /// The positive expression.
-        is: String,
-        /// The negative expression.
-        is_not: String,
-    },
+    Both { is: String, is_not: String },
     /// A filter has no expression.
     #[error("must have either an `is` or `isNot` expression in a filter")]
     Neither,
@@ -57,7 +52,6 @@ impl SeriesFilter {
         self.regex.is_match(series) == self.must_match
     }
 
-    /// The regular expression.
     pub fn expression(&self) -> &str {
         self.regex.as_str()
     }
@@ -81,7 +75,7 @@ pub enum NameError {
     /// The expression is invalid.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// There are several groups and no template.
+    /// The expression has several groups, and there is no template.
     #[error("must specify an 'as' value for name matcher {}", Quoted(.0))]
     NoTemplate(String),
 }

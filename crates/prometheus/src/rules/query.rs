@@ -14,7 +14,7 @@ use hpa_calc::{
 use crate::rules::{
     Compat,
     labels::{LabelError, ResourceLabels},
-    shape::{self, NotPerObject},
+    per_object::{self, NotPerObject},
 };
 use hpa_go_compat::template::{Struct, Template, TemplateError, Value};
 use hpa_metrics::resource::{ApiResources, GroupResource};
@@ -49,9 +49,9 @@ pub struct Objects<'a> {
     pub names: &'a [String],
 }
 
-/// The inputs of a rule's queries, except for the request.
+/// The inputs of a query that don't depend on the request.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
+pub struct QueryContext<'a> {
     pub labels: &'a ResourceLabels,
     pub resources: &'a ApiResources,
     /// Determines whether dots in names and values are escaped in regular expressions.
@@ -76,24 +76,38 @@ impl QueryTemplate {
         objects: Objects<'_>,
         selector: &Selector,
         extra_labels: &[&str],
-        context: Context<'_>,
+        context: QueryContext<'_>,
     ) -> Result<String, QueryError> {
-        self.select(series, objects, selector, extra_labels, context, |matchers, label| {
-            matchers.add_names(label, objects.names);
-        })
+        self.render_for_objects(
+            series,
+            objects,
+            selector,
+            extra_labels,
+            context,
+            |matchers, label| {
+                matchers.add_names(label, objects.names);
+            },
+        )
     }
 
-    /// The query for a metric of all objects. Selects series with any name in the objects' label,
-    /// and ignores `objects.names`.
+    /// The query for a metric of all objects of the namespace. Selects series with any name in the
+    /// objects' label, and ignores `objects.names`.
     pub fn for_all_objects(
         &self,
         series: &str,
         objects: Objects<'_>,
         selector: &Selector,
         extra_labels: &[&str],
-        context: Context<'_>,
+        context: QueryContext<'_>,
     ) -> Result<String, QueryError> {
-        self.select(series, objects, selector, extra_labels, context, Matchers::add_any_name)
+        self.render_for_objects(
+            series,
+            objects,
+            selector,
+            extra_labels,
+            context,
+            Matchers::add_any_name,
+        )
     }
 
     /// Checks that a query for several objects returns the same result for each of them as a query
@@ -104,31 +118,32 @@ impl QueryTemplate {
         objects: Objects<'_>,
         selector: &Selector,
         extra_labels: &[&str],
-        context: Context<'_>,
+        context: QueryContext<'_>,
     ) -> Result<(), NotPerObject> {
         let label = context.labels.label(objects.resource, context.resources);
         let label = label.map_err(|_| NotPerObject::NoQuery)?;
-        shape::check_template(&self.0, &label)?;
+        per_object::check_template(&self.0, &label)?;
         // A query without the name must not contain the marker by chance.
         let unnamed = self.for_all_objects(series, objects, selector, extra_labels, context);
-        if unnamed.map_err(|_| NotPerObject::NoQuery)?.contains(shape::MARKER) {
+        if unnamed.map_err(|_| NotPerObject::NoQuery)?.contains(per_object::MARKER) {
             return Err(NotPerObject::NameElsewhere);
         }
-        let objects = Objects { names: &[shape::MARKER.to_owned()], ..objects };
+        let objects = Objects { names: &[per_object::MARKER.to_owned()], ..objects };
         let query = self.for_objects(series, objects, selector, extra_labels, context);
-        shape::check_query(&query.map_err(|_| NotPerObject::NoQuery)?, &label)
+        per_object::check_query(&query.map_err(|_| NotPerObject::NoQuery)?, &label)
     }
 
-    fn select(
+    /// Renders a query for objects. `add_names` adds a matcher for the label with their names.
+    fn render_for_objects(
         &self,
         series: &str,
         objects: Objects<'_>,
         selector: &Selector,
         extra_labels: &[&str],
-        context: Context<'_>,
+        context: QueryContext<'_>,
         add_names: impl Fn(&mut Matchers, &str),
     ) -> Result<String, QueryError> {
-        let Context { labels, resources, compat } = context;
+        let QueryContext { labels, resources, compat } = context;
         let mut matchers = Matchers::new(compat);
         matchers.add_selector(selector)?;
         if !objects.namespace.is_empty() {
@@ -149,7 +164,7 @@ impl QueryTemplate {
         series: &str,
         namespace: &str,
         selector: &Selector,
-        context: Context<'_>,
+        context: QueryContext<'_>,
     ) -> Result<String, QueryError> {
         let mut matchers = Matchers::new(context.compat);
         matchers.add_selector(selector)?;
@@ -204,7 +219,7 @@ impl Matchers {
         self.add(label, "=", value.to_owned());
     }
 
-    /// Selects objects by name.
+    /// Selects objects by name. No names select series without the label.
     fn add_names(&mut self, label: &str, names: &[String]) {
         match names {
             [name] => self.add_equal(label, name),
@@ -249,7 +264,7 @@ impl Matchers {
     }
 
     /// A regular expression for any of the values. Without compatibility, dots are escaped as
-    /// `[.]`, because templates would have to escape a backslash once more.
+    /// `[.]`: a template that puts a value into quotes doesn't escape a backslash.
     fn alternatives<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> String {
         let escaped = |value: &'v str| match self.compat {
             Compat::Off if value.contains('.') => Cow::Owned(value.replace('.', "[.]")),

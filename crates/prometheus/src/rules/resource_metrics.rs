@@ -9,9 +9,9 @@ use crate::rules::{
     Compat,
     config::{ResourceRule, ResourceRules},
     labels::{LabelError, MappingError, ResourceLabels},
-    query::{Context, Objects, QueryError, QueryTemplate},
+    per_object::NotPerObject,
+    query::{Objects, QueryContext, QueryError, QueryTemplate},
     results::Sample,
-    shape::NotPerObject,
     value::{timestamp, usage_value},
 };
 use hpa_go_compat::template::TemplateError;
@@ -22,7 +22,7 @@ use hpa_metrics::{
     wire::{ContainerMetrics, ItemMeta, NodeMetrics, PodMetrics},
 };
 
-/// An invalid rule of `resourceRules`, with the text of the reference.
+/// An invalid rule of `resourceRules`, with prometheus-adapter's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unable to construct querier for {resource} metrics: {source}")]
 pub struct ResourceRuleError {
@@ -137,12 +137,12 @@ impl ResourceMetrics {
         compat: Compat,
     ) -> Result<String, QueryError> {
         let rule = self.rule(measured);
-        let context = Context { labels: &rule.labels, resources, compat };
+        let context = QueryContext { labels: &rule.labels, resources, compat };
         let (template, extra_label) = rule.template(objects.resource);
         template.for_objects("", objects, &Selector::everything(), extra_label.as_slice(), context)
     }
 
-    /// The query for the containers of all pods, or for all nodes.
+    /// The query for the containers of the pods of all namespaces, or for all nodes.
     pub fn query_of_all(
         &self,
         measured: UsageResource,
@@ -152,7 +152,7 @@ impl ResourceMetrics {
     ) -> Result<String, QueryError> {
         let rule = self.rule(measured);
         let objects = Objects { resource, namespace: "", names: &[] };
-        let context = Context { labels: &rule.labels, resources, compat };
+        let context = QueryContext { labels: &rule.labels, resources, compat };
         let (template, extra_label) = rule.template(resource);
         template.for_all_objects(
             "",
@@ -172,7 +172,7 @@ impl ResourceMetrics {
     ) -> Result<(), NotPerObject> {
         let selector = Selector::everything();
         [&self.cpu, &self.memory].into_iter().try_for_each(|rule| {
-            let context = Context { labels: &rule.labels, resources, compat: Compat::Off };
+            let context = QueryContext { labels: &rule.labels, resources, compat: Compat::Off };
             let (template, extra_label) = rule.template(objects.resource);
             template.check_per_object("", objects, &selector, extra_label.as_slice(), context)
         })
@@ -230,8 +230,8 @@ impl UsageRule {
 type CpuAndMemory = [MilliValue; 2];
 
 /// The usage of a pod from the samples with its name. `None` if there are no samples of CPU or none
-/// of memory. As in the reference, a container with samples of only one resource uses zero of the
-/// other.
+/// of memory. As in prometheus-adapter, a container with a sample of only one resource uses zero of
+/// the other.
 pub fn pod_usage(
     rules: &ResourceMetrics,
     pod: &ObjectMetadata,
@@ -246,16 +246,16 @@ pub fn pod_usage(
     };
     let mut containers: BTreeMap<&str, CpuAndMemory> = BTreeMap::new();
     for sample in cpu {
-        let [cpu, _] = containers.entry(container(sample, &rules.cpu)).or_default();
+        let [cpu, _] = containers.entry(container_name(sample, &rules.cpu)).or_default();
         *cpu = usage_value(sample.value, compat)?;
     }
     for sample in memory {
-        let [_, memory] = containers.entry(container(sample, &rules.memory)).or_default();
+        let [_, memory] = containers.entry(container_name(sample, &rules.memory)).or_default();
         *memory = usage_value(sample.value, compat)?;
     }
     let containers = containers
         .into_iter()
-        .map(|(name, values)| ContainerMetrics { name: name.into(), usage: usage(values) });
+        .map(|(name, values)| ContainerMetrics { name: name.into(), usage: to_usage(values) });
     Ok(Some(PodMetrics {
         metadata: ItemMeta::new(pod),
         timestamp: timestamp(timestamp_ms),
@@ -264,11 +264,11 @@ pub fn pod_usage(
     }))
 }
 
-fn container<'s>(sample: &'s Sample, rule: &UsageRule) -> &'s str {
+fn container_name<'s>(sample: &'s Sample, rule: &UsageRule) -> &'s str {
     sample.labels.get(&rule.container_label).map_or("", String::as_str)
 }
 
-fn usage([cpu, memory]: CpuAndMemory) -> hpa_metrics::wire::Usage {
+fn to_usage([cpu, memory]: CpuAndMemory) -> hpa_metrics::wire::Usage {
     [(ResourceName::Cpu, cpu), (ResourceName::Memory, memory)].into_iter().collect()
 }
 
@@ -288,7 +288,7 @@ pub fn node_usage(
         metadata: ItemMeta::new(node),
         timestamp: timestamp(cpu.timestamp_ms.min(memory.timestamp_ms)),
         window: rules.signed_window(),
-        usage: usage(values),
+        usage: to_usage(values),
     }))
 }
 
@@ -391,7 +391,7 @@ resourceRules:
     }
 
     #[test]
-    fn errors_have_the_text_of_the_reference() {
+    fn errors_have_the_text_of_prometheus_adapter() {
         let config = Config::parse("resourceRules: {cpu: {nodeQuery: '<<.X'}}").unwrap();
         let rules = RuleSet::compile(&config, &resources());
         let error = rules.first_error().unwrap();

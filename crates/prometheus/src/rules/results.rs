@@ -29,11 +29,11 @@ pub enum QueryResult {
         timestamp_ms: i64,
         value: f64,
     },
-    /// Another type, such as a matrix: not usable as a metric.
+    /// Another type, such as `matrix`, which a metric can't have.
     Other(String),
 }
 
-/// A result that can't be converted to metrics, with the message of the reference.
+/// A result that can't be converted to metrics, with prometheus-adapter's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
@@ -67,11 +67,12 @@ pub struct ExternalItem<'a> {
     pub timestamp_ms: i64,
 }
 
-/// The sample of each object, by its name in `label`. Samples without the label have an empty
-/// name.
+/// The sample of each object, by the object's name in `label`. Samples without the label have an
+/// empty name.
 ///
-/// If an object has several samples, the reference uses the last one, in an order that Prometheus
-/// doesn't specify. By default, the largest one is used, so that repeated queries agree.
+/// If an object has several samples, prometheus-adapter uses the last one, in an order that
+/// Prometheus doesn't specify. By default, the sample with the largest value is used, because
+/// repeated queries must agree.
 pub fn samples_by_name<'s>(
     samples: &'s [Sample],
     label: &str,
@@ -93,7 +94,7 @@ pub fn samples_by_name<'s>(
     by_name
 }
 
-/// Compares samples. A NaN is smaller than any number.
+/// Compares the values of samples. NaN is smaller than any number.
 fn is_larger(sample: &Sample, other: &Sample) -> bool {
     sample.value > other.value || other.value.is_nan()
 }

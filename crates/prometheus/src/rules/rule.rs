@@ -7,13 +7,13 @@ use crate::rules::{
     config::DiscoveryRule,
     labels::{MappingError, ResourceLabels},
     name::{FilterError, NameError, NameRule, SeriesFilter},
-    query::{Context, Objects, QueryError, QueryTemplate},
-    shape::NotPerObject,
+    per_object::NotPerObject,
+    query::{Objects, QueryContext, QueryError, QueryTemplate},
 };
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::resource::ApiResources;
 
-/// An invalid rule, with the message with which the reference exits at start.
+/// An invalid rule. Its message is the one with which prometheus-adapter exits at the start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -27,19 +27,13 @@ pub enum RuleError {
         Quoted(series_query),
         Quoted(template)
     )]
-    Query {
-        /// The rule's `seriesQuery`.
-        series_query: String,
-        template: String,
-        source: TemplateError,
-    },
+    Query { series_query: String, template: String, source: TemplateError },
     /// A filter is invalid.
     #[error(
         "unable to generate series name filter associated with series query {}: {source}",
         Quoted(series_query)
     )]
     Filter {
-        /// The rule's `seriesQuery`.
         series_query: String,
         /// The position of the filter.
         index: usize,
@@ -51,18 +45,10 @@ pub enum RuleError {
          {source}",
         Quoted(series_query)
     )]
-    NameMatches {
-        /// The rule's `seriesQuery`.
-        series_query: String,
-        source: FilterError,
-    },
+    NameMatches { series_query: String, source: FilterError },
     /// `name.as` is missing.
     #[error("{source} associated with series query {}", Quoted(series_query))]
-    NameTemplate {
-        /// The rule's `seriesQuery`.
-        series_query: String,
-        source: NameError,
-    },
+    NameTemplate { series_query: String, source: NameError },
 }
 
 impl RuleError {
@@ -143,7 +129,7 @@ impl Rule {
         &self.name
     }
 
-    /// The labels that name objects.
+    /// The mapping between labels and resources.
     pub fn labels(&self) -> &ResourceLabels {
         &self.labels
     }
@@ -174,7 +160,7 @@ impl Rule {
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
-        let context = Context { labels: &self.labels, resources, compat };
+        let context = QueryContext { labels: &self.labels, resources, compat };
         self.query.for_objects(series, objects, selector, &[], context)
     }
 
@@ -188,7 +174,7 @@ impl Rule {
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<(), NotPerObject> {
-        let context = Context { labels: &self.labels, resources, compat };
+        let context = QueryContext { labels: &self.labels, resources, compat };
         self.query.check_per_object(series, objects, selector, &[], context)
     }
 
@@ -207,7 +193,7 @@ impl Rule {
             return Err(NotPerObject::NoNamespace);
         }
         self.check_per_object(series, objects, selector, resources, compat)?;
-        let context = Context { labels: &self.labels, resources, compat };
+        let context = QueryContext { labels: &self.labels, resources, compat };
         let query = self.query.for_all_objects(series, objects, selector, &[], context);
         query.map_err(|_| NotPerObject::NoQuery)
     }
@@ -222,7 +208,7 @@ impl Rule {
         compat: Compat,
     ) -> Result<String, QueryError> {
         let namespace = if self.is_namespaced { namespace } else { "" };
-        let context = Context { labels: &self.labels, resources, compat };
+        let context = QueryContext { labels: &self.labels, resources, compat };
         self.query.for_external(series, namespace, selector, context)
     }
 }

@@ -11,8 +11,8 @@ use hpa_metrics::resource::ApiResources;
 
 /// The compiled rules of a file.
 ///
-/// Rules are independent: an invalid one doesn't affect the others. The reference doesn't start if
-/// any rule is invalid; see [`RuleSet::first_error`].
+/// Rules are independent: an invalid one doesn't affect the others. prometheus-adapter doesn't
+/// start if any rule is invalid; see [`RuleSet::first_error`].
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     /// `rules`, in the order of the file.
@@ -60,7 +60,6 @@ impl std::error::Error for InvalidRule {
 }
 
 impl RuleSet {
-    /// Compiles all rules.
     pub fn compile(config: &Config, resources: &ApiResources) -> Self {
         let invalid = |rule: String, field: &str, problem: InvalidRuleProblem| {
             let path = format!("{rule}.{field}");
@@ -92,7 +91,7 @@ impl RuleSet {
     }
 
     /// The rules with an invalid template, regular expression or name. Overrides are not checked,
-    /// because the API server can have their resources later.
+    /// because the API server may get their resources later.
     pub fn syntax_errors(config: &Config) -> Vec<InvalidRule> {
         let mut config = config.clone();
         let rules = config.rules.iter_mut().chain(&mut config.external_rules);
@@ -107,12 +106,11 @@ impl RuleSet {
         Self::compile(&config, &ApiResources::default()).errors().cloned().collect()
     }
 
-    /// The first invalid rule, in the order in which the reference compiles them.
+    /// The first invalid rule, in the order in which prometheus-adapter compiles them.
     pub fn first_error(&self) -> Option<&InvalidRule> {
         self.errors().next()
     }
 
-    /// All invalid rules.
     pub fn errors(&self) -> impl Iterator<Item = &InvalidRule> {
         let discovery = self.custom.iter().chain(&self.external);
         let resource = self.resource.iter().filter_map(|rules| rules.as_ref().err());

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::rules::{
     labels::LabelMeaning,
     rule::{Naming, Rule},
-    texts::Texts,
+    string_table::StringTable,
 };
 use hpa_metrics::resource::{ApiResources, GroupResource};
 
@@ -17,29 +17,29 @@ const NAME_LABEL: &str = "__name__";
 pub struct Series {
     /// The name of the metric in Prometheus.
     pub name: String,
-    /// The names of the labels.
     pub labels: Vec<String>,
 }
 
 /// The names, label sets and metrics of a rule's series. The size depends on the number of
-/// different names and label sets, not on the number of series. There may be hundreds of thousands
-/// of names: strings share allocations, and equal label sets and lists are stored once.
+/// different names and label sets, not on the number of series. Because there may be hundreds of
+/// thousands of names, strings share allocations, and equal label sets and lists are stored once.
 #[derive(Debug, Default)]
 pub struct RuleSeries {
-    seen: usize,
-    names: Texts,
+    series_count: usize,
+    names: StringTable,
     /// An entry for each of `names`.
     name_entries: Vec<NameEntry>,
     label_sets: Vec<LabelSet>,
-    /// Combinations of label sets as linked lists: an item has a label set and the previous item.
+    /// Combinations of label sets as linked lists: each item has a label set and the position of
+    /// the previous item.
     combinations: Vec<Combination>,
-    metrics: Texts,
+    metrics: StringTable,
     /// An entry for each of `metrics`.
     metric_entries: Vec<MetricEntry>,
     /// Distinct lists of resources.
     resource_lists: Vec<Vec<Arc<GroupResource>>>,
     /// The metrics whose last series differs by resource, with the series of each resource.
-    mixed: HashMap<u32, Vec<(Arc<GroupResource>, u32)>>,
+    series_by_resource: HashMap<u32, Vec<(Arc<GroupResource>, u32)>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +58,10 @@ enum NamingEntry {
     NoMatch,
 }
 
-/// A label set, added to the combination at another position.
+/// The combination at position `previous`, with a label set added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Combination {
-    before: Option<u32>,
+    previous: Option<u32>,
     label_set: u32,
 }
 
@@ -70,10 +70,11 @@ struct MetricEntry {
     /// The position of the last series with the metric.
     last: u32,
     /// The position in `resource_lists` of the resources for which that series is the last one.
-    /// Ignored if the metric is in `mixed`.
+    /// Ignored if the metric is in `series_by_resource`.
     resources: u32,
 }
 
+/// A name of series, to pass to [`RuleSeries::naming_of`].
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesName<'s> {
     name: &'s str,
@@ -83,9 +84,8 @@ pub struct SeriesName<'s> {
 /// A label set and the resources that its labels name.
 #[derive(Debug)]
 pub struct LabelSet {
-    /// The names of the labels.
     pub labels: Vec<String>,
-    /// The resources that they name, without duplicates.
+    /// The resources that the labels name, without duplicates.
     pub resources: Vec<Arc<GroupResource>>,
 }
 
@@ -98,8 +98,8 @@ pub struct MetricSeries<'s> {
     resources: &'s [Arc<GroupResource>],
     /// The resources with the last series of each, if the last series differs by resource.
     /// `resources` is empty then.
-    mixed: &'s [(Arc<GroupResource>, u32)],
-    names: &'s Texts,
+    series_by_resource: &'s [(Arc<GroupResource>, u32)],
+    names: &'s StringTable,
 }
 
 impl<'s> SeriesName<'s> {
@@ -112,8 +112,10 @@ impl<'s> MetricSeries<'s> {
     /// The resources that have the metric, and the last series with a label for each.
     pub fn by_resource(self) -> impl Iterator<Item = (&'s Arc<GroupResource>, &'s str)> {
         let same = self.resources.iter().map(move |resource| (resource, self.last));
-        let mixed = self.mixed.iter();
-        same.chain(mixed.map(move |(resource, series)| (resource, self.names.get(*series))))
+        let series_by_resource = self.series_by_resource.iter();
+        same.chain(
+            series_by_resource.map(move |(resource, series)| (resource, self.names.get(*series))),
+        )
     }
 
     pub fn for_resource(self, resource: &GroupResource) -> Option<&'s str> {
@@ -124,7 +126,7 @@ impl<'s> MetricSeries<'s> {
 }
 
 impl RuleSeries {
-    /// A builder without series.
+    /// Creates a builder without series.
     pub fn builder<'a>(rule: &'a Rule, resources: &'a ApiResources) -> RuleSeriesBuilder<'a> {
         RuleSeriesBuilder {
             rule,
@@ -135,7 +137,7 @@ impl RuleSeries {
             known_resources: Vec::new(),
             key: String::new(),
             previous: None,
-            distinct: 0,
+            distinct_pairs: 0,
         }
     }
 
@@ -152,9 +154,9 @@ impl RuleSeries {
         builder.finish()
     }
 
-    /// The number of series that the rule's query selected.
-    pub fn seen(&self) -> usize {
-        self.seen
+    /// The number of series that the rule's `seriesQuery` selected.
+    pub fn series_count(&self) -> usize {
+        self.series_count
     }
 
     pub fn names(&self) -> impl Iterator<Item = SeriesName<'_>> {
@@ -163,7 +165,8 @@ impl RuleSeries {
             .map(|(position, entry)| SeriesName { name: self.names.get(position), entry: *entry })
     }
 
-    /// The metric that the rule derives from the name of a series. `None` if it has no such series.
+    /// The metric that the rule derives from the name of a series. `None` if the rule has no such
+    /// series.
     pub fn naming(&self, series: &str) -> Option<Naming> {
         let entry = self.name_entries.get(self.names.position(series)? as usize)?;
         Some(self.naming_of_entry(entry))
@@ -190,15 +193,15 @@ impl RuleSeries {
             NamingEntry::Filtered(_) | NamingEntry::NoMatch => false,
         };
         let names = self.name_entries.iter().filter(has_metric);
-        let sets = names.flat_map(|entry| self.combination(entry.combination));
+        let sets = names.flat_map(|entry| self.label_sets_of(entry.combination));
         sets.filter_map(|position| self.label_sets.get(position as usize))
     }
 
     /// The positions of the label sets in a combination.
-    fn combination(&self, last: Option<u32>) -> impl Iterator<Item = u32> {
+    fn label_sets_of(&self, last: Option<u32>) -> impl Iterator<Item = u32> {
         let get = |position: u32| self.combinations.get(position as usize).copied();
         let nodes =
-            std::iter::successors(last.and_then(get), move |node| node.before.and_then(get));
+            std::iter::successors(last.and_then(get), move |node| node.previous.and_then(get));
         nodes.map(|node| node.label_set)
     }
 
@@ -206,7 +209,6 @@ impl RuleSeries {
         self.metric_at(self.metrics.position(metric)?)
     }
 
-    /// The number of metrics.
     pub fn metric_count(&self) -> usize {
         self.metrics.len()
     }
@@ -220,8 +222,8 @@ impl RuleSeries {
     /// The metric at a position in [`RuleSeries::metrics`].
     pub(crate) fn metric_at(&self, position: u32) -> Option<MetricSeries<'_>> {
         let entry = self.metric_entries.get(position as usize)?;
-        let mixed = self.mixed.get(&position);
-        let resources = match mixed {
+        let series_by_resource = self.series_by_resource.get(&position);
+        let resources = match series_by_resource {
             Some(_) => None,
             None => self.resource_lists.get(entry.resources as usize),
         };
@@ -229,7 +231,7 @@ impl RuleSeries {
             metric: self.metrics.get(position),
             last: self.names.get(entry.last),
             resources: resources.map(Vec::as_slice).unwrap_or_default(),
-            mixed: mixed.map(Vec::as_slice).unwrap_or_default(),
+            series_by_resource: series_by_resource.map(Vec::as_slice).unwrap_or_default(),
             names: &self.names,
         })
     }
@@ -241,15 +243,16 @@ impl RuleSeries {
         };
         let known = self.resource_lists.get(entry.resources as usize);
         let known = known.map(Vec::as_slice).unwrap_or_default();
-        let mixed = self.mixed.remove(&position);
-        if mixed.is_none() {
+        let series_by_resource = self.series_by_resource.remove(&position);
+        if series_by_resource.is_none() {
             let has_all = || resources.iter().all(|resource| known.contains(resource));
             if entry.last == series && has_all() {
                 return;
             }
         }
         let same = || known.iter().map(|resource| (resource.clone(), entry.last)).collect();
-        let mut by_resource: Vec<(Arc<GroupResource>, u32)> = mixed.unwrap_or_else(same);
+        let mut by_resource: Vec<(Arc<GroupResource>, u32)> =
+            series_by_resource.unwrap_or_else(same);
         for resource in resources {
             match by_resource.iter_mut().find(|(known, _)| known == resource) {
                 Some((_, last)) => *last = series,
@@ -258,7 +261,7 @@ impl RuleSeries {
         }
         entry.last = series;
         if by_resource.iter().any(|(_, last)| *last != series) {
-            self.mixed.insert(position, by_resource);
+            self.series_by_resource.insert(position, by_resource);
             return;
         }
         let list: Vec<_> = by_resource.into_iter().map(|(resource, _)| resource).collect();
@@ -287,16 +290,16 @@ pub struct RuleSeriesBuilder<'a> {
     key: String,
     /// The positions of the previous name and label set. Series with the same name are adjacent.
     previous: Option<(u32, u32)>,
-    distinct: usize,
+    distinct_pairs: usize,
 }
 
 impl RuleSeriesBuilder<'_> {
     /// Adds a series. The labels may include `__name__`.
     pub fn add<'l>(&mut self, name: &str, labels: impl IntoIterator<Item = &'l str>) {
-        self.series.seen += 1;
+        self.series.series_count += 1;
         // There can't be 2^32 names or label sets, because the size of a response is limited.
-        let Some(label_set) = self.label_set(labels) else { return };
-        let Some(position) = self.name(name) else { return };
+        let Some(label_set) = self.label_set_position(labels) else { return };
+        let Some(position) = self.name_position(name) else { return };
         if self.previous.replace((position, label_set)) == Some((position, label_set)) {
             return;
         }
@@ -308,9 +311,9 @@ impl RuleSeriesBuilder<'_> {
         self.series.set_last(metric, position, &resources);
     }
 
-    /// The number of different pairs of name and label set. It determines the memory.
-    pub fn distinct(&self) -> usize {
-        self.distinct
+    /// The number of different pairs of name and label set. It determines the need for memory.
+    pub fn distinct_pairs(&self) -> usize {
+        self.distinct_pairs
     }
 
     /// The collected series.
@@ -324,13 +327,13 @@ impl RuleSeriesBuilder<'_> {
     }
 
     /// The position of a name, which is added if it is new.
-    fn name(&mut self, name: &str) -> Option<u32> {
+    fn name_position(&mut self, name: &str) -> Option<u32> {
         if let Some(position) = self.series.names.position(name) {
             return Some(position);
         }
         let position = self.series.names.push(name)?;
         let naming = match self.rule.naming(name) {
-            Naming::Metric(metric) => NamingEntry::Metric(self.metric(&metric, position)?),
+            Naming::Metric(metric) => NamingEntry::Metric(self.metric_position(&metric, position)?),
             Naming::Filtered(filter) => {
                 NamingEntry::Filtered(u32::try_from(filter).unwrap_or(u32::MAX))
             }
@@ -341,7 +344,7 @@ impl RuleSeriesBuilder<'_> {
     }
 
     /// The position of a metric, which is added if it is new.
-    fn metric(&mut self, metric: &str, series: u32) -> Option<u32> {
+    fn metric_position(&mut self, metric: &str, series: u32) -> Option<u32> {
         if let Some(position) = self.series.metrics.position(metric) {
             return Some(position);
         }
@@ -354,11 +357,11 @@ impl RuleSeriesBuilder<'_> {
 
     fn add_label_set(&mut self, name: u32, label_set: u32) {
         let Some(entry) = self.series.name_entries.get(name as usize) else { return };
-        let before = entry.combination;
-        if self.series.combination(before).any(|known| known == label_set) {
+        let previous = entry.combination;
+        if self.series.label_sets_of(previous).any(|known| known == label_set) {
             return;
         }
-        let combination = Combination { before, label_set };
+        let combination = Combination { previous, label_set };
         let position = *self.combinations.entry(combination).or_insert_with(|| {
             self.series.combinations.push(combination);
             u32::try_from(self.series.combinations.len() - 1).unwrap_or(u32::MAX)
@@ -366,15 +369,15 @@ impl RuleSeriesBuilder<'_> {
         if let Some(entry) = self.series.name_entries.get_mut(name as usize) {
             entry.combination = Some(position);
         }
-        self.distinct += 1;
+        self.distinct_pairs += 1;
     }
 
     /// The position of a label set, which is added if it is new.
-    fn label_set<'l>(&mut self, labels: impl IntoIterator<Item = &'l str>) -> Option<u32> {
+    fn label_set_position<'l>(&mut self, labels: impl IntoIterator<Item = &'l str>) -> Option<u32> {
         self.key.clear();
         for label in labels.into_iter().filter(|label| *label != NAME_LABEL) {
             self.key.push_str(label);
-            // No label has this character.
+            // No label name contains NUL.
             self.key.push('\0');
         }
         if let Some(position) = self.label_sets.get(&self.key) {
@@ -388,7 +391,7 @@ impl RuleSeriesBuilder<'_> {
         Some(position)
     }
 
-    /// The resources that labels name. Equal ones are shared.
+    /// The resources that labels name, without duplicates. Equal resources share an allocation.
     fn resources_in(&mut self, labels: &[String]) -> Vec<Arc<GroupResource>> {
         let mut resources: Vec<Arc<GroupResource>> = Vec::new();
         for label in labels {

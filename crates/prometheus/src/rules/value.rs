@@ -7,34 +7,39 @@ use hpa_metrics::values::NoValue;
 
 use crate::rules::Compat;
 
-/// The value of a custom metric. The reference converts NaN to zero, and infinite and too large
-/// samples to the smallest number.
+/// Converts a sample to the value of a custom metric. With compatibility, NaN becomes zero, and
+/// infinite and too large samples become the smallest number, as in prometheus-adapter.
 pub fn custom_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
     match (milli(sample), compat) {
         (Err(NoValue::NotANumber), Compat::Reference) => Ok(MilliValue::ZERO),
-        (milli, compat) => value(milli, compat),
+        (milli, compat) => smallest_if_invalid(milli, compat),
     }
 }
 
-/// The value of an external metric. The reference converts NaN, infinite and too large samples to
-/// the smallest number.
+/// Converts a sample to the value of an external metric. With compatibility, NaN, infinite and too
+/// large samples become the smallest number, as in prometheus-adapter.
 pub fn external_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
-    value(milli(sample), compat)
+    smallest_if_invalid(milli(sample), compat)
 }
 
-/// CPU usage in cores, or memory usage in bytes. A negative sample is zero.
+/// Converts a sample to CPU usage in cores, or memory usage in bytes. A negative number becomes
+/// zero. Without compatibility, negative infinity is an error.
 pub fn usage_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
     let is_zero = match compat {
         Compat::Off => sample.is_finite() && sample < 0.0,
         Compat::Reference => sample.is_nan() || sample < 0.0,
     };
-    value(milli(if is_zero { 0.0 } else { sample }), compat)
+    smallest_if_invalid(milli(if is_zero { 0.0 } else { sample }), compat)
 }
 
-fn value(milli: Result<MilliValue, NoValue>, compat: Compat) -> Result<MilliValue, NoValue> {
+/// With compatibility, converts an invalid value to the smallest number.
+fn smallest_if_invalid(
+    milli: Result<MilliValue, NoValue>,
+    compat: Compat,
+) -> Result<MilliValue, NoValue> {
     match compat {
         Compat::Off => milli,
-        // Go's result of such a conversion on amd64.
+        // On amd64, Go's conversion of such a float to an integer has this result.
         Compat::Reference => Ok(milli.unwrap_or(MilliValue::MIN)),
     }
 }
@@ -45,7 +50,7 @@ pub(crate) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(limit)
 }
 
-/// Thousandths, truncated toward zero.
+/// Converts to thousandths, truncated toward zero.
 fn milli(sample: f64) -> Result<MilliValue, NoValue> {
     /// 2⁶³, the first float that is out of range.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::client::QueryFailure;
 use crate::rules::{
     Compat, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
-    registry::Source, ruleset::InvalidRule, series::RuleSeriesBuilder,
+    registry::DiscoveredRule, ruleset::InvalidRule, series::RuleSeriesBuilder,
 };
 use futures::{StreamExt, stream};
 use hpa_metrics::resource::ApiResources;
@@ -14,24 +14,25 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     PrometheusSettings, RelistError,
     state::{
-        DiscoveredSeries, INVALID_RULE, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State,
+        DiscoveredSeries, DiscoveryState, INVALID_RULE, RuleEntry, RuleKey, RuleList, RuleStatus,
+        Rules,
     },
 };
 use hpa_metrics::{ResourceMapper, describe};
 
-/// The maximum number of concurrent reads. Each needs memory for the names of its series.
+/// The maximum number of concurrent reads, because each needs memory for the names of its series.
 const CONCURRENCY: usize = 8;
 
-/// The tolerated lag of Prometheus' clock: its newest samples must not look too old.
+/// The tolerated lag of Prometheus' clock. Within it, the newest samples don't look too old.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
 /// Compiles the rules, and reads the series of each.
 pub(super) async fn discover(
     rules: &Arc<Rules>,
-    previous: &State,
+    previous: &DiscoveryState,
     settings: &PrometheusSettings,
     mapper: &dyn ResourceMapper,
-) -> Result<State, RelistError> {
+) -> Result<DiscoveryState, RelistError> {
     let resources = Arc::new(mapper.load().await?);
     let config = &rules.config;
     let compiled = RuleSet::compile(config, &resources);
@@ -41,11 +42,15 @@ pub(super) async fn discover(
         return Err(RelistError::InvalidRule(Box::new(error.clone())));
     }
     let pass = Pass { rules, resources: &resources, settings };
-    let custom = pass.list("rules", &config.rules, &compiled.custom, &previous.custom);
-    let external =
-        pass.list("externalRules", &config.external_rules, &compiled.external, &previous.external);
+    let custom = pass.read_list("rules", &config.rules, &compiled.custom, &previous.custom);
+    let external = pass.read_list(
+        "externalRules",
+        &config.external_rules,
+        &compiled.external,
+        &previous.external,
+    );
     let (custom, external) = tokio::join!(custom, external);
-    Ok(State {
+    Ok(DiscoveryState {
         rules: rules.clone(),
         custom_registry: CustomRegistry::new(custom.sources()),
         external_registry: ExternalRegistry::new(external.sources()),
@@ -65,12 +70,13 @@ struct Pass<'a> {
 
 type CompiledRule = Result<Arc<Rule>, InvalidRule>;
 
-/// The positions of rules with the same series, and the series of each rule or a failure.
-type ReadGroup = (Vec<usize>, Result<Vec<Result<RuleSeries, Failure>>, QueryFailure>);
+/// The positions of rules with the same server and `seriesQuery`, and the series of each rule or a
+/// failure.
+type ReadGroup = (Vec<usize>, Result<Vec<Result<RuleSeries, ReadFailure>>, QueryFailure>);
 
 /// The reason that a rule has no new series.
 #[derive(Clone, Debug, thiserror::Error)]
-enum Failure {
+enum ReadFailure {
     #[error(transparent)]
     Query(#[from] QueryFailure),
     #[error(
@@ -80,7 +86,7 @@ enum Failure {
     TooManyNames(usize),
 }
 
-impl Failure {
+impl ReadFailure {
     /// A short reason, without text from the server.
     fn reason(&self) -> String {
         match self {
@@ -92,14 +98,14 @@ impl Failure {
 
 impl Pass<'_> {
     /// Reads the series of a list of rules.
-    async fn list(
+    async fn read_list(
         &self,
         name: &str,
         definitions: &[DiscoveryRule],
         compiled: &[CompiledRule],
         previous: &RuleList,
     ) -> RuleList {
-        let mut results: Vec<Option<Result<DiscoveredSeries, Failure>>> = Vec::new();
+        let mut results: Vec<Option<Result<DiscoveredSeries, ReadFailure>>> = Vec::new();
         results.resize_with(definitions.len(), || None);
         for (positions, result) in self.read_all(definitions, compiled).await {
             let read_at = Timestamp::now();
@@ -116,34 +122,35 @@ impl Pass<'_> {
                 }
             }
         }
-        let all_or_nothing = self.settings.compat == Compat::Reference
+        // prometheus-adapter replaces either all series of a list or none.
+        let keeps_previous = self.settings.compat == Compat::Reference
             && results.iter().any(|result| matches!(result, Some(Err(_))));
         let known = previous.by_definition();
         let rules = definitions.iter().zip(compiled).zip(results).enumerate();
         let entries = rules.map(|(index, ((definition, compiled), result))| {
             let previous = known.get(&RuleKey::new(definition)).copied();
             let name = self.rules.config.rule_name(name, index);
-            let result = if all_or_nothing { result.filter(Result::is_err) } else { result };
-            self.entry(name, index, definition, compiled, result, previous)
+            let result = if keeps_previous { result.filter(Result::is_err) } else { result };
+            self.build_entry(name, index, definition, compiled, result, previous)
         });
         RuleList { entries: entries.collect() }
     }
 
-    /// The entry of a rule. If the series can't be read, the entry keeps the previous series.
-    fn entry(
+    /// Builds the entry of a rule. If `result` has no series, the entry keeps the previous ones.
+    fn build_entry(
         &self,
         name: String,
         index: usize,
         definition: &DiscoveryRule,
         compiled: &CompiledRule,
-        result: Option<Result<DiscoveredSeries, Failure>>,
+        result: Option<Result<DiscoveredSeries, ReadFailure>>,
         previous: Option<&RuleEntry>,
     ) -> RuleEntry {
         let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
         status = RuleStatus { rule: name, error: None, reason: None, ..status };
         if let Some(client) = self.rules.servers.get(&definition.server) {
             status.server.clone_from(&client.settings().name);
-            status.server_url = client.settings().display_url();
+            status.server_url = client.settings().url_without_credentials();
         }
         let rule = match compiled {
             Ok(rule) => rule.clone(),
@@ -156,7 +163,7 @@ impl Pass<'_> {
         let previous_source = previous.and_then(|entry| entry.source.as_ref());
         let series = match result {
             Some(Ok(DiscoveredSeries { series, read_at })) => {
-                status.series = series.seen();
+                status.series = series.series_count();
                 status.metrics = series.metric_count();
                 status.last_success = Some(read_at);
                 Some(series)
@@ -169,11 +176,12 @@ impl Pass<'_> {
             }
             None => previous_source.map(|source| source.series.clone()),
         };
-        let source = series.map(|series| Source { index, rule, series });
+        let source = series.map(|series| DiscoveredRule { index, rule, series });
         RuleEntry { definition: definition.clone(), source, status }
     }
 
-    /// Reads each distinct list of series once.
+    /// Reads the series of all valid rules. Rules with the same server and `seriesQuery` share a
+    /// read.
     async fn read_all(
         &self,
         definitions: &[DiscoveryRule],
@@ -188,23 +196,23 @@ impl Pass<'_> {
         }
         let reads = groups.into_iter().map(|((server, query), rules)| async move {
             let (positions, rules) = rules.into_iter().unzip();
-            (positions, self.read(server, query, rules).await)
+            (positions, self.read_group(server, query, rules).await)
         });
-        // Boxed, because the compiler can't prove that the futures are `Send`.
+        // The futures are boxed, because the compiler can't prove that they are `Send`.
         let reads: Vec<futures::future::BoxFuture<'_, ReadGroup>> =
             reads.map(|read| Box::pin(read) as _).collect();
         stream::iter(reads).buffer_unordered(CONCURRENCY).collect().await
     }
 
     /// Reads the series of a query for all rules that have it.
-    async fn read(
+    async fn read_group(
         &self,
         server: &str,
         query: &str,
         rules: Vec<Arc<Rule>>,
-    ) -> Result<Vec<Result<RuleSeries, Failure>>, QueryFailure> {
+    ) -> Result<Vec<Result<RuleSeries, ReadFailure>>, QueryFailure> {
         let Some(client) = self.rules.servers.get(server) else {
-            // Unreachable: server names are checked when the file is loaded.
+            // This can't happen, because server names are checked when the file is loaded.
             return Ok(Vec::new());
         };
         let max_age =
@@ -222,10 +230,10 @@ impl Pass<'_> {
                 let mut builders: Vec<_> = builders.collect();
                 reader.for_each(|name, labels| {
                     for builder in &mut builders {
-                        add(builder, max_series_names, name, labels);
+                        add_series(builder, max_series_names, name, labels);
                     }
                 })?;
-                let too_many = Failure::TooManyNames(max_series_names);
+                let too_many = ReadFailure::TooManyNames(max_series_names);
                 let finished = builders.into_iter().map(|builder| {
                     builder.map(RuleSeriesBuilder::finish).ok_or_else(|| too_many.clone())
                 });
@@ -235,11 +243,16 @@ impl Pass<'_> {
     }
 }
 
-/// Adds a series, or drops the builder if it has too many names.
-fn add(builder: &mut Option<RuleSeriesBuilder<'_>>, max: usize, name: &str, labels: &[String]) {
+/// Adds a series, or drops the builder if it has too many pairs of name and label set.
+fn add_series(
+    builder: &mut Option<RuleSeriesBuilder<'_>>,
+    max: usize,
+    name: &str,
+    labels: &[String],
+) {
     let Some(active) = builder else { return };
     active.add(name, labels.iter().map(String::as_str));
-    if active.distinct() > max {
+    if active.distinct_pairs() > max {
         *builder = None;
     }
 }

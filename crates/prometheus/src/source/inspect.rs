@@ -18,7 +18,7 @@ use hpa_metrics::{
 
 use super::{
     PrometheusProvider,
-    state::{RuleList, RuleStatus, State},
+    state::{DiscoveryState, RuleList, RuleStatus},
 };
 
 /// A rule with its metrics.
@@ -48,7 +48,7 @@ impl PrometheusProvider {
     pub fn inspect_custom(&self) -> Vec<RuleInspection> {
         let state = self.state();
         let registry = &state.custom_registry;
-        inspect("rules", &state.rules.config, &state.custom, |entry| {
+        inspect_rules("rules", &state.rules.config, &state.custom, |entry| {
             let Some(source) = &entry.source else {
                 return Vec::new();
             };
@@ -59,7 +59,7 @@ impl PrometheusProvider {
                         metric: metric.metric.to_string(),
                         resource: Some(GroupResource::clone(resource)),
                         series: series.to_string(),
-                        shadowed_by: shadow(origin, source.index),
+                        shadowed_by: shadowing_rule(origin, source.index),
                     }
                 })
             });
@@ -71,7 +71,7 @@ impl PrometheusProvider {
     pub fn inspect_external(&self) -> Vec<RuleInspection> {
         let state = self.state();
         let registry = &state.external_registry;
-        inspect("externalRules", &state.rules.config, &state.external, |entry| {
+        inspect_rules("externalRules", &state.rules.config, &state.external, |entry| {
             let Some(source) = &entry.source else {
                 return Vec::new();
             };
@@ -79,7 +79,7 @@ impl PrometheusProvider {
                 metric: metric.metric.to_string(),
                 resource: None,
                 series: metric.last.to_string(),
-                shadowed_by: shadow(registry.origin(metric.metric), source.index),
+                shadowed_by: shadowing_rule(registry.origin(metric.metric), source.index),
             });
             metrics.collect()
         })
@@ -109,12 +109,12 @@ impl PrometheusProvider {
 
     /// The label with the names of a resource's objects in the series of a rule of `rules`.
     pub fn object_label(&self, index: usize, resource: &GroupResource) -> Option<String> {
-        let state: Arc<State> = self.state();
+        let state: Arc<DiscoveryState> = self.state();
         let source = state.custom.entries.get(index)?.source.as_ref()?;
         source.rule.labels().label(resource, &state.resources).ok()
     }
 
-    /// Sends a query to a server by its name.
+    /// Sends a query to the server with this name. `None` if there is no such server.
     pub async fn query_server(
         &self,
         server: &str,
@@ -125,13 +125,13 @@ impl PrometheusProvider {
         Some(client.query(&InstantQuery { query: query.to_owned(), timeout }).await)
     }
 
-    /// The client of a server by its name. An empty name means the default.
+    /// The client of the server with this name. An empty name stands for the default server.
     pub fn client(&self, server: &str) -> Option<Client> {
         self.rules.read().servers.get(server).cloned()
     }
 }
 
-fn inspect(
+fn inspect_rules(
     list: &str,
     config: &Config,
     rules: &RuleList,
@@ -146,8 +146,8 @@ fn inspect(
     rules.collect()
 }
 
-/// The position of the rule that takes precedence, unless it is `index`.
-fn shadow(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
+/// The position of the rule that has the metric, unless that is the rule at `index`.
+fn shadowing_rule(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
     origin.map(|origin| origin.index).filter(|position| *position != index)
 }
 

@@ -32,21 +32,22 @@ pub use state::RuleStatus;
 
 use self::{
     sharing::Sharing,
-    state::{Rules, State},
+    state::{DiscoveryState, Rules},
 };
 use hpa_metrics::{
-    ApiGroups, Catalog, MetricError, MetricSource, ObjectLister, Query, ResourceMapper, Values,
+    ApiGroups, Catalog, MetricError, MetricSource, ObjectLister, Query, ResourceMapper, SyncState,
+    Values,
     mapper::MapperError,
     source::{ListedCustomMetric, ListedExternalMetric},
 };
 
-/// The first delay before a failed discovery is repeated. It doubles up to the relist interval.
-const MIN_RETRY: Duration = Duration::from_secs(5);
+/// The delay before a failed discovery is first repeated. It doubles up to the relist interval.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Settings of a [`PrometheusProvider`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrometheusSettings {
-    /// Whether responses are exactly those of the reference.
+    /// Whether responses are exactly those of prometheus-adapter.
     pub compat: Compat,
     /// The interval between discoveries.
     pub relist_interval: Duration,
@@ -64,8 +65,8 @@ pub struct PrometheusSettings {
 }
 
 impl Default for PrometheusSettings {
-    /// Reads the series of the last 10 minutes every 10 minutes, as the reference does. The limits
-    /// allow about 2 million series per rule, with 100,000 names.
+    /// Reads the series of the last 10 minutes every 10 minutes, as prometheus-adapter does. The
+    /// limits allow about 2 million series per rule, with 100,000 pairs of name and label set.
     fn default() -> Self {
         let ten_minutes = Duration::from_secs(600);
         Self {
@@ -87,7 +88,7 @@ pub enum RelistError {
     /// The resources of the API server are unknown.
     #[error(transparent)]
     Mapper(#[from] MapperError),
-    /// A rule is invalid. Without compatibility, the other rules work.
+    /// A rule is invalid, and compatibility requires that all rules are valid.
     #[error("{0}")]
     InvalidRule(#[source] Box<InvalidRule>),
     /// Some rules are invalid, or their series can't be read. The messages name the rules.
@@ -95,21 +96,22 @@ pub enum RelistError {
     Rules(Vec<String>),
 }
 
-/// Reads metrics from Prometheus. Stores only the names of series and, for a few seconds, the
-/// results of shared queries.
+/// Reads metrics from Prometheus. Keeps only the names and label names of series in memory and, for
+/// a few seconds, the results of shared queries.
 pub struct PrometheusProvider {
     settings: PrometheusSettings,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
     rules: RwLock<Arc<Rules>>,
-    state: RwLock<Arc<State>>,
-    /// The error of the current rules file, if it is invalid and the previous one is used.
-    refused_file: RwLock<Option<String>>,
+    state: RwLock<Arc<DiscoveryState>>,
+    /// The error of the rules file, if it is invalid and the previous rules stay in use.
+    rules_file_error: RwLock<Option<String>>,
+    first_discovery: SyncState,
     sharing: Sharing,
 }
 
 impl PrometheusProvider {
-    /// A provider. It has no metrics until the first [`PrometheusProvider::relist`].
+    /// Creates a provider. It has no metrics until the first [`PrometheusProvider::relist`].
     pub fn new(
         config: Config,
         servers: Servers,
@@ -123,16 +125,27 @@ impl PrometheusProvider {
             settings,
             mapper,
             objects,
-            state: RwLock::new(Arc::new(State::empty(&rules))),
+            state: RwLock::new(Arc::new(DiscoveryState::empty(&rules))),
             rules: RwLock::new(Arc::new(rules)),
-            refused_file: RwLock::default(),
+            rules_file_error: RwLock::default(),
+            first_discovery: SyncState::default(),
             sharing: Sharing::new(settings.sharing, settings.compat),
         })
     }
 
     /// Reads the resources of the API server and the series of all rules. A rule whose series can't
-    /// be read keeps the previous series. With compatibility, all rules keep them in that case.
+    /// be read keeps the previous series. With compatibility, all rules of the same list (`rules`
+    /// or `externalRules`) then keep theirs.
     pub async fn relist(&self) -> Result<(), RelistError> {
+        let result = self.discover().await;
+        match &result {
+            Ok(()) => self.first_discovery.set_synced(),
+            Err(error) => self.first_discovery.set_failed(error),
+        }
+        result
+    }
+
+    async fn discover(&self) -> Result<(), RelistError> {
         let rules = self.rules.read().clone();
         let previous = self.state.read().clone();
         let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await?;
@@ -147,30 +160,36 @@ impl PrometheusProvider {
 
     /// Discovers series at the relist interval, and when the rules file changes. Never returns.
     pub async fn run(&self, file: Option<RulesFile>) {
-        let mut retry = MIN_RETRY.min(self.settings.relist_interval);
+        let mut retry_delay = MIN_RETRY_DELAY.min(self.settings.relist_interval);
         let mut last_error = None;
         let mut file = reload::WatchedFile::new(file, self.settings.reload_interval);
         loop {
             let started = Instant::now();
             let error = self.relist().await.err().map(|error| hpa_metrics::describe(&error));
-            let delay = if error.is_none() { self.settings.relist_interval } else { retry };
-            let next_retry = if error.is_none() { MIN_RETRY } else { retry * 2 };
-            retry = next_retry.min(self.settings.relist_interval);
+            let delay = if error.is_none() { self.settings.relist_interval } else { retry_delay };
+            let next_delay = if error.is_none() { MIN_RETRY_DELAY } else { retry_delay * 2 };
+            retry_delay = next_delay.min(self.settings.relist_interval);
             log_change(last_error.as_deref(), error.as_deref());
             last_error = error;
-            let wait = async { while self.reload(&file.changed().await).is_err() {} };
-            // Waits until the end of the interval, or a valid change of the file.
-            _ = timeout_at(started + delay, wait).await;
+            let reloaded = async { while self.reload(&file.wait_for_change().await).is_err() {} };
+            // Waits until the end of the delay, or until a valid change of the file.
+            _ = timeout_at(started + delay, reloaded).await;
         }
     }
 
-    /// Reads the files of all connections to report their errors early.
+    /// Reads the certificate and credential files of all servers, to report errors at the start.
     pub async fn check_files(&self) -> Result<(), Arc<crate::client::ConnectionError>> {
         let servers = self.rules.read().servers.clone();
         for client in servers.all() {
             client.check_files().await?;
         }
         Ok(())
+    }
+
+    /// Waits until a discovery has succeeded or failed, unless one has already.
+    /// [`Self::run`] must run.
+    pub async fn wait_for_first_discovery(&self) {
+        self.first_discovery.wait_for_first_outcome().await;
     }
 
     /// Whether the rules were compiled and a discovery of their series was tried.
@@ -183,7 +202,7 @@ impl PrometheusProvider {
         self.state().rule_status()
     }
 
-    /// The queries of custom metrics, by rule.
+    /// The numbers of queries for custom metrics, by rule.
     pub fn query_counts(&self) -> Vec<QueryCounts> {
         self.sharing.stats.all()
     }
@@ -191,7 +210,7 @@ impl PrometheusProvider {
     /// Problems that an operator should fix: an invalid file, and rules that are invalid or can't
     /// be read.
     pub fn problems(&self) -> Vec<String> {
-        let file = self.refused_file.read().clone();
+        let file = self.rules_file_error.read().clone();
         let rules = self
             .state()
             .rule_status()
@@ -204,12 +223,12 @@ impl PrometheusProvider {
         &self.settings
     }
 
-    fn state(&self) -> Arc<State> {
+    fn state(&self) -> Arc<DiscoveryState> {
         self.state.read().clone()
     }
 
-    /// The time of a value. For custom metrics, the reference uses the current time instead of the
-    /// sample's.
+    /// The time of a custom metric's value: that of the sample. With compatibility it is the
+    /// current time, as in prometheus-adapter.
     fn custom_timestamp(&self, sample_ms: i64) -> Timestamp {
         match self.settings.compat {
             Compat::Reference => Timestamp::now(),
@@ -244,7 +263,7 @@ impl Catalog for PrometheusProvider {
         if state.is_discovered() {
             return Ok(());
         }
-        let is_refused = self.refused_file.read().is_some();
+        let is_refused = self.rules_file_error.read().is_some();
         let refused = is_refused.then(|| "the rules file is invalid".to_owned());
         let reasons: Vec<String> = refused.into_iter().chain(state.failure_reasons()).collect();
         let none_yet = || vec!["no discovery has succeeded yet".to_owned()];

@@ -1,13 +1,13 @@
 //! Splits long lists of names into several queries.
 
-/// The maximum length of the names in a query. Proxies refuse much longer queries, and servers
-/// parse them slowly.
+/// The maximum length of the names in a query, in bytes. Proxies refuse much longer queries, and
+/// servers parse them slowly.
 const MAX_LEN: usize = 8 << 10;
 /// The maximum number of concurrent queries of one list.
 pub(super) const CONCURRENCY: usize = 4;
 
-/// Splits a list into parts of at most [`MAX_LEN`] bytes, if `is_per_object` returns true. It
-/// returns whether a query for a part has the same samples as a query for the whole list.
+/// Splits a list into parts of at most [`MAX_LEN`] bytes, if `is_per_object` returns true: if
+/// queries for the parts return the same samples as a query for the whole list.
 pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let mut rest = names;
@@ -75,7 +75,7 @@ mod tests {
         Some(names.iter().map(value).collect())
     }
 
-    async fn values(provider: &PrometheusProvider) -> Vec<String> {
+    async fn read_values(provider: &PrometheusProvider) -> Vec<String> {
         let all = Selector::everything();
         let values = provider.read_custom(request("inflight").selected(&all)).await.unwrap();
         values.items.iter().map(|item| Quantity::from(item.value).to_string()).collect()
@@ -92,11 +92,11 @@ mod tests {
         let server = server();
         let setup = Setup { sharing: false, pods: PODS, ..Setup::default() };
         let provider = provider(&server, &setup).await;
-        let values = values(&provider).await;
+        let values = read_values(&provider).await;
         let distinct: BTreeSet<&String> = values.iter().collect();
         assert_eq!((values.len(), distinct.len()), (PODS, PODS));
         let requests = server.take_requests();
-        // About 88 kB of names.
+        // The names have about 88 kB.
         assert_eq!(requests.len(), 11);
         assert!(requests.iter().all(|query| query.len() < MAX_LEN + 100));
         assert_eq!(provider.query_counts()[0].single, 11);
@@ -106,12 +106,12 @@ mod tests {
     async fn shared_query_replaces_the_parts() {
         let server = server();
         let provider = provider(&server, &Setup { pods: PODS, ..Setup::default() }).await;
-        assert_eq!(values(&provider).await.len(), PODS);
+        assert_eq!(read_values(&provider).await.len(), PODS);
         assert_eq!(server.take_requests().len(), 1);
     }
 
     #[tokio::test]
-    async fn queries_without_proof_or_with_compatibility_stay_whole() {
+    async fn list_is_not_split_without_proof_or_with_compatibility() {
         let without_proof = RULES.replace(
             "max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
             "topk(3, <<.Series>>{<<.LabelMatchers>>})",
@@ -122,7 +122,7 @@ mod tests {
         ] {
             let server = server();
             let provider = provider(&server, &setup).await;
-            assert_eq!(values(&provider).await.len(), PODS);
+            assert_eq!(read_values(&provider).await.len(), PODS);
             let requests = server.take_requests();
             assert_eq!(requests.len(), 1);
             assert!(requests[0].contains("web-0|web-1|"), "{}", requests[0]);
@@ -134,7 +134,7 @@ mod tests {
         let server = server();
         let setup = Setup { sharing: false, pods: PODS, ..Setup::default() };
         let provider = provider(&server, &setup).await;
-        values(&provider).await;
+        read_values(&provider).await;
         server.fail(server.take_requests().last().unwrap());
         let all = Selector::everything();
         let error = provider.read_custom(request("inflight").selected(&all)).await.unwrap_err();

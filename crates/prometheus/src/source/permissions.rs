@@ -18,8 +18,8 @@ pub struct ServerPermissions {
 }
 
 impl ServerPermissions {
-    /// Resolves the path of a credential file, relative to the directory. An empty path means no
-    /// file.
+    /// Resolves the path of a credential file, relative to the directory. An empty path stands for
+    /// no file.
     pub(super) fn credential_file(
         &self,
         server: &Server,
@@ -42,7 +42,7 @@ impl ServerPermissions {
         Ok(file)
     }
 
-    /// Whether a server authenticates with the pod's service account.
+    /// Whether a server authenticates with the pod's service account. Fails if it may not.
     pub(super) fn uses_service_account(&self, server: &Server) -> Result<bool, ServerProblem> {
         match server.auth_in_cluster {
             Some(true) if !self.service_account => {

@@ -23,14 +23,16 @@ use hpa_metrics::{
 use super::{
     PrometheusProvider, name_lists,
     sharing::{ShareableRequest, SharedSamples},
-    state::State,
+    state::DiscoveryState,
 };
 
 /// The samples of a custom metric, with the metadata for their values.
 struct CustomResult {
     samples: Arc<ObjectSamples>,
-    /// The number of samples of the query, including those without an object.
+    /// The number of samples in the results, including those of other objects. With a shared query,
+    /// only those of the requested objects.
     results: usize,
+    /// The label with the names of the objects.
     label: String,
     object_kind: ObjectKind,
     origin: Origin,
@@ -39,7 +41,7 @@ struct CustomResult {
 impl PrometheusProvider {
     pub(super) async fn read_objects(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         request: &CustomQuery,
     ) -> Result<CustomValues, MetricError> {
         match &request.objects {
@@ -50,14 +52,14 @@ impl PrometheusProvider {
 
     async fn read_by_name(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         request: &CustomQuery,
         name: &str,
     ) -> Result<CustomValues, MetricError> {
         let names = [name.to_owned()];
-        let requester = self.sharing.requester(name);
-        let result = self.read_custom(state, request, &names, requester).await?;
-        // The query in error messages.
+        let requester = self.sharing.requester_id(name);
+        let result = self.read_samples(state, request, &names, requester).await?;
+        // For error messages: the query for this object, even if a shared query was sent.
         let query = || match self.custom_query(state, request, &names) {
             Ok(query) => query.query,
             Err(_) => result.origin.query.clone(),
@@ -81,7 +83,7 @@ impl PrometheusProvider {
 
     async fn read_by_selector(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         request: &CustomQuery,
         objects: &Selector,
     ) -> Result<CustomValues, MetricError> {
@@ -92,20 +94,21 @@ impl PrometheusProvider {
         let resolved = state.resources.resolve(&resource.group, &resource.resource);
         let resolved = resolved.map_err(|error| MetricError::List(ListError::Resource(error)))?;
         let is_known = state.has_custom(resource, request.is_namespaced(), &request.metric);
-        // The reference lists objects even for an unknown metric.
+        // prometheus-adapter lists objects even for an unknown metric.
         if !is_known && self.settings.compat == Compat::Off {
             return Err(unknown_custom(state, request));
         }
         let names = self.objects.names(resolved, namespace, objects).await;
         let names = names.map_err(MetricError::List)?;
-        let requester = self.sharing.requester(objects);
-        let result = self.read_custom(state, request, &names, requester).await?;
+        let requester = self.sharing.requester_id(objects);
+        let result = self.read_samples(state, request, &names, requester).await?;
         Ok(self.custom_values(&names, result))
     }
 
-    async fn read_custom(
+    /// Reads the samples of the objects with these names.
+    async fn read_samples(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         request: &CustomQuery,
         names: &[String],
         requester: u64,
@@ -115,10 +118,10 @@ impl PrometheusProvider {
         }
         let registry = &state.custom_registry;
         let found = registry.find(&registry_request(request, names), &state.resources);
-        let found = found.map_err(|error| no_query(state, request, error))?;
+        let found = found.map_err(|error| registry_error(state, request, error))?;
         let client = state.custom_client(found.index);
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
-        let parts = self.name_lists(state, request, &found, names);
+        let parts = self.split_names(state, request, &found, names);
         let CustomQuery { namespace, metric_selector: selector, .. } = request;
         let shareable =
             ShareableRequest { namespace, selector, names, requester, queries: parts.len() };
@@ -135,11 +138,10 @@ impl PrometheusProvider {
         Ok(CustomResult { samples, results, label, object_kind: object_kind(resource), origin })
     }
 
-    /// Splits a long list of names, if a query for a part returns the same samples as a query for
-    /// all.
-    fn name_lists<'n>(
+    /// Splits a long list of names, if queries for its parts return the same samples as one query.
+    fn split_names<'n>(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         request: &CustomQuery,
         found: &FoundMetric<'_>,
         names: &'n [String],
@@ -159,7 +161,7 @@ impl PrometheusProvider {
     /// Sends a query for each list of names. Returns the samples, their number and the first query.
     async fn read_parts(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         request: &CustomQuery,
         found: &FoundMetric<'_>,
         client: &Client,
@@ -171,14 +173,14 @@ impl PrometheusProvider {
         let first = queries.first().cloned().unwrap_or_default();
         let read = |query| async {
             self.sharing.stats.count(rule, |counts| &mut counts.single);
-            match &*self.query(client, query).await? {
+            match &*self.send_query(client, query).await? {
                 QueryResult::Vector(samples) => {
                     let samples = samples.as_deref().unwrap_or_default();
                     let compat = self.settings.compat;
                     let results = samples.len();
                     Ok((ObjectSamples::new(samples, &found.label, compat), results))
                 }
-                _ => Err(MetricError::fetch(ResultError::UnexpectedType)),
+                _ => Err(MetricError::from_fetch_error(ResultError::UnexpectedType)),
             }
         };
         let add = |(mut all, count): (ObjectSamples, usize), (part, results)| async move {
@@ -192,14 +194,14 @@ impl PrometheusProvider {
 
     fn custom_query<'s>(
         &self,
-        state: &'s State,
+        state: &'s DiscoveryState,
         request: &CustomQuery,
         names: &[String],
     ) -> Result<registry::CustomQuery<'s>, MetricError> {
         let registry_request = registry_request(request, names);
         let registry = &state.custom_registry;
         let query = registry.query(&registry_request, &state.resources, self.settings.compat);
-        query.map_err(|error| no_query(state, request, error))
+        query.map_err(|error| registry_error(state, request, error))
     }
 
     fn custom_values(&self, names: &[String], result: CustomResult) -> CustomValues {
@@ -225,7 +227,7 @@ impl PrometheusProvider {
 
     pub(super) async fn read_series(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         request: &ExternalQuery,
     ) -> Result<ExternalValues, MetricError> {
         let ExternalQuery { namespace, metric, metric_selector } = request;
@@ -241,14 +243,14 @@ impl PrometheusProvider {
         let found = registry.origin(metric).ok_or_else(unknown)?;
         let query = registry.query(namespace, metric, metric_selector, &state.resources, compat);
         let query = query.map_err(|error| match error {
-            ExternalQueryError::Query(error) => MetricError::no_query(error),
+            ExternalQueryError::Query(error) => MetricError::from_query_build_error(error),
             _ => unknown(),
         })?;
         let client = state.external_client(found.index).ok_or_else(unknown)?;
         let origin = origin("externalRules", found.index, client, &found.series, &query);
-        let result = self.query(client, query).await?;
+        let result = self.send_query(client, query).await?;
         let mut values = ExternalValues { items: Vec::new(), omitted: Vec::new(), origin };
-        for item in external_items(&result, compat).map_err(MetricError::convert)? {
+        for item in external_items(&result, compat).map_err(MetricError::from_conversion_error)? {
             let timestamp = timestamp(item.timestamp_ms);
             match item.value {
                 Ok(value) => values.items.push(ExternalMetricValue {
@@ -265,16 +267,20 @@ impl PrometheusProvider {
         Ok(values)
     }
 
-    async fn query(&self, client: &Client, query: String) -> Result<Arc<QueryResult>, MetricError> {
+    async fn send_query(
+        &self,
+        client: &Client,
+        query: String,
+    ) -> Result<Arc<QueryResult>, MetricError> {
         let timeout = match self.settings.compat {
             Compat::Off => TimeoutParameter::Limit,
             Compat::Reference => TimeoutParameter::Empty,
         };
-        client.query(&InstantQuery { query, timeout }).await.map_err(MetricError::fetch)
+        client.query(&InstantQuery { query, timeout }).await.map_err(MetricError::from_fetch_error)
     }
 }
 
-/// The request to the registry, for objects with these names.
+/// Converts a request for a custom metric to one of the registry, for objects with these names.
 pub(crate) fn registry_request<'a>(
     request: &'a CustomQuery,
     names: &'a [String],
@@ -289,8 +295,8 @@ pub(crate) fn registry_request<'a>(
     }
 }
 
-fn no_query(
-    state: &State,
+fn registry_error(
+    state: &DiscoveryState,
     request: &CustomQuery,
     error: registry::CustomQueryError,
 ) -> MetricError {
@@ -300,7 +306,7 @@ fn no_query(
     }
 }
 
-fn unknown_custom(state: &State, request: &CustomQuery) -> MetricError {
+fn unknown_custom(state: &DiscoveryState, request: &CustomQuery) -> MetricError {
     if !state.is_discovered() {
         return MetricError::UnknownMetric(NotFound::NotDiscovered);
     }

@@ -23,8 +23,8 @@ pub enum ReloadError {
 }
 
 impl PrometheusProvider {
-    /// Replaces the rules from the next discovery on. If the file is invalid, the previous rules
-    /// stay, and [`PrometheusProvider::problems`] has the reason.
+    /// Replaces the rules. The next discovery uses them. If the text is invalid, the previous rules
+    /// stay in use, and [`PrometheusProvider::problems`] has the reason.
     pub fn reload(&self, text: &str) -> Result<(), ReloadError> {
         match self.try_reload(text) {
             Ok(rules) => {
@@ -34,7 +34,7 @@ impl PrometheusProvider {
                     "loaded the changed rules file"
                 );
                 *self.rules.write() = Arc::new(rules);
-                *self.refused_file.write() = None;
+                *self.rules_file_error.write() = None;
                 Ok(())
             }
             Err(error) => {
@@ -43,7 +43,7 @@ impl PrometheusProvider {
                     error = message,
                     "refused the changed rules file, previous rules stay in use"
                 );
-                *self.refused_file.write() = Some(message);
+                *self.rules_file_error.write() = Some(message);
                 Err(error)
             }
         }
@@ -90,8 +90,9 @@ impl WatchedFile {
         Self { file, interval, next_check: Instant::now() + interval }
     }
 
-    /// Waits for a change, and returns the file's text. Cancel-safe.
-    pub(super) async fn changed(&mut self) -> String {
+    /// Waits for a change, and returns the file's text. Without a file, it never returns.
+    /// Cancel-safe.
+    pub(super) async fn wait_for_change(&mut self) -> String {
         let Some(file) = &mut self.file else {
             return std::future::pending().await;
         };

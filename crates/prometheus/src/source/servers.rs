@@ -22,8 +22,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// A set with only the default server, for rules that name none. Servers of a rules file may
-    /// use only credentials in that file, unless [`Self::permitting`] allows more.
+    /// Creates a set with only the default server, for rules that name none. Servers of a rules
+    /// file may use only credentials in that file, unless [`Self::permitting`] allows more.
     pub fn new(default: Option<Client>, observer: Arc<dyn RequestObserver>) -> Self {
         let permissions = ServerPermissions::default();
         Self { default, named: BTreeMap::new(), observer, permissions }
@@ -64,12 +64,12 @@ impl Servers {
         }
         let servers = Self { named, ..self.clone() };
         for (path, server) in references(config) {
-            servers.check(server).map_err(|problem| error(path, problem))?;
+            servers.check_known(server).map_err(|problem| error(path, problem))?;
         }
         Ok(servers)
     }
 
-    fn check(&self, name: &str) -> Result<(), ServerProblem> {
+    fn check_known(&self, name: &str) -> Result<(), ServerProblem> {
         match self.get(name) {
             Some(_) => Ok(()),
             None if name.is_empty() => Err(ServerProblem::NoDefault),
@@ -77,7 +77,7 @@ impl Servers {
         }
     }
 
-    /// The client of a server. An empty name means the default.
+    /// The client of the server with this name. An empty name stands for the default server.
     pub fn get(&self, name: &str) -> Option<&Client> {
         if name.is_empty() {
             return self.default.as_ref();
@@ -93,21 +93,22 @@ impl Servers {
 
 /// The server names that rules refer to, with the path of the field.
 fn references(config: &Config) -> Vec<(String, &str)> {
-    let of_rules = |list: &str, rules: &'_ [crate::rules::config::DiscoveryRule]| {
+    let server_paths = |list: &str, rules: &'_ [crate::rules::config::DiscoveryRule]| {
         let paths =
             (0..rules.len()).map(|index| format!("{}.server", config.rule_name(list, index)));
         paths.collect::<Vec<_>>()
     };
-    let custom = of_rules("rules", &config.rules).into_iter().zip(&config.rules);
-    let external =
-        of_rules("externalRules", &config.external_rules).into_iter().zip(&config.external_rules);
+    let custom = server_paths("rules", &config.rules).into_iter().zip(&config.rules);
+    let external = server_paths("externalRules", &config.external_rules)
+        .into_iter()
+        .zip(&config.external_rules);
     let resource = config.resource_rules.as_ref();
     let resource = resource.map(|rules| ("resourceRules.server".to_owned(), &*rules.server));
     let discovery = custom.chain(external).map(|(path, rule)| (path, &*rule.server));
     discovery.chain(resource).collect()
 }
 
-/// The settings of a server, or its invalid field.
+/// The settings of a server, or the invalid field with its problem.
 fn settings(
     server: &Server,
     compat: Compat,
@@ -136,7 +137,7 @@ fn settings(
     Ok(settings)
 }
 
-/// The settings that need no files.
+/// The settings that don't depend on permissions.
 fn basic_settings(server: &Server) -> Result<Settings, SettingsError> {
     let mut settings = Settings::new(&server.name, &server.url)?;
     if !server.verb.is_empty() {

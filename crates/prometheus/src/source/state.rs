@@ -5,14 +5,14 @@ use std::{collections::HashMap, sync::Arc};
 use crate::client::Client;
 use crate::rules::{
     Config, CustomRegistry, ExternalRegistry, RuleSeries, RuleSet, config::DiscoveryRule,
-    registry::Source,
+    registry::DiscoveredRule,
 };
 use hpa_metrics::resource::{ApiResources, GroupResource};
 use jiff::Timestamp;
 
 use super::servers::Servers;
 
-/// The reason of a rule that can't be compiled.
+/// The short reason for a rule that can't be compiled.
 pub(super) const INVALID_RULE: &str = "the rule is invalid";
 
 /// A rules file, and clients for its servers.
@@ -21,8 +21,8 @@ pub(super) struct Rules {
     pub(super) servers: Arc<Servers>,
 }
 
-/// The result of a discovery.
-pub(super) struct State {
+/// The result of a discovery. Empty before the first one.
+pub(super) struct DiscoveryState {
     pub(super) rules: Arc<Rules>,
     pub(super) compiled: RuleSet,
     pub(super) resources: Arc<ApiResources>,
@@ -43,7 +43,7 @@ pub(super) struct RuleList {
 pub(super) struct RuleEntry {
     pub(super) definition: DiscoveryRule,
     /// `None` if the series have never been read.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<DiscoveredRule>,
     pub(super) status: RuleStatus,
 }
 
@@ -62,7 +62,7 @@ pub struct RuleStatus {
     pub metrics: usize,
     /// The time of the last success.
     pub last_success: Option<Timestamp>,
-    /// The number of failed reads since the rule was loaded.
+    /// The number of failed reads since the rule was added to the file.
     pub failures: u64,
     /// The error of an invalid rule, or of the last read.
     pub error: Option<String>,
@@ -70,7 +70,7 @@ pub struct RuleStatus {
     pub reason: Option<String>,
 }
 
-impl State {
+impl DiscoveryState {
     pub(super) fn empty(rules: &Rules) -> Self {
         Self {
             rules: Arc::new(Rules { config: rules.config.clone(), servers: rules.servers.clone() }),
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// Whether the rules were compiled, which needs the resources of the API server. Their series
-    /// may be unknown.
+    /// may still be unknown.
     pub(super) fn is_compiled(&self) -> bool {
         let config = &self.rules.config;
         self.compiled.custom.len() == config.rules.len()
@@ -92,8 +92,8 @@ impl State {
             && self.compiled.resource.is_some() == config.resource_rules.is_some()
     }
 
-    /// Whether each list has a rule whose series were read. A rule that always fails must not block
-    /// the others.
+    /// Whether the series of at least one rule of each list were read, unless the list is empty. A
+    /// rule that always fails must not block the others.
     pub(super) fn is_discovered(&self) -> bool {
         let config = &self.rules.config;
         let is_known = |list: &RuleList, len: usize| {
@@ -158,11 +158,11 @@ impl State {
 }
 
 impl RuleList {
-    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
+    pub(super) fn sources(&self) -> impl Iterator<Item = &DiscoveredRule> {
         self.entries.iter().filter_map(|entry| entry.source.as_ref())
     }
 
-    /// The entries by definition: rules may have moved in the file.
+    /// The entries by definition, because rules may have moved in the file.
     pub(super) fn by_definition(&self) -> HashMap<RuleKey<'_>, &RuleEntry> {
         self.entries.iter().map(|entry| (RuleKey::new(&entry.definition), entry)).collect()
     }
@@ -174,14 +174,14 @@ impl RuleList {
 pub(super) struct RuleKey<'a> {
     server: &'a str,
     series_query: &'a str,
-    /// Filters, naming and labels.
-    rest: String,
+    /// Filters, naming and labels, in their debug form.
+    other_fields: String,
 }
 
 impl<'a> RuleKey<'a> {
     pub(super) fn new(rule: &'a DiscoveryRule) -> Self {
-        let rest = format!("{:?}{:?}{:?}", rule.series_filters, rule.name, rule.resources);
-        Self { server: &rule.server, series_query: &rule.series_query, rest }
+        let other_fields = format!("{:?}{:?}{:?}", rule.series_filters, rule.name, rule.resources);
+        Self { server: &rule.server, series_query: &rule.series_query, other_fields }
     }
 }
 

@@ -21,10 +21,10 @@ use hpa_metrics::{
     test_doubles::FixedObjects,
 };
 
-/// The samples of a query.
+/// Computes the samples of a query, or returns `None` for a query without samples.
 type Compute = fn(&str) -> Option<Value>;
 
-/// Answers requests by selector or query, and records them.
+/// A server that answers requests by their selector or query, and records them.
 #[derive(Clone, Default)]
 pub(super) struct Prometheus {
     answers: Arc<Mutex<HashMap<String, (u16, Value)>>>,
@@ -35,12 +35,12 @@ pub(super) struct Prometheus {
 }
 
 impl Prometheus {
-    pub(super) fn series(&self, selector: &str, series: &Value) {
+    pub(super) fn set_series(&self, selector: &str, series: &Value) {
         let body = json!({ "status": "success", "data": series });
         self.answers.lock().insert(selector.to_owned(), (200, body));
     }
 
-    pub(super) fn vector(&self, query: &str, samples: &Value) {
+    pub(super) fn set_vector(&self, query: &str, samples: &Value) {
         let data = json!({ "resultType": "vector", "result": samples });
         let body = json!({ "status": "success", "data": data });
         self.answers.lock().insert(query.to_owned(), (200, body));
@@ -168,9 +168,9 @@ fn objects() -> FixedObjects {
 pub(super) fn prometheus() -> Prometheus {
     let server = Prometheus::default();
     let labels = |name: &str| json!([{ "__name__": name, "namespace": "shop", "pod": "web-0" }]);
-    server.series("http_requests_total", &labels("http_requests_total"));
-    server.series("inflight", &labels("inflight"));
-    server.series("queue_length", &json!([{ "__name__": "queue_length", "queue": "mail" }]));
+    server.set_series("http_requests_total", &labels("http_requests_total"));
+    server.set_series("inflight", &labels("inflight"));
+    server.set_series("queue_length", &json!([{ "__name__": "queue_length", "queue": "mail" }]));
     server
 }
 
@@ -263,8 +263,10 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
     let server = prometheus();
     let provider = provider(&server, Compat::Off).await;
     let query = r#"max(inflight{namespace="shop",pod=~"web-1|web-0"}) by (pod)"#;
-    server
-        .vector(query, &json!([sample("web-0", "2.5"), sample("web-1", "NaN"), sample("x", "1")]));
+    server.set_vector(
+        query,
+        &json!([sample("web-0", "2.5"), sample("web-1", "NaN"), sample("x", "1")]),
+    );
     let web = Selector::parse("app=web").unwrap();
     let values = provider.read_custom(request("inflight").selected(&web)).await.unwrap();
     assert_eq!(server.take_requests(), [query]);
@@ -309,7 +311,7 @@ async fn named_object_without_a_value_has_a_reason() {
     let provider = provider(&server, Compat::Off).await;
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
     let read = async |samples: Value| {
-        server.vector(query, &samples);
+        server.set_vector(query, &samples);
         provider.read_custom(request("inflight").named("web-0")).await
     };
     let reason = |result: Result<_, MetricError>| match result {
@@ -342,7 +344,7 @@ async fn external_metric_has_the_labels_of_its_series() {
     let query = r#"sum(queue_length{queue="mail"})"#;
     let series = json!({ "metric": { "queue": "mail" }, "value": [5, "7"] });
     let infinite = json!({ "metric": {}, "value": [5, "+Inf"] });
-    server.vector(query, &json!([series, infinite]));
+    server.set_vector(query, &json!([series, infinite]));
     let metric_selector = Selector::parse("queue=mail").unwrap();
     let external = ExternalQuery { metric_selector, ..external("queue_length") };
     let values = provider.read_external(external).await.unwrap();
@@ -353,7 +355,7 @@ async fn external_metric_has_the_labels_of_its_series() {
 }
 
 #[tokio::test]
-async fn failed_rule_keeps_its_series_and_others_are_read() {
+async fn failed_rule_keeps_its_series_and_blocks_others_only_with_compatibility() {
     let new_series = json!([
         { "__name__": "inflight", "namespace": "shop", "pod": "web-0" },
         { "__name__": "inflight_new", "namespace": "shop", "pod": "web-0" },
@@ -362,7 +364,7 @@ async fn failed_rule_keeps_its_series_and_others_are_read() {
         let server = prometheus();
         let provider = provider(&server, compat).await;
         server.fail("http_requests_total");
-        server.series("inflight", &new_series);
+        server.set_series("inflight", &new_series);
         let error = provider.relist().await.unwrap_err();
         assert_eq!(error.to_string(), "unable to discover the series of rules[0]: execution: boom");
         assert!(has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
@@ -393,7 +395,7 @@ async fn invalid_rule_disables_all_rules_only_with_compatibility() {
 }
 
 #[tokio::test]
-async fn rule_reads_the_server_that_it_names() {
+async fn rule_reads_from_the_server_that_it_names() {
     let (main, other) = (prometheus(), Prometheus::default());
     let definition =
         Server { name: "eu".to_owned(), url: "http://eu".to_owned(), ..Server::default() };
@@ -409,12 +411,13 @@ async fn rule_reads_the_server_that_it_names() {
         Arc::new(FixedMapper(resources())),
         Arc::new(objects()),
     );
-    other.series("inflight", &json!([{ "__name__": "inflight", "pod": "p", "namespace": "n" }]));
+    other
+        .set_series("inflight", &json!([{ "__name__": "inflight", "pod": "p", "namespace": "n" }]));
     let provider = provider.unwrap();
     provider.relist().await.unwrap();
     assert_eq!(other.take_requests(), ["inflight"]);
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
-    other.vector(query, &json!([sample("web-0", "1")]));
+    other.set_vector(query, &json!([sample("web-0", "1")]));
     let values = provider.read_custom(request("inflight").named("web-0")).await.unwrap();
     assert_eq!(values.origin.server, "eu");
     assert_eq!(other.take_requests(), [query]);
@@ -441,16 +444,21 @@ async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
     let server = prometheus();
     let provider = provider(&server, Compat::Off).await;
     let container = |pod: &str, time: u32, value: &str| json!({ "metric": { "pod": pod, "container": "app" }, "value": [time, value] });
-    server.vector(r#"cpu{namespace="shop",pod="web-0"}"#, &json!([container("web-0", 9, "0.25")]));
-    server
-        .vector(r#"memory{namespace="shop",pod="web-0"}"#, &json!([container("web-0", 7, "1024")]));
+    server.set_vector(
+        r#"cpu{namespace="shop",pod="web-0"}"#,
+        &json!([container("web-0", 9, "0.25")]),
+    );
+    server.set_vector(
+        r#"memory{namespace="shop",pod="web-0"}"#,
+        &json!([container("web-0", 7, "1024")]),
+    );
     server.fail(r#"cpu{namespace="other",pod="a"}"#);
     let query = Query::PodUsage {
         namespace: String::new(),
         pods: Objects::Selected(Selector::parse("app in (web, other)").unwrap()),
         fields: [FieldRequirement {
             field: MetadataField::Name,
-            is_equal: false,
+            must_equal: false,
             value: "web-1".to_owned(),
         }]
         .into(),
@@ -472,8 +480,8 @@ async fn nodes_are_read_together() {
     let server = prometheus();
     let provider = provider(&server, Compat::Off).await;
     let node = |value: &str| json!([{ "metric": { "instance": "n0" }, "value": [5, value] }]);
-    server.vector(r#"node_cpu{instance=~"n0|n1"}"#, &node("2"));
-    server.vector(r#"node_memory{instance=~"n0|n1"}"#, &node("2048"));
+    server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node("2"));
+    server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node("2048"));
     let query = Query::NodeUsage {
         nodes: Objects::Selected(Selector::everything()),
         fields: Box::default(),
@@ -496,17 +504,17 @@ async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
         let provider = provider.clone();
         async move { provider.run(Some(file)).await }
     });
-    let wait = async |condition: &dyn Fn() -> bool| {
+    let wait_until = async |condition: &dyn Fn() -> bool| {
         let start = tokio::time::Instant::now();
         while !condition() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
         }
     };
-    wait(&|| has_custom(&provider, &GroupResource::pods(), true, "inflight")).await;
+    wait_until(&|| has_custom(&provider, &GroupResource::pods(), true, "inflight")).await;
 
     std::fs::write(&path, "rules: [{seriesQueries: x}]").unwrap();
-    wait(&|| !provider.problems().is_empty()).await;
+    wait_until(&|| !provider.problems().is_empty()).await;
     assert!(
         provider.problems()[0].contains("unknown field `seriesQueries`"),
         "{:?}",
@@ -517,7 +525,7 @@ async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
     let renamed =
         RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {as: busy}");
     std::fs::write(&path, renamed).unwrap();
-    wait(&|| has_custom(&provider, &GroupResource::pods(), true, "busy")).await;
+    wait_until(&|| has_custom(&provider, &GroupResource::pods(), true, "busy")).await;
     assert!(!has_custom(&provider, &GroupResource::pods(), true, "inflight"));
     assert_eq!(provider.problems(), [""; 0]);
     task.abort();

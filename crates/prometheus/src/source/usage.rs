@@ -18,7 +18,7 @@ use hpa_metrics::{
     wire::{NodeMetrics, PodMetrics},
 };
 
-use super::{PrometheusProvider, name_lists, state::State};
+use super::{PrometheusProvider, name_lists, state::DiscoveryState};
 
 /// The rules of resource metrics, and the client for their queries.
 struct UsageSource<'s> {
@@ -26,8 +26,8 @@ struct UsageSource<'s> {
     client: &'s Client,
 }
 
-/// Converts the samples of an object.
-type Convert<T> = fn(
+/// Converts the samples of an object for CPU and for memory to its usage.
+type ConvertUsage<T> = fn(
     &ResourceMetrics,
     &ObjectMetadata,
     &[&Sample],
@@ -36,7 +36,7 @@ type Convert<T> = fn(
 ) -> Result<Option<T>, NoValue>;
 
 /// The results of the queries for CPU and memory.
-struct Samples {
+struct UsageSamples {
     cpu: Vec<Sample>,
     memory: Vec<Sample>,
 }
@@ -44,10 +44,10 @@ struct Samples {
 impl PrometheusProvider {
     pub(super) async fn read_pod_usage(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         pods: &[ObjectMetadata],
     ) -> UsageList<PodMetrics> {
-        let source = match source(state, self.settings.compat) {
+        let source = match usage_source(state, self.settings.compat) {
             Ok(source) => source,
             Err(error) => return UsageList { items: Vec::new(), failures: vec![error] },
         };
@@ -60,16 +60,17 @@ impl PrometheusProvider {
             let (resource, convert) = (GroupResource::pods(), resource_metrics::pod_usage);
             async move {
                 let objects = (&resource, namespace);
-                (namespace, self.usage_of(state, source, objects, &pods, convert).await)
+                (namespace, self.read_usage_of(state, source, objects, &pods, convert).await)
             }
         });
         let mut usage = UsageList::default();
-        let mut found: HashMap<ObjectKey, PodMetrics> = HashMap::new();
+        let mut usage_by_pod: HashMap<ObjectKey, PodMetrics> = HashMap::new();
         for (namespace, result) in join_all(namespaces).await {
             match result {
                 Ok(result) => {
                     usage.failures.extend(result.failures);
-                    found.extend(result.items.into_iter().map(|item| (item.metadata.key(), item)));
+                    usage_by_pod
+                        .extend(result.items.into_iter().map(|item| (item.metadata.key(), item)));
                 }
                 Err(error) => {
                     tracing::debug!(
@@ -81,13 +82,13 @@ impl PrometheusProvider {
                 }
             }
         }
-        usage.items = pods.iter().filter_map(|pod| found.remove(&pod.key)).collect();
+        usage.items = pods.iter().filter_map(|pod| usage_by_pod.remove(&pod.key)).collect();
         usage
     }
 
     pub(super) async fn read_node_usage(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         nodes: &[ObjectMetadata],
     ) -> UsageList<NodeMetrics> {
         if nodes.is_empty() {
@@ -95,32 +96,32 @@ impl PrometheusProvider {
         }
         let nodes: Vec<&ObjectMetadata> = nodes.iter().collect();
         let usage = async {
-            let source = source(state, self.settings.compat)?;
+            let source = usage_source(state, self.settings.compat)?;
             let (resource, convert) = (GroupResource::nodes(), resource_metrics::node_usage);
-            self.usage_of(state, &source, (&resource, ""), &nodes, convert).await
+            self.read_usage_of(state, &source, (&resource, ""), &nodes, convert).await
         };
         let failed = |error| UsageList { items: Vec::new(), failures: vec![error] };
         usage.await.unwrap_or_else(failed)
     }
 
-    /// The usage of nodes, or of pods of a namespace.
-    async fn usage_of<T>(
+    /// Reads the usage of nodes, or of pods of one namespace.
+    async fn read_usage_of<T>(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         UsageSource { rules, client }: &UsageSource<'_>,
         (resource, namespace): (&GroupResource, &str),
         objects: &[&ObjectMetadata],
-        convert: Convert<T>,
+        convert: ConvertUsage<T>,
     ) -> Result<UsageList<T>, MetricError> {
         let names: Vec<String> = objects.iter().map(|object| object.key.name.clone()).collect();
         let compat = self.settings.compat;
-        let parts = self.usage_parts(state, rules, resource, namespace, &names);
+        let parts = self.split_names_of_usage(state, rules, resource, namespace, &names);
         let query = |measured, names: &[String]| {
             let objects = Objects { resource, namespace, names };
             rules.query(measured, objects, &state.resources, compat)
         };
-        let samples = self.read_usage(client, &parts, query).await?;
-        let (cpu, memory) = by_name(state, rules, resource, &samples)?;
+        let samples = self.read_samples_of_usage(client, &parts, query).await?;
+        let (cpu, memory) = group_by_name(state, rules, resource, &samples)?;
         let mut usage = UsageList { items: Vec::new(), failures: Vec::new() };
         for object in objects {
             let name = object.key.name.as_str();
@@ -136,11 +137,10 @@ impl PrometheusProvider {
         Ok(usage)
     }
 
-    /// Splits a long list of names, if a query for a part returns the same samples as a query for
-    /// all.
-    fn usage_parts<'n>(
+    /// Splits a long list of names, if queries for its parts return the same samples as one query.
+    fn split_names_of_usage<'n>(
         &self,
-        state: &State,
+        state: &DiscoveryState,
         rules: &ResourceMetrics,
         resource: &GroupResource,
         namespace: &str,
@@ -154,19 +154,19 @@ impl PrometheusProvider {
     }
 
     /// Sends the queries for each list of names.
-    async fn read_usage(
+    async fn read_samples_of_usage(
         &self,
         client: &Client,
         parts: &[&[String]],
         query: impl Fn(UsageResource, &[String]) -> Result<String, QueryError>,
-    ) -> Result<Samples, MetricError> {
+    ) -> Result<UsageSamples, MetricError> {
         let read = |names: &[String]| {
             let queries =
                 [UsageResource::Cpu, UsageResource::Memory].map(|measured| query(measured, names));
-            self.read_both(client, queries)
+            self.read_cpu_and_memory(client, queries)
         };
         let parts: Vec<_> = parts.iter().map(|names| read(names)).collect();
-        let mut all = Samples { cpu: Vec::new(), memory: Vec::new() };
+        let mut all = UsageSamples { cpu: Vec::new(), memory: Vec::new() };
         let mut parts = stream::iter(parts).buffered(name_lists::CONCURRENCY);
         while let Some(part) = parts.try_next().await? {
             all.cpu.extend(part.cpu);
@@ -176,31 +176,36 @@ impl PrometheusProvider {
     }
 
     /// Sends the queries for CPU and memory at the same time.
-    async fn read_both(
+    async fn read_cpu_and_memory(
         &self,
         client: &Client,
         [cpu, memory]: [Result<String, QueryError>; 2],
-    ) -> Result<Samples, MetricError> {
-        let cpu = cpu.map_err(MetricError::no_query)?;
-        let memory = memory.map_err(MetricError::no_query)?;
-        let (cpu, memory) = tokio::join!(self.vector(client, cpu), self.vector(client, memory));
-        Ok(Samples { cpu: cpu?, memory: memory? })
+    ) -> Result<UsageSamples, MetricError> {
+        let cpu = cpu.map_err(MetricError::from_query_build_error)?;
+        let memory = memory.map_err(MetricError::from_query_build_error)?;
+        let (cpu, memory) =
+            tokio::join!(self.read_vector(client, cpu), self.read_vector(client, memory));
+        Ok(UsageSamples { cpu: cpu?, memory: memory? })
     }
 
-    async fn vector(&self, client: &Client, query: String) -> Result<Vec<Sample>, MetricError> {
+    async fn read_vector(
+        &self,
+        client: &Client,
+        query: String,
+    ) -> Result<Vec<Sample>, MetricError> {
         let timeout = match self.settings.compat {
             Compat::Off => TimeoutParameter::Limit,
             Compat::Reference => TimeoutParameter::Absent,
         };
         let result = client.query(&InstantQuery { query, timeout }).await;
-        match &*result.map_err(MetricError::fetch)? {
+        match &*result.map_err(MetricError::from_fetch_error)? {
             QueryResult::Vector(samples) => Ok(samples.clone().unwrap_or_default()),
-            _ => Err(MetricError::fetch(ResultError::UnexpectedType)),
+            _ => Err(MetricError::from_fetch_error(ResultError::UnexpectedType)),
         }
     }
 }
 
-fn source(state: &State, compat: Compat) -> Result<UsageSource<'_>, MetricError> {
+fn usage_source(state: &DiscoveryState, compat: Compat) -> Result<UsageSource<'_>, MetricError> {
     let unknown = |reason| MetricError::UnknownMetric(reason);
     let definition = state.rules.config.resource_rules.as_ref();
     if let (Some(path), Compat::Off) = (definition.and_then(ResourceRules::missing), compat) {
@@ -225,16 +230,17 @@ fn samples_of<'a, 's>(samples: &'a SamplesByName<'s>, name: &str) -> &'a [&'s Sa
     samples.get(name).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The samples of CPU and memory, by the name of the object.
-fn by_name<'s>(
-    state: &State,
+/// Groups the samples of CPU, and those of memory, by the name of the object.
+fn group_by_name<'s>(
+    state: &DiscoveryState,
     rules: &ResourceMetrics,
     resource: &GroupResource,
-    samples: &'s Samples,
+    samples: &'s UsageSamples,
 ) -> Result<(SamplesByName<'s>, SamplesByName<'s>), MetricError> {
     let group = |samples: &'s [Sample], measured| {
         let label = rules.label(measured, resource, &state.resources);
-        let label = label.map_err(|error| MetricError::no_query(QueryError::from(error)))?;
+        let label =
+            label.map_err(|error| MetricError::from_query_build_error(QueryError::from(error)))?;
         let mut by_name = SamplesByName::new();
         for sample in samples {
             let name = sample.labels.get(&label).map_or("", String::as_str);

@@ -21,7 +21,7 @@ use self::{
     spec::{Document, VariantSpec},
 };
 pub use self::{
-    position::{Position, StudyError},
+    position::{Position, ScenarioFileError},
     spec::{Cost, Objective, json_schema},
 };
 use crate::{
@@ -39,21 +39,21 @@ pub const BASE: &str = "base";
 
 /// A scenario file.
 #[derive(Clone, Debug)]
-pub struct Study {
+pub struct ScenarioFile {
     pub name: String,
     pub description: String,
     /// The base, then the variants of the file in their order.
     pub variants: Vec<Variant>,
 }
 
-/// A complete scenario for one run.
+/// A complete scenario for one run: the base of a scenario file, with the patch of the variant.
 #[derive(Clone, Debug)]
 pub struct Variant {
     pub name: String,
     pub description: String,
     /// With the defaults of the API server.
     pub autoscaler: HorizontalPodAutoscaler,
-    /// The manifest as given.
+    /// The autoscaler's manifest as written, without defaults.
     pub manifest: Value,
     pub controller: ControllerSettings,
     pub objective: Objective,
@@ -67,8 +67,8 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The maximum load that a ready pod serves, in units per second. For a workload that only
-    /// drains queues, the maximum rate at which a pod drains all of them.
+    /// The maximum load that a ready pod serves, in units per second. If the workload only drains
+    /// queues, it is the maximum rate at which a pod drains all of them together.
     pub fn pod_capacity(&self) -> f64 {
         let capacity = self.profile().effective_capacity();
         if self.workload.load != Load::default() {
@@ -93,7 +93,7 @@ impl Variant {
         self.cluster.queues.iter_mut().for_each(|queue| queue.arrivals.scale(factor));
     }
 
-    /// The variant with another seed.
+    /// A copy of the variant with this seed.
     #[must_use]
     pub fn with_seed(&self, seed: u64) -> Self {
         let mut other = self.clone();
@@ -106,42 +106,49 @@ impl Variant {
 type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// The built-in kinds, whose controllers are modelled.
-const BUILT_IN: [&str; 4] = ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"];
+const BUILT_IN_KINDS: [&str; 4] =
+    ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"];
 /// Fields of `workload.spec` that the model sets itself.
-const MODELLED: [&str; 4] = ["template", "selector", "replicas", "paused"];
+const MODELLED_FIELDS: [&str; 4] = ["template", "selector", "replicas", "paused"];
 
-impl Study {
+impl ScenarioFile {
     /// Parses a scenario file. `read` reads the files that it refers to.
     ///
     /// # Errors
     ///
     /// The text is not YAML, a field is unknown, has the wrong type or an invalid value, or a file
     /// can't be read. The error has line and column.
-    pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, StudyError> {
-        let mut base: Value =
-            serde_saphyr::from_str(text).map_err(|error| StudyError::syntax(text, &error))?;
+    pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioFileError> {
+        let mut base: Value = serde_saphyr::from_str(text)
+            .map_err(|error| ScenarioFileError::syntax(text, &error))?;
         let positions = Positions::new(text);
         load_autoscaler(&mut base, read)?;
-        let field =
-            |problem: FieldProblem, variant: Option<usize>| located(problem, &positions, variant);
+        let to_error =
+            |problem: FieldProblem, variant: Option<usize>| locate(problem, &positions, variant);
         let base_spec =
             VariantSpec { name: BASE.to_owned(), description: String::new(), patch: Value::Null };
-        let (first, specs) = variant(&base, &base_spec, read, |problem| field(problem, None))?;
-        check_names(&specs).map_err(|problem| field(problem, None))?;
+        let (first, specs) =
+            build_variant(&base, &base_spec, read, |problem| to_error(problem, None))?;
+        check_names(&specs).map_err(|problem| to_error(problem, None))?;
         let (name, description) = (first.cluster.name.clone(), first.cluster.description.clone());
         let mut variants = vec![first];
         for (index, mut spec) in specs.into_iter().enumerate() {
             load_autoscaler(&mut spec.patch, read)?;
-            let (next, _) = variant(&base, &spec, read, |problem| field(problem, Some(index)))?;
+            let (next, _) =
+                build_variant(&base, &spec, read, |problem| to_error(problem, Some(index)))?;
             variants.push(next);
         }
         Ok(Self { name, description, variants })
     }
 }
 
-/// Adds the position of the field: in the variant's patch, unless the base has a closer ancestor of
-/// the field.
-fn located(problem: FieldProblem, positions: &Positions, variant: Option<usize>) -> StudyError {
+/// Adds the position of the field, or of its closest ancestor in the file. If both the variant's
+/// patch and the base have the same one, the position is that in the patch.
+fn locate(
+    problem: FieldProblem,
+    positions: &Positions,
+    variant: Option<usize>,
+) -> ScenarioFileError {
     let FieldProblem { path, message } = problem;
     let in_base = positions.find(&path);
     let patch = variant.map(|index| format!("variants[{index}].patch."));
@@ -156,16 +163,17 @@ fn located(problem: FieldProblem, positions: &Positions, variant: Option<usize>)
             .and_then(|index| positions.find(&format!("variants[{index}]")))
             .map(|(_, position)| position),
     };
-    StudyError::Field { position, path, message }
+    ScenarioFileError::Field { position, path, message }
 }
 
 /// Replaces the file name of an autoscaler by the manifest in the file.
-fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), StudyError> {
+fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), ScenarioFileError> {
     let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
-    let text = read(&file).map_err(|message| StudyError::File { file: file.clone(), message })?;
+    let text =
+        read(&file).map_err(|message| ScenarioFileError::File { file: file.clone(), message })?;
     *autoscaler = serde_saphyr::from_str(&text)
-        .map_err(|error| StudyError::File { file, message: error.to_string() })?;
+        .map_err(|error| ScenarioFileError::File { file, message: error.to_string() })?;
     Ok(())
 }
 
@@ -180,34 +188,35 @@ fn check_names(specs: &[VariantSpec]) -> Result<(), FieldProblem> {
     Ok(())
 }
 
-/// Applies the patch of a variant to the base, decodes and validates the result. Also returns the
-/// variants that the result lists.
-fn variant(
+/// Applies the patch of a variant to the base, then decodes and validates the result. Also returns
+/// the variants that the result lists. `to_error` adds the position of an invalid field.
+fn build_variant(
     base: &Value,
     spec: &VariantSpec,
     read: ReadFile<'_>,
-    field: impl Fn(FieldProblem) -> StudyError,
-) -> Result<(Variant, Vec<VariantSpec>), StudyError> {
+    to_error: impl Fn(FieldProblem) -> ScenarioFileError,
+) -> Result<(Variant, Vec<VariantSpec>), ScenarioFileError> {
     let mut document = base.clone();
     if !spec.patch.is_null() {
         json_patch::merge(&mut document, &spec.patch);
     }
-    let (mut variant, specs) = decode_variant(document, spec).map_err(&field)?;
+    let (mut variant, specs) = decode_variant(document, spec).map_err(&to_error)?;
     variant.cluster.load_samples(|file| read_samples(file, read))?;
     if let Some(workload) = variant.cluster.workloads.first() {
         variant.workload = workload.clone();
     }
-    check(&variant).map_err(&field)?;
+    validate_variant(&variant).map_err(&to_error)?;
     Ok((variant, specs))
 }
 
 fn read_samples(
     file: &str,
     read: ReadFile<'_>,
-) -> Result<Vec<(crate::workload::seconds::Seconds, f64)>, StudyError> {
+) -> Result<Vec<(crate::workload::seconds::Seconds, f64)>, ScenarioFileError> {
     let file = file.to_owned();
-    let text = read(&file).map_err(|message| StudyError::File { file: file.clone(), message })?;
-    parse_csv(&text).map_err(|source| StudyError::Samples { file, source })
+    let text =
+        read(&file).map_err(|message| ScenarioFileError::File { file: file.clone(), message })?;
+    parse_csv(&text).map_err(|source| ScenarioFileError::Samples { file, source })
 }
 
 /// Decodes a document to which the patch of a variant was applied.
@@ -253,8 +262,8 @@ fn decode_variant(
     Ok((variant, document.variants))
 }
 
-/// Sets defaults that depend on the autoscaler. Its target is the workload, drains the queues, and
-/// is affected by the incidents.
+/// Sets the defaults that depend on the autoscaler. By default, the workload is the autoscaler's
+/// target, drains the queues, and is affected by the incidents.
 fn set_defaults(document: &mut Value, hpa: &HorizontalPodAutoscaler) {
     let target = &hpa.spec.scale_target_ref;
     let Some(document) = document.as_object_mut() else { return };
@@ -264,26 +273,27 @@ fn set_defaults(document: &mut Value, hpa: &HorizontalPodAutoscaler) {
         set_default(workload, "namespace", namespace.clone());
         set_default(workload, "kind", target.kind.as_str());
         set_default(workload, "replicas", hpa.spec.effective_min_replicas().max(1));
-        if !BUILT_IN.contains(&target.kind.as_str()) {
+        if !BUILT_IN_KINDS.contains(&target.kind.as_str()) {
             set_default(workload, "apiVersion", target.api_version.as_str());
         }
     }
-    for queue in objects(document, "queues") {
+    for queue in objects_in(document, "queues") {
         set_default(queue, "workload", target.name.as_str());
     }
-    for incident in objects(document, "incidents") {
+    for incident in objects_in(document, "incidents") {
         if incident.get("kind").is_none_or(|kind| kind != "metricsOutage") {
             set_default(incident, "workload", target.name.as_str());
         }
     }
-    for metric in objects(document, "objectMetrics") {
+    for metric in objects_in(document, "objectMetrics") {
         if let Some(object) = metric.get_mut("object").and_then(Value::as_object_mut) {
             set_default(object, "namespace", namespace.clone());
         }
     }
 }
 
-fn objects<'a>(
+/// The objects in the list that a field contains.
+fn objects_in<'a>(
     document: &'a mut Map<String, Value>,
     field: &str,
 ) -> impl Iterator<Item = &'a mut Map<String, Value>> {
@@ -295,7 +305,7 @@ fn set_default(object: &mut Map<String, Value>, field: &str, value: impl Into<Va
     object.entry(field).or_insert_with(|| value.into());
 }
 
-fn check(variant: &Variant) -> Result<(), FieldProblem> {
+fn validate_variant(variant: &Variant) -> Result<(), FieldProblem> {
     let Variant { workload, autoscaler, controller, cost, .. } = variant;
     let target = &autoscaler.spec.scale_target_ref;
     let target_fields = [
@@ -334,7 +344,10 @@ fn check(variant: &Variant) -> Result<(), FieldProblem> {
 
 fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldProblem> {
     let fields = workload.spec.as_ref();
-    match MODELLED.iter().find(|name| fields.is_some_and(|fields| fields.contains_key(**name))) {
+    match MODELLED_FIELDS
+        .iter()
+        .find(|name| fields.is_some_and(|fields| fields.contains_key(**name)))
+    {
         Some(name) => {
             let message = "the simulation sets it: use workload.replicas and workload.profile";
             Err(FieldProblem::new(format!("workload.spec.{name}"), message))
@@ -345,7 +358,7 @@ fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldProblem> {
 
 const AUTOSCALER: &str = "autoscaler";
 
-/// Decodes a manifest, applies the defaults of the API server and validates.
+/// Decodes a manifest of an autoscaler, applies the defaults of the API server, and validates it.
 pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutoscaler, FieldProblem> {
     if let Some(kind) = manifest.get("kind").and_then(Value::as_str)
         && kind != "HorizontalPodAutoscaler"

@@ -1,4 +1,4 @@
-//! The positions of fields in a YAML document, and errors with positions.
+//! The positions of fields in a YAML document, and the errors of scenario files.
 
 use std::{collections::HashMap, fmt};
 
@@ -88,8 +88,8 @@ impl Positions {
         }
     }
 
-    /// The position of a field or, if it is not in the document, of its closest ancestor. Also
-    /// returns the length of the path that was found.
+    /// The position of a field or, if the field is not in the document, of its closest ancestor.
+    /// Also returns the length of that field's path.
     pub(super) fn find(&self, path: &str) -> Option<(usize, Position)> {
         let mut path = path;
         loop {
@@ -113,12 +113,12 @@ fn position(marker: Marker) -> Position {
 
 /// An error in a scenario file.
 #[derive(Debug, thiserror::Error)]
-pub enum StudyError {
-    #[error("{}not YAML: {message}", place(*position))]
+pub enum ScenarioFileError {
+    #[error("{}not YAML: {message}", prefix(*position))]
     Syntax { position: Option<Position>, message: String },
-    #[error("the file has {0} documents, and a scenario is one")]
+    #[error("the file has {0} documents, but a scenario must be a single one")]
     Documents(usize),
-    #[error("{}{path}: {message}", place(*position))]
+    #[error("{}{path}: {message}", prefix(*position))]
     Field {
         /// The position of the field, or of its closest ancestor in the file.
         position: Option<Position>,
@@ -131,7 +131,7 @@ pub enum StudyError {
     Samples { file: String, source: SamplesError },
 }
 
-impl StudyError {
+impl ScenarioFileError {
     pub(super) fn syntax(text: &str, error: &serde_saphyr::Error) -> Self {
         let events = Parser::new_from_str(text).map_while(Result::ok);
         let starts = events.filter(|(event, _)| matches!(event, Event::DocumentStart(..)));
@@ -148,7 +148,7 @@ impl StudyError {
     }
 }
 
-fn place(position: Option<Position>) -> String {
+fn prefix(position: Option<Position>) -> String {
     position.map(|position| format!("{position}: ")).unwrap_or_default()
 }
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_and_items_have_positions() {
+    fn missing_field_has_the_position_of_its_closest_ancestor() {
         let positions = Positions::new("a:\n  b: [1, {c: 2}]\nd:\n- x\n- e: 1\n");
         let find = |path: &str| positions.find(path).map(|(_, at)| (at.line, at.column));
         assert_eq!(find("a.b"), Some((2, 3)));

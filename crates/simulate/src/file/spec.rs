@@ -29,11 +29,11 @@ pub(super) struct Document {
     #[serde(default)]
     pub(super) seed: u64,
     /// The simulated time. By default an hour.
-    #[serde(default = "duration")]
+    #[serde(default = "default_duration")]
     pub(super) duration: Seconds,
     /// Whether the initial pods have been ready for ten minutes at the start. Otherwise, they are
     /// created at the start.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) warm: bool,
     /// The number of pods that can be scheduled. Further pods stay pending.
     #[serde(default)]
@@ -45,8 +45,8 @@ pub(super) struct Document {
     /// The target. By default, name, namespace and kind are those of the `scaleTargetRef`, and
     /// `replicas` is `minReplicas`.
     pub(super) workload: WorkloadSpec,
-    /// Pods that the workload's selector matches and that it doesn't own, such as those of a Job with
-    /// the same labels.
+    /// Pods that the workload's selector matches and that it doesn't own, such as those of a Job
+    /// with the same labels.
     #[serde(default)]
     pub(super) other_pods: Vec<OtherPods>,
     /// Queues that the workload drains.
@@ -68,7 +68,7 @@ pub(super) struct Document {
     #[serde(default)]
     pub(super) objective: Objective,
     /// The unit of the load, for the axes of charts. By default `units per second`.
-    #[serde(default = "load_unit")]
+    #[serde(default = "default_load_unit")]
     pub(super) load_unit: String,
     #[serde(default)]
     pub(super) cost: Cost,
@@ -114,15 +114,15 @@ pub(super) struct VariantSpec {
     pub(super) patch: Value,
 }
 
-fn duration() -> Seconds {
+fn default_duration() -> Seconds {
     Seconds::new(3600.0)
 }
 
-fn load_unit() -> String {
+fn default_load_unit() -> String {
     "units per second".to_owned()
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -1,6 +1,6 @@
 use rstest::rstest;
 
-use super::{BASE, Study, json_schema};
+use super::{BASE, ScenarioFile, json_schema};
 
 const SCENARIO: &str = "\
 name: test
@@ -22,28 +22,28 @@ variants:
     workload: {profile: {capacity: 50}}
 ";
 
-fn parse(text: &str) -> Result<Study, String> {
+fn parse(text: &str) -> Result<ScenarioFile, String> {
     let read = |file: &str| match file {
         "load.csv" => Ok("time,load\n0,5\n60,10\n".to_owned()),
         "bad.csv" => Ok("0,5\n60\n".to_owned()),
         _ => Err("there is no such file".to_owned()),
     };
-    Study::parse(text, &read).map_err(|error| match std::error::Error::source(&error) {
+    ScenarioFile::parse(text, &read).map_err(|error| match std::error::Error::source(&error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     })
 }
 
 #[test]
-fn several_documents_are_an_error_that_says_so() {
+fn several_documents_are_rejected() {
     let error = parse(&format!("{SCENARIO}---\nkind: Deployment\n")).unwrap_err();
-    assert_eq!(error, "the file has 2 documents, and a scenario is one");
+    assert_eq!(error, "the file has 2 documents, but a scenario must be a single one");
 }
 
 #[test]
-fn variants_are_patches_of_the_base_with_defaults_from_the_autoscaler() {
-    let study = parse(SCENARIO).unwrap();
-    let [base, more] = &study.variants[..] else { panic!("{study:?}") };
+fn variants_patch_the_base_and_get_defaults_from_the_autoscaler() {
+    let scenario_file = parse(SCENARIO).unwrap();
+    let [base, more] = &scenario_file.variants[..] else { panic!("{scenario_file:?}") };
     assert_eq!((base.name.as_str(), more.name.as_str()), (BASE, "more"));
     assert_eq!((base.workload.name.as_str(), base.workload.replicas), ("web", 2));
     assert_eq!(base.cluster.queues[0].workload, "web");
@@ -116,12 +116,12 @@ fn error_has_line_and_column(#[case] new: &str, #[case] old: &str, #[case] expec
 #[test]
 fn samples_are_read_from_a_file() {
     let text = SCENARIO.replace("{constant: 100}", "{samples: {file: load.csv}}");
-    let study = parse(&text).unwrap();
-    assert!((study.variants[0].workload.load.at(30.0) - 7.5).abs() < 1e-9);
+    let scenario_file = parse(&text).unwrap();
+    assert!((scenario_file.variants[0].workload.load.at(30.0) - 7.5).abs() < 1e-9);
 }
 
 #[test]
-fn schema_has_fields_and_descriptions() {
+fn json_schema_has_fields_and_descriptions() {
     let schema = json_schema();
     let fields = schema["properties"].as_object().unwrap();
     for field in ["autoscaler", "workload", "incidents", "variants"] {

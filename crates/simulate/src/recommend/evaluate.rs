@@ -11,7 +11,7 @@ pub(super) const COST_STEP: f64 = 0.005;
 /// Risks that differ by less than this share of the load count as equal.
 pub(super) const RISK_STEP: f64 = 1e-4;
 
-/// The measurements of settings over all runs.
+/// The measurements of some settings, over all their runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Score {
@@ -19,7 +19,7 @@ pub struct Score {
     pub pod_hours: f64,
     /// The mean overload, as a share of the load.
     pub overload: f64,
-    /// The 99th percentile of the overload.
+    /// The 99th percentile of the overload over the runs, as a share of the load.
     pub risk: f64,
     /// The largest 99th percentile of the latency, as a multiple of the latency on an idle pod.
     pub latency_p99: f64,
@@ -32,7 +32,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// The cost by which settings are compared.
+    /// The cost by which settings are compared: the mean pod-hours.
     pub fn cost(&self) -> f64 {
         self.pod_hours
     }
@@ -77,6 +77,7 @@ pub(super) struct Trial {
 pub(super) struct Evaluator<'a> {
     /// Seed and factor of the load of each run.
     runs: Vec<(u64, f64)>,
+    /// Called after each run.
     on_run: &'a (dyn Fn() + Sync),
 }
 
@@ -92,7 +93,7 @@ impl<'a> Evaluator<'a> {
             options.load_factors.iter().map(move |factor| (seed, *factor))
         });
         let mut runs: Vec<(u64, f64)> = runs.collect();
-        // The first run selects the finalists. It has the highest load.
+        // The first run selects the finalists, so it is one with the highest load.
         runs.sort_by(|one, other| other.1.total_cmp(&one.1));
         Self { runs, on_run }
     }
@@ -144,7 +145,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Settings beyond these limits are considered only if there are no others.
+/// Trials beyond these limits rank after all others.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) risk: f64,
@@ -166,7 +167,7 @@ fn dominates(one: &Trial, other: &Trial) -> bool {
 
 /// The trials that no other trial dominates, cheapest first. Of trials that hardly differ, only the
 /// one with the fewest scalings remains.
-pub(super) fn front(trials: &[Trial]) -> Vec<Trial> {
+pub(super) fn pareto_front(trials: &[Trial]) -> Vec<Trial> {
     let is_dominated = |trial: &Trial| trials.iter().any(|other| dominates(other, trial));
     let mut front: Vec<Trial> =
         trials.iter().filter(|trial| !is_dominated(trial)).cloned().collect();
@@ -189,7 +190,7 @@ fn is_close(one: &Trial, other: &Trial) -> bool {
 
 /// The best `count` trials, in order of the number of trials that dominate them. Trials beyond the
 /// limits come last.
-pub(super) fn best_ranks(trials: &[Trial], count: usize, limits: Limits) -> Vec<Trial> {
+pub(super) fn best_trials(trials: &[Trial], count: usize, limits: Limits) -> Vec<Trial> {
     let is_within = |trial: &&Trial| limits.are_met(&trial.score);
     let rank = |trial: &Trial| {
         let is_beyond = !is_within(&trial);
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentile_of_few_values_is_the_largest() {
+    fn percentile_is_by_nearest_rank() {
         assert!((percentile(&[0.1, 0.2, 0.3]) - 0.3).abs() < 1e-9);
         let many: Vec<f64> = (1..=1000).map(f64::from).collect();
         assert!((percentile(&many) - 990.0).abs() < 1e-9);

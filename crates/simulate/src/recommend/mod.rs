@@ -14,17 +14,17 @@ use serde_json::Value;
 
 pub use self::{evaluate::Score, sample::Accepts};
 use self::{
-    evaluate::{COST_STEP, Evaluator, Limits, RISK_STEP, Trial, best_ranks, front},
+    evaluate::{COST_STEP, Evaluator, Limits, RISK_STEP, Trial, best_trials, pareto_front},
     sample::Sampler,
     tuning::{Candidate, Dimension, Tuning},
 };
 use crate::{file::Variant, report::percent};
 
-/// The 99th percentile of the latency that is accepted even if the default behavior is faster, as a
-/// multiple of the latency on an idle pod. 10 is the latency at a utilization of 90 %.
+/// A 99th percentile of the latency up to this is accepted even if the default behavior is faster.
+/// It is a multiple of the latency on an idle pod. 10 is the latency at a utilization of 90 %.
 const ACCEPTED_LATENCY: f64 = 10.0;
-/// Settings with more than this multiple of the accepted risk (or of the default behavior's, if
-/// that is higher) are considered only if there are no others.
+/// Settings with more than this multiple of the accepted risk, or of the default behavior's risk if
+/// that is higher, rank after all others.
 const MAX_RISK_RATIO: f64 = 5.0;
 
 /// Settings with their cost and risk.
@@ -48,11 +48,12 @@ pub struct Recommendation {
     pub default_behavior: Score,
     /// The settings that no other settings beat in both cost and risk, cheapest first.
     pub front: Vec<Choice>,
-    /// The suggestion. `None` if nothing is better than the current and the default behavior.
+    /// The suggestion. `None` if no settings are fast enough, or if none are better than the
+    /// current settings and the default behavior.
     pub suggested: Option<Choice>,
-    /// For each changed setting of the suggestion, the result without it.
+    /// For each changed setting of the suggestion, the score without that change.
     pub effects: Vec<Effect>,
-    /// The reason for the choice.
+    /// The reason for the suggestion, or for having none.
     pub reason: String,
     pub assumptions: Vec<String>,
     /// The number of simulated settings.
@@ -77,10 +78,10 @@ pub fn recommend(
         risk: default_behavior.risk.max(options.max_risk) * MAX_RISK_RATIO,
         latency: default_behavior.latency_p99.max(ACCEPTED_LATENCY),
     };
-    let best = best_ranks(&trials, (refined / 4).max(1), limits);
+    let best = best_trials(&trials, (refined / 4).max(1), limits);
     trials.extend(evaluator.run_first(sampler.mutations(&best, refined)));
     let tried = trials.len();
-    let finalists = best_ranks(&trials, options.finalists(), limits);
+    let finalists = best_trials(&trials, options.finalists(), limits);
     let mut scored = evaluator.run_remaining(finalists);
     scored.retain(|trial| trial.score.latency_p99 <= limits.latency);
     let (suggested, reason) = suggest(&scored, &current, &default_behavior, options.max_risk);
@@ -90,7 +91,7 @@ pub fn recommend(
     Recommendation {
         current,
         default_behavior,
-        front: front(&scored).iter().map(|trial| choice(base, trial)).collect(),
+        front: pareto_front(&scored).iter().map(|trial| choice(base, trial)).collect(),
         suggested: suggested.as_ref().map(|trial| choice(base, trial)),
         effects,
         reason,
@@ -206,11 +207,11 @@ const FINALISTS_SHARE: f64 = 0.25;
 pub struct SearchOptions {
     /// The number of settings to try.
     pub candidates: usize,
-    /// The number of seeds for each of the best.
+    /// The number of seeds with which each finalist is run.
     pub seeds: u64,
-    /// Factors for the load. Each seed is run with each factor.
+    /// Factors that the load is multiplied by. Each seed is run with each factor.
     pub load_factors: Vec<f64>,
-    /// The accepted risk. Up to it, a lower cost is better.
+    /// The accepted risk. Among settings with at most this risk, the cheapest are the best.
     pub max_risk: f64,
 }
 
@@ -252,7 +253,7 @@ fn share_of(count: usize, share: f64) -> usize {
     (count as f64 * share) as usize
 }
 
-/// A setting of the suggestion, and the result if only this setting is reset.
+/// A changed setting of the suggestion, and the score if only this setting is reset.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
@@ -260,9 +261,9 @@ pub struct Effect {
     pub without: Score,
 }
 
-/// Resets every setting that makes no difference.
+/// Resets every setting without which the score is as good.
 fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluator<'_>) -> Trial {
-    let found = trial.score;
+    let original = trial.score;
     for dimension in Dimension::ALL {
         if !trial.candidate.tuning.is_set(dimension) {
             continue;
@@ -271,7 +272,8 @@ fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluato
         tuning.reset(dimension);
         let Some(candidate) = Candidate::new(base, tuning) else { continue };
         let score = evaluator.run_all(&candidate);
-        if is_as_good(&score, &found) && (is_within(&score, default) || !is_within(&found, default))
+        if is_as_good(&score, &original)
+            && (is_within_default(&score, default) || !is_within_default(&original, default))
         {
             trial.candidate = candidate;
             trial.score = score;
@@ -281,7 +283,7 @@ fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluato
 }
 
 /// Whether neither the cost nor the risk exceeds that of the default behavior.
-fn is_within(score: &Score, default: &Score) -> bool {
+fn is_within_default(score: &Score, default: &Score) -> bool {
     score.cost() <= default.cost() && score.risk <= default.risk + RISK_STEP
 }
 
@@ -301,16 +303,16 @@ fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effe
             let mut without = tuning.clone();
             without.reset(dimension);
             let candidate = Candidate::new(base, without)?;
-            let setting = only(tuning, dimension).describe(base).join(", ");
+            let setting = with_only(tuning, dimension).describe(base).join(", ");
             Some(Effect { setting, without: evaluator.run_all(&candidate) })
         })
         .collect()
 }
 
-/// A copy with only one of the settings.
-fn only(tuning: &Tuning, kept: Dimension) -> Tuning {
-    let mut only = Tuning { replaces_behavior: false, ..tuning.clone() };
-    let others = Dimension::ALL.into_iter().filter(|dimension| *dimension != kept);
-    others.for_each(|dimension| only.reset(dimension));
-    only
+/// A copy that changes only one setting.
+fn with_only(tuning: &Tuning, changed: Dimension) -> Tuning {
+    let mut copy = Tuning { replaces_behavior: false, ..tuning.clone() };
+    let others = Dimension::ALL.into_iter().filter(|dimension| *dimension != changed);
+    others.for_each(|dimension| copy.reset(dimension));
+    copy
 }

@@ -17,7 +17,7 @@ use crate::{
 /// Returns whether the settings in a manifest of the autoscaler may be suggested.
 pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
 
-/// After this many draws without a new result, the settings are considered exhausted.
+/// After this many draws in a row without new settings, the sampler stops.
 const MAX_ATTEMPTS: usize = 50;
 /// The probability that a setting is not changed.
 const KEEP_PROBABILITY: f64 = 0.5;
@@ -44,13 +44,13 @@ const UP_POLICIES: [(&str, u32, u32); 6] = [
     ("Pods", 10, 15),
 ];
 
-/// Draws accepted settings, each one only once.
+/// Draws settings that `accepts` permits, each only once.
 pub(super) struct Sampler<'a> {
     base: &'a Variant,
     accepts: Accepts<'a>,
     rng: Rng,
     dimensions: Vec<Dimension>,
-    /// The manifests that were drawn.
+    /// The manifests that were drawn before, and that of the scenario.
     seen: HashSet<String>,
 }
 
@@ -65,20 +65,20 @@ impl<'a> Sampler<'a> {
         Self { base, accepts, rng, dimensions, seen }
     }
 
-    /// Up to `count` settings.
+    /// Draws up to `count` random settings. The scenario's `behavior` is replaced.
     pub(super) fn random(&mut self, count: usize) -> Vec<Candidate> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
             for dimension in sampler.dimensions.clone() {
                 if sampler.rng.f64() >= KEEP_PROBABILITY {
-                    sampler.set(&mut tuning, dimension);
+                    sampler.set_random(&mut tuning, dimension);
                 }
             }
             tuning
         })
     }
 
-    /// Up to `count` candidates that differ from one of the best in one or two settings.
+    /// Draws up to `count` settings that differ from those of one of the best trials in one or two.
     pub(super) fn mutations(&mut self, best: &[Trial], count: usize) -> Vec<Candidate> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
@@ -89,7 +89,7 @@ impl<'a> Sampler<'a> {
                 if let Some(dimension) = sampler.rng.choice(&sampler.dimensions).copied() {
                     tuning.reset(dimension);
                     if sampler.rng.f64() >= KEEP_PROBABILITY {
-                        sampler.set(&mut tuning, dimension);
+                        sampler.set_random(&mut tuning, dimension);
                     }
                 }
             }
@@ -113,35 +113,35 @@ impl<'a> Sampler<'a> {
         drawn
     }
 
-    fn set(&mut self, tuning: &mut Tuning, dimension: Dimension) {
+    fn set_random(&mut self, tuning: &mut Tuning, dimension: Dimension) {
         match dimension {
             Dimension::Target => tuning.target_percent = Some(self.rng.u32(10..=28) * 5),
-            Dimension::MinReplicas => tuning.min_replicas = self.min_replicas(),
+            Dimension::MinReplicas => tuning.min_replicas = self.random_min_replicas(),
             Dimension::MaxReplicas => {
                 let max = self.base.autoscaler.spec.max_replicas;
                 tuning.max_replicas =
                     self.rng.choice([max.saturating_mul(3) / 2, max.saturating_mul(2)]);
             }
             Dimension::UpWindow => tuning.up.window = self.rng.choice([30, 60, 120]),
-            Dimension::UpPolicy => tuning.up.policy = self.policy(&UP_POLICIES),
+            Dimension::UpPolicy => tuning.up.policy = self.random_policy(&UP_POLICIES),
             Dimension::UpTolerance => tuning.up.tolerance = self.rng.choice([2, 5, 15]),
             Dimension::DownWindow => {
                 tuning.down.window = self.rng.choice([60, 120, 180, 420, 600, 900, 1800]);
             }
-            Dimension::DownPolicy => tuning.down.policy = self.policy(&DOWN_POLICIES),
+            Dimension::DownPolicy => tuning.down.policy = self.random_policy(&DOWN_POLICIES),
             Dimension::DownTolerance => tuning.down.tolerance = self.rng.choice([2, 5, 20, 30]),
             Dimension::Forecast => tuning.forecasts = true,
         }
     }
 
-    fn policy(&mut self, policies: &[(&'static str, u32, u32)]) -> Option<Policy> {
+    fn random_policy(&mut self, policies: &[(&'static str, u32, u32)]) -> Option<Policy> {
         let (kind, value, period) = *self.rng.choice(policies)?;
         Some(Policy { kind, value, period })
     }
 
-    /// A random bound near the current one. 0 stays, because scaling to zero is the owner's
-    /// decision.
-    fn min_replicas(&mut self) -> Option<i32> {
+    /// A random bound near the current one. `None` if that is 0: scaling to zero is left to the
+    /// user.
+    fn random_min_replicas(&mut self) -> Option<i32> {
         let spec = &self.base.autoscaler.spec;
         let min = spec.effective_min_replicas();
         let least = LEAST_MIN_REPLICAS.min(min);

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use super::{Recommendation, SearchOptions, recommend};
-use crate::file::{Study, Variant};
+use crate::file::{ScenarioFile, Variant};
 
 /// A target that is far too low: nearly every higher target is cheaper.
 const WASTEFUL: &str = "
@@ -26,7 +26,7 @@ workload:
 
 fn wasteful() -> Variant {
     let no_files = |_: &str| Err("there are no files".to_owned());
-    Study::parse(WASTEFUL, &no_files).unwrap().variants.remove(0)
+    ScenarioFile::parse(WASTEFUL, &no_files).unwrap().variants.remove(0)
 }
 
 fn options() -> SearchOptions {
@@ -38,7 +38,7 @@ fn search(accepts: impl Fn(&Value) -> bool + Sync) -> Recommendation {
 }
 
 #[test]
-fn suggestion_costs_less_at_no_more_risk_and_each_setting_matters() {
+fn suggestion_costs_less_at_no_more_risk_with_an_effect_per_setting() {
     let found = search(|_| true);
     let suggested = found.suggested.expect("a suggestion");
     assert!(suggested.score.pod_hours < 0.95 * found.default_behavior.pod_hours);
@@ -52,7 +52,7 @@ fn suggestion_costs_less_at_no_more_risk_and_each_setting_matters() {
 }
 
 #[test]
-fn no_settings_of_the_front_beat_others_in_cost_and_risk() {
+fn settings_of_the_front_trade_cost_for_risk() {
     let front = search(|_| true).front;
     assert!(!front.is_empty());
     for pair in front.windows(2) {
@@ -82,19 +82,19 @@ fn assumptions_list_the_load_factors() {
 }
 
 #[test]
-fn number_of_runs_is_close_to_the_estimate() {
+fn number_of_runs_is_slightly_above_the_estimate() {
     let runs = AtomicUsize::new(0);
     let count = || {
         runs.fetch_add(1, Ordering::Relaxed);
     };
     recommend(&wasteful(), &options(), &|_| true, &count);
     let (runs, estimate) = (runs.load(Ordering::Relaxed), options().runs());
-    // Afterwards, the suggestion is tried without each of its settings.
+    // The estimate leaves out the runs that reset each setting of the suggestion.
     assert!((estimate..estimate + 60).contains(&runs), "{runs} of {estimate}");
 }
 
-/// The load triples faster than pods start, so the default behavior is overloaded. A lower target
-/// costs more and provides a reserve.
+/// The load triples in five minutes at a target of 90 %, so the default behavior is overloaded. A
+/// lower target costs more and provides a reserve.
 const OVERLOADED: &str = "
 seed: 1
 duration: 20m
@@ -116,7 +116,7 @@ workload:
 #[test]
 fn overloaded_scenario_gets_a_suggestion_with_more_pods() {
     let no_files = |_: &str| Err("there are no files".to_owned());
-    let base = Study::parse(OVERLOADED, &no_files).unwrap().variants.remove(0);
+    let base = ScenarioFile::parse(OVERLOADED, &no_files).unwrap().variants.remove(0);
     let found = recommend(&base, &options(), &|_| true, &|| {});
     let (default, suggested) = (found.default_behavior, found.suggested.expect("a suggestion"));
     assert!(default.risk > 0.01, "{default:?}");

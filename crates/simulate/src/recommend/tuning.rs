@@ -8,15 +8,15 @@ use crate::file::{Variant, decode_autoscaler};
 /// The annotation of the setting that turns forecasts on.
 const FORECAST: &str = "autoscaling.hpa-rs.dev/forecast";
 
-/// Changes of the scenario's settings. `None` keeps the scenario's value. In the rules of a
-/// replaced `behavior`, it selects the default.
+/// Changes of the scenario's settings. `None` keeps the scenario's value; but in the rules of a
+/// replaced `behavior`, `None` is the default of the API.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tuning {
-    /// The targets of all metrics, in percent of the scenario's. `None` doesn't change them.
+    /// The targets of all metrics, in percent of the scenario's targets.
     pub(super) target_percent: Option<u32>,
     pub(super) min_replicas: Option<i32>,
     pub(super) max_replicas: Option<i32>,
-    /// Whether the rules replace the scenario's `behavior`.
+    /// Whether `up` and `down` replace the scenario's `behavior`.
     pub(super) replaces_behavior: bool,
     pub(super) up: Rules,
     pub(super) down: Rules,
@@ -58,7 +58,7 @@ pub(super) enum Dimension {
 }
 
 impl Dimension {
-    /// All settings. Those that help only some workloads are last.
+    /// All settings, in the order in which the search tries to reset them.
     pub(super) const ALL: [Self; 10] = [
         Self::Target,
         Self::MinReplicas,
@@ -124,7 +124,7 @@ impl Tuning {
     pub(super) fn describe(&self, base: &Variant) -> Vec<String> {
         let mut texts = Vec::new();
         if let Some(percent) = self.target_percent {
-            let targets = targets(base, percent);
+            let targets = scaled_target_texts(base, percent);
             texts.push(format!("target {}", targets.join(", ")));
         }
         texts.extend(self.min_replicas.map(|min| format!("minReplicas {min}")));
@@ -140,7 +140,7 @@ impl Tuning {
         texts
     }
 
-    /// Whether a setting is changed.
+    /// Whether the tuning changes a setting.
     pub(super) fn is_set(&self, dimension: Dimension) -> bool {
         match dimension {
             Dimension::Target => self.target_percent.is_some(),
@@ -173,7 +173,7 @@ impl Tuning {
     }
 }
 
-/// Settings, and the scenario to which they are applied.
+/// Changed settings, and the scenario with these settings.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) tuning: Tuning,
@@ -186,7 +186,7 @@ impl Candidate {
         Self { tuning: Tuning::default(), variant: base.clone() }
     }
 
-    /// The scenario with an autoscaler without `behavior`.
+    /// The scenario without the autoscaler's `behavior`.
     pub(super) fn default_behavior(base: &Variant) -> Self {
         let tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
         Self::new(base, tuning).unwrap_or_else(|| Self::current(base))
@@ -198,7 +198,8 @@ impl Candidate {
         let spec = manifest.get_mut("spec")?.as_object_mut()?;
         if let Some(percent) = tuning.target_percent {
             let metrics = base.autoscaler.spec.metrics.iter();
-            let metrics: Vec<Value> = metrics.map(|metric| scaled(metric, percent)).collect();
+            let metrics: Vec<Value> =
+                metrics.map(|metric| with_scaled_target(metric, percent)).collect();
             spec.insert("metrics".to_owned(), metrics.into());
         }
         if let Some(min) = tuning.min_replicas {
@@ -248,11 +249,11 @@ fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// The largest utilization that is suggested, in percent.
+/// The largest utilization that is suggested, in percent, unless the scenario's is larger.
 const MAX_UTILIZATION: i64 = 95;
 
-/// The paths of the targets in a metric.
-const TARGETS: [&str; 5] = [
+/// The paths of the target in a metric, one for each type.
+const TARGET_PATHS: [&str; 5] = [
     "/resource/target",
     "/containerResource/target",
     "/pods/target",
@@ -260,10 +261,10 @@ const TARGETS: [&str; 5] = [
     "/external/target",
 ];
 
-/// A metric with its target in percent of the original one.
-pub(super) fn scaled(metric: &MetricSpec, percent: u32) -> Value {
+/// A metric whose target is scaled to a percentage.
+fn with_scaled_target(metric: &MetricSpec, percent: u32) -> Value {
     let mut metric = serde_json::to_value(metric).unwrap_or_default();
-    for path in TARGETS {
+    for path in TARGET_PATHS {
         let Some(target) = metric.pointer_mut(path).and_then(Value::as_object_mut) else {
             continue;
         };
@@ -300,11 +301,11 @@ fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
     MilliValue::from_milli(rounded).to_string()
 }
 
-/// The texts of all targets after scaling them to a percentage.
-pub(super) fn targets(base: &Variant, percent: u32) -> Vec<String> {
+/// The targets of all metrics as texts, after scaling them to a percentage.
+fn scaled_target_texts(base: &Variant, percent: u32) -> Vec<String> {
     let text = |metric: &MetricSpec| {
-        let metric = scaled(metric, percent);
-        let target = TARGETS.iter().find_map(|path| metric.pointer(path))?;
+        let metric = with_scaled_target(metric, percent);
+        let target = TARGET_PATHS.iter().find_map(|path| metric.pointer(path))?;
         if let Some(utilization) = target.get("averageUtilization") {
             return Some(format!("{utilization} %"));
         }

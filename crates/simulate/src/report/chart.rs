@@ -1,4 +1,5 @@
-//! The chart of a run: load and capacity above, replicas below, on one axis of time.
+//! The chart of a run: a plot of load and capacity, and below it one of replicas, with a common
+//! time axis.
 
 use std::fmt::Write as _;
 
@@ -6,49 +7,50 @@ use hpa_calc::explain::{Reason, counted, number};
 use jiff::Timestamp;
 
 use super::{
-    Result,
+    VariantRun,
     plot::{
-        AXIS, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE, WIDTH, image, labels_right,
-        round_end, round_values, time_axis, value_axis, whole_values,
+        AXIS_HEIGHT, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE_HEIGHT, WIDTH,
+        begin_image, draw_labels, round_end, round_values, time_axis, value_axis, whole_values,
     },
     style::escape,
-    table::{best, percent},
-    times::{Times, span},
+    table::{best_index, percent},
+    times::{Times, format_duration},
 };
 use crate::{
     file::Variant,
-    run::{Point, Run, Step},
+    run::{Run, Scaling, TimelinePoint},
 };
 
 const LOAD_HEIGHT: f64 = 130.0;
 const REPLICAS_HEIGHT: f64 = 130.0;
-const CHART_HEIGHT: f64 = 2.0 * TITLE + LOAD_HEIGHT + REPLICAS_HEIGHT + GAP + AXIS;
+const CHART_HEIGHT: f64 = 2.0 * TITLE_HEIGHT + LOAD_HEIGHT + REPLICAS_HEIGHT + GAP + AXIS_HEIGHT;
 /// The maximum number of characters in a heading.
 const HEADING_LENGTH: usize = 115;
 
 /// The charts of all runs as an SVG file.
-pub fn svg(results: &[Result]) -> String {
-    let heading = if results.len() > 1 { TITLE } else { 0.0 };
-    let height = (CHART_HEIGHT + heading + GAP) * results.len() as f64;
+pub fn svg(results: &[VariantRun]) -> String {
+    let heading_height = if results.len() > 1 { TITLE_HEIGHT } else { 0.0 };
+    let height = (CHART_HEIGHT + heading_height + GAP) * results.len() as f64;
     let description: Vec<_> =
         results.iter().map(|(variant, run)| describe(variant, run, None)).collect();
-    let mut svg = image(height, &description.join(" "));
+    let mut svg = begin_image(height, &description.join(" "));
     let scales = Scales::new(results, None);
-    let best = best(results);
+    let best = best_index(results);
     let mut top = 0.0;
     for (index, (variant, run)) in results.iter().enumerate() {
         if results.len() > 1 {
-            let title = escape(&title(variant, best == Some(index)));
+            let title = escape(&heading(variant, best == Some(index)));
             let _ = writeln!(svg, "<text class=\"h\" x=\"8\" y=\"{}\">{title}</text>", top + 19.0);
         }
-        svg += &chart(variant, run, None, scales, top + heading);
-        top += CHART_HEIGHT + heading + GAP;
+        svg += &chart(variant, run, None, scales, top + heading_height);
+        top += CHART_HEIGHT + heading_height + GAP;
     }
     svg + "</svg>\n"
 }
 
-/// The name and the description of a variant. The best one has a star.
-fn title(variant: &Variant, is_best: bool) -> String {
+/// The heading of a chart: the name and the description of the variant, shortened. The best one has
+/// a star.
+fn heading(variant: &Variant, is_best: bool) -> String {
     let description = variant.description.trim();
     let star = if is_best { "★ " } else { "" };
     let separator = if description.is_empty() { "" } else { ": " };
@@ -63,7 +65,7 @@ fn title(variant: &Variant, is_best: bool) -> String {
 
 /// One chart as an element of a page.
 pub(super) fn element(
-    (variant, run): &Result,
+    (variant, run): &VariantRun,
     recorded: Option<&RecordedReplicas>,
     scales: Scales,
 ) -> String {
@@ -83,10 +85,10 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    pub(super) fn new(results: &[Result], recorded: Option<&RecordedReplicas>) -> Self {
+    pub(super) fn new(results: &[VariantRun], recorded: Option<&RecordedReplicas>) -> Self {
         let load =
-            |(_, run): &Result| largest(&run.timeline, |point| point.load.max(point.capacity));
-        let replicas = |(variant, run): &Result| ReplicasPlot::new(variant, run, recorded).max;
+            |(_, run): &VariantRun| largest(&run.timeline, |point| point.load.max(point.capacity));
+        let replicas = |(variant, run): &VariantRun| ReplicasPlot::new(variant, run, recorded).max;
         Self {
             load: round_end(results.iter().map(load).fold(0.0, f64::max), 0.0),
             replicas: round_end(results.iter().map(replicas).fold(0.0, f64::max), 1.0),
@@ -105,35 +107,37 @@ fn chart(
     let area = |top, height, max| Area { left: LEFT, top, width: PLOT_WIDTH, height, end, max };
     let times = RecordedReplicas::times(recorded);
     let plot = ReplicasPlot::new(variant, run, recorded).on_axis(scales.replicas);
-    let load = area(top + TITLE, LOAD_HEIGHT, scales.load);
-    let replicas = area(load.top + LOAD_HEIGHT + GAP + TITLE, REPLICAS_HEIGHT, plot.max);
+    let load = area(top + TITLE_HEIGHT, LOAD_HEIGHT, scales.load);
+    let replicas = area(load.top + LOAD_HEIGHT + GAP + TITLE_HEIGHT, REPLICAS_HEIGHT, plot.max);
     let load_title = escape(&format!("load and capacity ({})", variant.load_unit));
-    let mut svg = problems(run, &load, times) + &problems(run, &replicas, times);
+    let mut svg = draw_problems(run, &load, times) + &draw_problems(run, &replicas, times);
     svg += &value_axis(&load, &load_title, &round_values(&load));
     svg += &value_axis(&replicas, "replicas", &whole_values(&replicas));
     svg += &time_axis(&replicas, times);
     svg += &draw_load(run, &load);
     svg += &plot.draw(&replicas);
-    svg += &scalings(run, &replicas, times);
+    svg += &draw_scalings(run, &replicas, times);
     svg
 }
 
-/// A bound above this multiple of the replicas is not drawn, because it would flatten their lines.
+/// `maxReplicas` is drawn up to this multiple of the largest replicas, plus [`BOUND_DISTANCE`]. A
+/// larger bound would flatten the lines.
 const BOUND_FACTOR: f64 = 1.8;
 const BOUND_DISTANCE: f64 = 2.0;
-/// Recommendations up to this multiple of the replicas are drawn in full.
+/// Recommendations up to this multiple of the largest replicas or bound are drawn in full.
 const RECOMMENDED_FACTOR: f64 = 1.5;
 
-fn largest(points: &[Point], value: impl Fn(&Point) -> f64) -> f64 {
+fn largest(points: &[TimelinePoint], value: impl Fn(&TimelinePoint) -> f64) -> f64 {
     points.iter().map(value).fold(0.0, f64::max)
 }
 
 struct ReplicasPlot<'a> {
     variant: &'a Variant,
-    points: &'a [Point],
+    points: &'a [TimelinePoint],
     recorded: Option<&'a RecordedReplicas>,
-    /// The end of the axis.
+    /// The end of the value axis.
     max: f64,
+    /// Whether `maxReplicas` is drawn.
     shows_bound: bool,
 }
 
@@ -158,18 +162,19 @@ impl<'a> ReplicasPlot<'a> {
     }
 
     fn draw(&self, area: &Area) -> String {
-        let value = |value: fn(&Point) -> u32| -> Vec<(f64, f64)> {
+        let value = |value: fn(&TimelinePoint) -> u32| -> Vec<(f64, f64)> {
             self.points.iter().map(|point| (point.second, f64::from(value(point)))).collect()
         };
         let (replicas, ready) = (value(|point| point.replicas), value(|point| point.ready));
-        let recommended = |point: &Point| Some((point.second, f64::from(point.recommended?)));
+        let recommended =
+            |point: &TimelinePoint| Some((point.second, f64::from(point.recommended?)));
         let recommended: Vec<_> = self.points.iter().filter_map(recommended).collect();
         let mut labels = vec![
             Label::line("rep", "replicas", last(&replicas)),
             Label::line("ready", "ready pods", last(&ready)),
             Label::line("rec", self.recommended_name(), last(&recommended)),
         ];
-        let mut svg = self.bounds(area, &mut labels);
+        let mut svg = self.draw_bounds(area, &mut labels);
         let _ = writeln!(
             svg,
             "<path class=\"rec\" d=\"{}\"/>\n<path class=\"ready\" d=\"{}\"/>\n\
@@ -178,8 +183,8 @@ impl<'a> ReplicasPlot<'a> {
             area.steps(&ready),
             area.steps(&replicas)
         );
-        svg += &self.recorded(area, &mut labels);
-        svg + &labels_right(area, labels)
+        svg += &self.draw_recorded(area, &mut labels);
+        svg + &draw_labels(area, labels)
     }
 
     /// The label of the recommendations. It includes their maximum if they don't fit into the plot.
@@ -191,7 +196,7 @@ impl<'a> ReplicasPlot<'a> {
         format!("recommended (≤ {largest})")
     }
 
-    fn bounds(&self, area: &Area, labels: &mut Vec<Label>) -> String {
+    fn draw_bounds(&self, area: &Area, labels: &mut Vec<Label>) -> String {
         let spec = &self.variant.autoscaler.spec;
         let (min, max) = (f64::from(spec.effective_min_replicas()), f64::from(spec.max_replicas));
         labels.push(Label::line("limit", format!("min {min}"), min));
@@ -210,7 +215,7 @@ impl<'a> ReplicasPlot<'a> {
     }
 
     /// Draws the recorded replicas over the other lines, which stay visible between its dashes.
-    fn recorded(&self, area: &Area, labels: &mut Vec<Label>) -> String {
+    fn draw_recorded(&self, area: &Area, labels: &mut Vec<Label>) -> String {
         let segments = self.recorded.map(RecordedReplicas::segments).unwrap_or_default();
         let Some(value) = segments.last().map(|segment| last(&segment.points)) else {
             return String::new();
@@ -222,7 +227,7 @@ impl<'a> ReplicasPlot<'a> {
     }
 }
 
-fn largest_recommended(points: &[Point]) -> f64 {
+fn largest_recommended(points: &[TimelinePoint]) -> f64 {
     largest(points, |point| point.recommended.map_or(0.0, f64::from))
 }
 
@@ -258,21 +263,21 @@ fn draw_load(run: &Run, area: &Area) -> String {
         labels.push(Label::area("bar", "can't decide", area.max));
     }
     if backlog > 0.0 {
-        // On its own scale: the largest backlog has the height of the plot.
+        // The backlog has a scale of its own, which ends at the largest backlog, rounded up.
         let scaled = Area { max: round_end(backlog, 0.0), ..*area };
         let line: Vec<_> = points.iter().map(|point| (point.second, point.backlog)).collect();
         let _ = writeln!(svg, "<path class=\"backlog\" d=\"{}\"/>", scaled.line(&line));
         let value = last(&line) / scaled.max * area.max;
         labels.push(Label::line("backlog", format!("backlog (≤ {})", number(backlog)), value));
     }
-    svg + &labels_right(area, labels)
+    svg + &draw_labels(area, labels)
 }
 
 /// The maximum number of marks in a chart. More can't be distinguished.
 pub(super) const MAX_MARKS: usize = 90;
 
-/// A column for each period in which the autoscaler could not decide.
-fn problems(run: &Run, area: &Area, times: Times) -> String {
+/// Draws a column for each period in which the autoscaler could not decide.
+fn draw_problems(run: &Run, area: &Area, times: Times) -> String {
     let mut svg = String::new();
     for problem in &run.problems {
         let (x, end) = (area.x(problem.from), area.x(problem.to.min(area.end)));
@@ -290,8 +295,8 @@ fn problems(run: &Run, area: &Area, times: Times) -> String {
     svg
 }
 
-/// A mark for each scaling. Its shape shows what determined the replicas.
-fn scalings(run: &Run, area: &Area, times: Times) -> String {
+/// Draws a mark for each scaling. The shape of the mark shows what determined the replicas.
+fn draw_scalings(run: &Run, area: &Area, times: Times) -> String {
     let mut svg = String::new();
     if run.steps.len() > MAX_MARKS {
         return svg;
@@ -301,20 +306,20 @@ fn scalings(run: &Run, area: &Area, times: Times) -> String {
         let _ = writeln!(
             svg,
             "<path class=\"mark\" d=\"{}\"><title>{}</title></path>",
-            shape(step, x, y),
+            mark_path(step, x, y),
             escape(&tooltip(step, times))
         );
     }
     svg
 }
 
-fn tooltip(step: &Step, times: Times) -> String {
+fn tooltip(step: &Scaling, times: Times) -> String {
     format!("{} {} → {}: {}", times.text(step.second), step.from, step.to, step.sentence)
 }
 
 /// A triangle for the metrics, a square for a policy, a diamond for a stabilization window, and a
 /// bar for a bound.
-fn shape(step: &Step, x: f64, y: f64) -> String {
+fn mark_path(step: &Scaling, x: f64, y: f64) -> String {
     let path = |points: &[(f64, f64)]| {
         let points = points.iter().map(|(dx, dy)| format!("{:.1} {:.1}", x + dx, y + dy));
         format!("M{}Z", points.collect::<Vec<_>>().join("L"))
@@ -341,15 +346,16 @@ pub struct RecordedReplicas {
     pub values: Vec<Option<f64>>,
 }
 
-/// Recorded replicas without a gap.
+/// Consecutive recorded replicas without a gap.
 struct Segment {
-    /// Times and whole replicas.
+    /// Seconds, and replicas rounded to whole ones.
     points: Vec<(f64, f64)>,
+    /// The second in which the gap after the segment begins.
     end: f64,
 }
 
 impl RecordedReplicas {
-    /// The times of a run: calendar times if it is a replay.
+    /// The format of times in reports. A run with recorded replicas is a replay.
     pub(super) fn times(recorded: Option<&Self>) -> Times {
         Times(recorded.map(|recorded| recorded.start))
     }
@@ -380,7 +386,7 @@ impl RecordedReplicas {
 fn describe(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -> String {
     let outcome = &run.outcome;
     let mut sentences = vec![
-        format!("{} over {}.", variant.name, span(variant.cluster.duration.get())),
+        format!("{} over {}.", variant.name, format_duration(variant.cluster.duration.get())),
         format!(
             "Load {}, capacity {} ({}); {} of the load is beyond the capacity or too late.",
             range(run, |point| point.load),
@@ -403,12 +409,12 @@ fn describe(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -
     }
     let undecided: f64 = run.problems.iter().map(|problem| problem.to - problem.from).sum();
     if undecided > 0.0 {
-        sentences.push(format!("The autoscaler can't decide for {}.", span(undecided)));
+        sentences.push(format!("The autoscaler can't decide for {}.", format_duration(undecided)));
     }
     sentences.join(" ")
 }
 
-fn range(run: &Run, value: impl Fn(&Point) -> f64) -> String {
+fn range(run: &Run, value: impl Fn(&TimelinePoint) -> f64) -> String {
     let values = || run.timeline.iter().map(&value);
     let ends = (values().reduce(f64::min), values().reduce(f64::max));
     let (Some(min), Some(max)) = ends else { return "unknown".to_owned() };

@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 use hpa_calc::explain::counted;
 
 use super::{
-    Result, chart,
+    VariantRun, chart,
     chart::{MAX_MARKS, RecordedReplicas, Scales},
     style::{CHART, PAGE, escape},
-    table::{best, cells, events},
-    times::{Times, span},
+    table::{best_index, comparison_cells, scalings_and_problems},
+    times::{Times, format_duration},
 };
-use crate::{file::Study, run::Run};
+use crate::{file::ScenarioFile, run::Run};
 
-/// Tables with more scalings are printed on paper only if they are expanded.
-const MAX_PRINTED: usize = 200;
+/// A table of scalings with more rows is printed on paper only if it is expanded.
+const MAX_PRINTED_ROWS: usize = 200;
 
-/// Explanations of columns whose header is not self-explanatory.
-const COLUMNS: [(&str, &str); 7] = [
+/// Headers of columns that need an explanation, with the explanation.
+const COLUMN_EXPLANATIONS: [(&str, &str); 7] = [
     ("POD-HOURS", "sum of the pods' lifetimes, and the difference from the first variant"),
     (
         "OVERLOAD",
@@ -35,26 +35,30 @@ const COLUMNS: [(&str, &str); 7] = [
     ("REACTION", "the longest time with too few ready pods"),
 ];
 
-/// The page: the comparison, then a chart and the scalings of each variant. Charts also
-/// have the recorded replicas, if there are any.
-pub fn html(study: &Study, results: &[Result], recorded: Option<&RecordedReplicas>) -> String {
-    let name = if study.name.is_empty() { "Simulation" } else { &study.name };
+/// Creates the page: the comparison of the variants, then a chart and the scalings of each variant.
+/// If there are recorded replicas, each chart has them too.
+pub fn html(
+    scenario_file: &ScenarioFile,
+    results: &[VariantRun],
+    recorded: Option<&RecordedReplicas>,
+) -> String {
+    let name = if scenario_file.name.is_empty() { "Simulation" } else { &scenario_file.name };
     let mut page = begin_page(name, &format!("{PAGE}{CHART}"));
-    for line in study.description.lines() {
+    for line in scenario_file.description.lines() {
         let _ = writeln!(page, "<p>{}</p>", escape(line));
     }
     if let Some((variant, _)) = results.first() {
         let _ = writeln!(
             page,
             "<p>Simulated: {}, sync period {}, seed {}.</p>",
-            span(variant.cluster.duration.get()),
-            span(variant.controller.sync_period.get()),
+            format_duration(variant.cluster.duration.get()),
+            format_duration(variant.controller.sync_period.get()),
             variant.cluster.seed
         );
     }
-    page += &comparison(results);
+    page += &comparison_table(results);
     page += &marks_legend();
-    let (scales, best) = (Scales::new(results, recorded), best(results));
+    let (scales, best) = (Scales::new(results, recorded), best_index(results));
     for (index, result) in results.iter().enumerate() {
         let (variant, run) = result;
         let star = if best == Some(index) { "★ " } else { "" };
@@ -64,13 +68,13 @@ pub fn html(study: &Study, results: &[Result], recorded: Option<&RecordedReplica
         }
         let chart = chart::element(result, recorded, scales);
         let _ = writeln!(page, "<div class=\"wide\">{chart}</div>");
-        page += &scalings(run, RecordedReplicas::times(recorded));
+        page += &scalings_table(run, RecordedReplicas::times(recorded));
         page += "</section>\n";
     }
     page + "</body>\n</html>\n"
 }
 
-/// The beginning of a self-contained page, up to its title.
+/// The beginning of a self-contained page, up to and including its title.
 pub(super) fn begin_page(title: &str, style: &str) -> String {
     let title = escape(title);
     format!(
@@ -88,9 +92,9 @@ fn marks_legend() -> String {
     )
 }
 
-fn comparison(results: &[Result]) -> String {
-    let (headers, rows) = cells(results);
-    let best = best(results);
+fn comparison_table(results: &[VariantRun]) -> String {
+    let (headers, rows) = comparison_cells(results);
+    let best = best_index(results);
     let mut table = String::from("<div class=\"wide\"><table>\n<thead><tr>");
     for header in &headers {
         let _ = write!(table, "<th>{}</th>", escape(header));
@@ -106,7 +110,8 @@ fn comparison(results: &[Result]) -> String {
         }
         table += "</tr>\n";
     }
-    let explained = COLUMNS.iter().filter(|(name, _)| headers.iter().any(|header| header == name));
+    let explained =
+        COLUMN_EXPLANATIONS.iter().filter(|(name, _)| headers.iter().any(|header| header == name));
     let mut legend: Vec<_> =
         explained.map(|(name, meaning)| format!("{name}: {}.", escape(meaning))).collect();
     if best.is_some() {
@@ -120,12 +125,12 @@ fn comparison(results: &[Result]) -> String {
     table
 }
 
-fn scalings(run: &Run, times: Times) -> String {
+fn scalings_table(run: &Run, times: Times) -> String {
     if run.steps.is_empty() && run.problems.is_empty() {
         return "<p>No scalings.</p>\n".to_owned();
     }
-    let rows = events(run);
-    let is_long = rows.len() > MAX_PRINTED;
+    let rows = scalings_and_problems(run);
+    let is_long = rows.len() > MAX_PRINTED_ROWS;
     let mut table = format!(
         "<details{}><summary>{}{}</summary>\n<table>\n\
             <thead><tr><th>TIME</th><th>REPLICAS</th><th>REASON</th></tr></thead>\n",

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::{
     html::begin_page,
     plot::{
-        AXIS, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE, image, labels_right,
-        round_end, round_values, time_axis, value_axis,
+        AXIS_HEIGHT, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE_HEIGHT, begin_image,
+        draw_labels, round_end, round_values, time_axis, value_axis,
     },
     style::{PAGE, escape},
     times::Times,
@@ -16,7 +16,8 @@ use super::{
 
 const PLOT_HEIGHT: f64 = 150.0;
 
-/// The style of a line. All but [`Style::Load`] and [`Style::Forecast`] are drawn as steps.
+/// The style of a line. [`Style::Load`] and [`Style::Forecast`] are drawn as straight segments
+/// between points, the others as steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Load,
@@ -62,19 +63,19 @@ pub struct Plot {
     pub beyond: Vec<(f64, f64, f64)>,
 }
 
-/// Draws plots as an SVG image of the `end` seconds from `start` on. `description` is for screen
-/// readers.
+/// Draws plots as an SVG image. The time axis has `end` seconds from `start` on. `description` is
+/// for screen readers.
 pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> String {
-    let height = (TITLE + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS;
-    let mut svg = image(height, description);
-    let mut top = TITLE;
+    let height = (TITLE_HEIGHT + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS_HEIGHT;
+    let mut svg = begin_image(height, description);
+    let mut top = TITLE_HEIGHT;
     for plot in plots {
         let values = plot.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
         let max = round_end(values.fold(plot.min_axis_end, f64::max), 0.0);
         let area = Area { left: LEFT, top, width: PLOT_WIDTH, height: PLOT_HEIGHT, end, max };
         svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
         svg += &draw(plot, &area);
-        top += PLOT_HEIGHT + GAP + TITLE;
+        top += PLOT_HEIGHT + GAP + TITLE_HEIGHT;
         svg += &time_axis(&area, Times(Some(start)));
     }
     svg + "</svg>\n"
@@ -94,10 +95,10 @@ fn draw(plot: &Plot, area: &Area) -> String {
         let last = points.last().map_or(0.0, |point| point.1);
         labels.push(Label::line(style.class(), name.as_str(), last));
     }
-    svg + &labels_right(area, labels)
+    svg + &draw_labels(area, labels)
 }
 
-/// A self-contained HTML page. Tables are rows of cells, with the header first.
+/// Creates a self-contained HTML page.
 pub fn page(title: &str, parts: &[PagePart]) -> String {
     let mut page = begin_page(title, PAGE);
     for part in parts {
@@ -117,10 +118,12 @@ pub fn page(title: &str, parts: &[PagePart]) -> String {
     page + "</body>\n</html>\n"
 }
 
+/// A part of a [`page`].
 #[derive(Clone, Debug)]
 pub enum PagePart {
     Heading(String),
     Text(String),
+    /// Rows of cells. The first row is the header.
     Table(Vec<Vec<String>>),
     /// An SVG element.
     Image(String),

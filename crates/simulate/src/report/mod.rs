@@ -14,9 +14,10 @@ pub use self::{
     chart::{RecordedReplicas, svg},
     html::html,
     lines::{Line, PagePart, Plot, Style, page, plots},
-    table::{answer, percent, steps, table},
-    times::span,
+    table::{answer_sentence, comparison_text, percent, scalings_text},
+    times::format_duration,
 };
 use crate::{file::Variant, run::Run};
 
-pub type Result = (Variant, Run);
+/// A variant and its run.
+pub type VariantRun = (Variant, Run);

@@ -14,14 +14,14 @@ pub(super) const LEFT: f64 = 56.0;
 /// The width of a plot. Its labels are to the right.
 pub(super) const PLOT_WIDTH: f64 = 720.0;
 /// The height of the title above a plot.
-pub(super) const TITLE: f64 = 30.0;
+pub(super) const TITLE_HEIGHT: f64 = 30.0;
 /// The height of the time axis.
-pub(super) const AXIS: f64 = 26.0;
+pub(super) const AXIS_HEIGHT: f64 = 26.0;
 /// The distance between plots.
 pub(super) const PLOT_GAP: f64 = 12.0;
 
-/// The beginning of a self-contained image. `description` is for screen readers.
-pub(super) fn image(height: f64, description: &str) -> String {
+/// The beginning of a self-contained SVG image. `description` is for screen readers.
+pub(super) fn begin_image(height: f64, description: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
             width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n\
@@ -30,10 +30,11 @@ pub(super) fn image(height: f64, description: &str) -> String {
     )
 }
 
-/// The maximum number of columns of a line. A chart has fewer pixels.
+/// The maximum number of columns that the points of a line are reduced to. The chart has fewer
+/// pixels.
 const MAX_COLUMNS: usize = 1200;
 
-/// The attribute `d` of a path.
+/// The attribute `d` of an SVG path.
 #[derive(Default)]
 struct PathData(String);
 
@@ -69,7 +70,7 @@ impl Area {
     /// The path of a line through points of time and value.
     pub(super) fn line(&self, points: &[(f64, f64)]) -> String {
         let mut path = PathData::default();
-        for (index, (second, value)) in thin(points).into_iter().enumerate() {
+        for (index, (second, value)) in reduce_points(points).into_iter().enumerate() {
             let command = if index == 0 { "M" } else { "L" };
             path.add(format_args!("{command}{:.1} {:.1}", self.x(second), self.y(value)));
         }
@@ -127,9 +128,9 @@ impl Area {
     }
 }
 
-/// Keeps at most two points for each of [`MAX_COLUMNS`] columns: the smallest and the largest
-/// value.
-fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+/// Reduces a long line to at most [`MAX_COLUMNS`] columns. Each keeps the points with its smallest
+/// and its largest value.
+fn reduce_points(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * MAX_COLUMNS {
         return points.to_vec();
     }
@@ -144,39 +145,39 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(size).flat_map(ends).collect()
 }
 
-/// A round distance between the lines of an axis from 0 to `max`, for about five lines.
+/// A round distance between grid lines, for about five of them from 0 to `max`.
 fn tick_step(max: f64) -> f64 {
     let rough = (max / 5.0).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough).unwrap_or(10.0) * power
 }
 
-/// The end of an axis: the first line at or above the largest value. Lines are at least
+/// The end of an axis: the first grid line at or above the largest value. Grid lines are at least
 /// `least_step` apart.
 pub(super) fn round_end(max: f64, least_step: f64) -> f64 {
     let step = tick_step(max).max(least_step);
     if max > 0.0 { (max / step - 1e-9).ceil() * step } else { 1.0 }
 }
 
-/// Round values for the lines of a plot.
+/// Round values for the grid lines of a plot.
 pub(super) fn round_values(area: &Area) -> Vec<f64> {
     multiples(tick_step(area.max), area.max)
 }
 
-/// Whole values for the lines of a plot.
+/// Round whole values for the grid lines of a plot.
 pub(super) fn whole_values(area: &Area) -> Vec<f64> {
     multiples(tick_step(area.max).max(1.0), area.max)
 }
 
-/// Values from here on are shortened to thousands, millions or billions.
-const LARGEST_PLAIN: f64 = 1e5;
+/// If the largest value is at least this, values are shortened to thousands, millions or billions.
+const SHORTENED_FROM: f64 = 1e5;
 const UNITS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
 
 /// Draws the title of a plot, and its grid lines with their values.
 pub(super) fn value_axis(area: &Area, title: &str, ticks: &[f64]) -> String {
     let mut svg = String::new();
     let (left, right) = (area.left, area.left + area.width);
-    for (tick, label) in ticks.iter().zip(labels(ticks)) {
+    for (tick, label) in ticks.iter().zip(tick_labels(ticks)) {
         let y = area.y(*tick);
         let _ = writeln!(
             svg,
@@ -190,13 +191,14 @@ pub(super) fn value_axis(area: &Area, title: &str, ticks: &[f64]) -> String {
     svg
 }
 
-/// The labels of values with equal distances. They have the decimals that the distance needs.
-fn labels(ticks: &[f64]) -> Vec<String> {
+/// The labels of equidistant values. All have the same unit, and the decimals that the distance
+/// needs.
+fn tick_labels(ticks: &[f64]) -> Vec<String> {
     let step = ticks.get(1).copied().unwrap_or(1.0);
     let max = ticks.last().copied().unwrap_or_default();
-    let large = UNITS.into_iter().find(|(unit, _)| max >= LARGEST_PLAIN && max >= *unit);
+    let large = UNITS.into_iter().find(|(unit, _)| max >= SHORTENED_FROM && max >= *unit);
     let (unit, suffix) = large.unwrap_or((1.0, ""));
-    let decimals = decimals(step / unit);
+    let decimals = count_decimals(step / unit);
     let label = |tick: &f64| match *tick {
         0.0 => "0".to_owned(),
         tick => format!("{:.decimals$}{suffix}", tick / unit),
@@ -204,13 +206,13 @@ fn labels(ticks: &[f64]) -> Vec<String> {
     ticks.iter().map(label).collect()
 }
 
-/// Counts the decimals of a value, up to nine.
-fn decimals(value: f64) -> usize {
+/// The number of decimals that a value needs, at most nine.
+fn count_decimals(value: f64) -> usize {
     let mut powers = std::iter::successors(Some(value), |value| Some(value * 10.0)).take(10);
     powers.position(|scaled| (scaled - scaled.round()).abs() <= scaled * 1e-6).unwrap_or(9)
 }
 
-/// The times below a plot.
+/// Draws the times below a plot.
 pub(super) fn time_axis(area: &Area, times: Times) -> String {
     let mut svg = String::new();
     for (tick, label) in times.ticks(area.end) {
@@ -225,12 +227,14 @@ pub(super) fn time_axis(area: &Area, times: Times) -> String {
 }
 
 /// The minimum vertical distance of labels.
-const HEIGHT: f64 = 14.0;
-/// The length of the sample line of a label. The longest dash pattern fits twice.
-const SAMPLE: f64 = 26.0;
-const GAP: f64 = 8.0;
+const LABEL_HEIGHT: f64 = 14.0;
+/// The length of the line before a label, which shows the stroke. The longest dash pattern fits
+/// twice.
+const SAMPLE_LENGTH: f64 = 26.0;
+/// The distance between a plot and its labels.
+const LABEL_GAP: f64 = 8.0;
 
-/// The name of a line or an area.
+/// A label with the name of a line or an area.
 pub(super) struct Label {
     /// The CSS class of the line or area.
     pub(super) class: &'static str,
@@ -249,40 +253,41 @@ impl Label {
         Self { is_area: true, ..Self::line(class, text, value) }
     }
 
-    fn sample(&self, x: f64, y: f64) -> String {
+    /// Draws a short piece of the line or area before the label.
+    fn draw_sample(&self, x: f64, y: f64) -> String {
         let class = self.class;
         if self.is_area {
             let y = y - 5.0;
             return format!(
-                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SAMPLE}\" \
+                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SAMPLE_LENGTH}\" \
                     height=\"10\"/>"
             );
         }
-        let end = x + SAMPLE;
+        let end = x + SAMPLE_LENGTH;
         format!(
             "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{end:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
         )
     }
 }
 
-/// The labels right of a plot. Overlapping ones are moved apart.
-pub(super) fn labels_right(area: &Area, mut labels: Vec<Label>) -> String {
-    // Labels at the same place stay in their order.
+/// Draws the labels right of a plot. Overlapping ones are moved apart.
+pub(super) fn draw_labels(area: &Area, mut labels: Vec<Label>) -> String {
+    // The sort is stable, so labels at the same height stay in their order.
     labels.sort_by(|one, other| other.value.total_cmp(&one.value));
     let bottom = area.top + area.height;
-    let mut limit = bottom - HEIGHT * (labels.len() as f64 - 1.0);
-    let mut last = area.top - HEIGHT;
-    let x = area.left + area.width + GAP;
+    let mut limit = bottom - LABEL_HEIGHT * (labels.len() as f64 - 1.0);
+    let mut last = area.top - LABEL_HEIGHT;
+    let x = area.left + area.width + LABEL_GAP;
     let mut svg = String::new();
     for label in labels {
-        let y = area.y(label.value).max(last + HEIGHT).min(limit);
+        let y = area.y(label.value).max(last + LABEL_HEIGHT).min(limit);
         last = y;
-        limit += HEIGHT;
+        limit += LABEL_HEIGHT;
         let _ = writeln!(
             svg,
             "{}<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            label.sample(x, y),
-            x + SAMPLE + 5.0,
+            label.draw_sample(x, y),
+            x + SAMPLE_LENGTH + 5.0,
             y + 4.0,
             escape(&label.text)
         );
@@ -300,7 +305,7 @@ mod tests {
         Area { left: 0.0, top: 0.0, width: 100.0, height: 10.0, end: 100.0, max: 10.0 };
 
     #[test]
-    fn ticks_are_round() {
+    fn axis_has_about_five_round_values() {
         assert_eq!(round_values(&AREA), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(round_values(&Area { max: 730.0, ..AREA }), [0.0, 200.0, 400.0, 600.0]);
     }
@@ -338,22 +343,22 @@ mod tests {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|at| (f64::from(at), 1.0)).collect();
         points[4321].1 = 9.0;
         points[8765].1 = 0.0;
-        let thin = thin(&points);
-        assert!(thin.len() <= 2 * MAX_COLUMNS);
-        assert!(thin.contains(&(4321.0, 9.0)) && thin.contains(&(8765.0, 0.0)));
+        let reduced = reduce_points(&points);
+        assert!(reduced.len() <= 2 * MAX_COLUMNS);
+        assert!(reduced.contains(&(4321.0, 9.0)) && reduced.contains(&(8765.0, 0.0)));
     }
 
     #[rstest]
     #[case::cores(0.016, &["0", "0.005", "0.01", "0.015"], &["0", "0.005", "0.010", "0.015"])]
     #[case::requests(730.0, &[], &["0", "200", "400", "600"])]
     #[case::bytes(1.4e6, &[], &["0", "0.5M", "1.0M"])]
-    fn labels_differ_and_are_short(
+    fn tick_labels_differ_and_are_short(
         #[case] max: f64,
         #[case] exact: &[&str],
         #[case] expected: &[&str],
     ) {
         let ticks = round_values(&Area { max, ..AREA });
-        assert_eq!(labels(&ticks), expected);
+        assert_eq!(tick_labels(&ticks), expected);
         for (tick, exact) in ticks.iter().zip(exact) {
             assert!((tick - exact.parse::<f64>().unwrap()).abs() < 1e-9);
         }
@@ -370,11 +375,14 @@ mod tests {
         let area = Area { left: 0.0, top: 100.0, width: 100.0, height: 60.0, end: 10.0, max: 10.0 };
         for value in [0.0, 5.0, 10.0] {
             let labels = ["one", "two", "three", "four"].map(|text| Label::line("x", text, value));
-            let svg = labels_right(&area, labels.into());
+            let svg = draw_labels(&area, labels.into());
             let heights = svg.split(" y1=\"").skip(1).filter_map(|part| part.split('"').next());
             let heights: Vec<f64> = heights.map(|height| height.parse().unwrap()).collect();
             assert_eq!(heights.len(), 4);
-            assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= HEIGHT), "{heights:?}");
+            assert!(
+                heights.windows(2).all(|pair| pair[1] - pair[0] >= LABEL_HEIGHT),
+                "{heights:?}"
+            );
             assert!(heights[0] >= 100.0 && heights[3] <= 160.0, "{heights:?}");
             let order: Vec<_> =
                 svg.split("</text>").filter_map(|part| part.split('>').next_back()).collect();

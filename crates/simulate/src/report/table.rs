@@ -4,20 +4,21 @@ use hpa_calc::explain::number;
 use jiff::Timestamp;
 
 use super::{
-    Result,
-    times::{Times, span},
+    VariantRun,
+    times::{Times, format_duration},
 };
 use crate::{
     file::{Cost, Variant},
-    run::{Problem, Run, Step},
+    run::{Problem, Run, Scaling},
 };
 
-/// The header of a column, and its cell for a variant. A column without any cells is left out.
-type Column = (&'static str, Box<dyn Fn(&Result) -> Option<String>>);
+/// The header of a column, and a function that returns the cell of a result. If it returns `None`
+/// for all results, the column is left out.
+type Column = (&'static str, Box<dyn Fn(&VariantRun) -> Option<String>>);
 
 /// The comparison of variants as text, one line per variant.
-pub fn table(results: &[Result]) -> String {
-    let (headers, rows) = cells(results);
+pub fn comparison_text(results: &[VariantRun]) -> String {
+    let (headers, rows) = comparison_cells(results);
     let mut lines = vec![headers];
     lines.extend(rows);
     let columns = lines.first().map_or(0, Vec::len);
@@ -36,24 +37,24 @@ pub fn table(results: &[Result]) -> String {
 }
 
 /// The headers and the cells of the comparison.
-pub(super) fn cells(results: &[Result]) -> (Vec<String>, Vec<Vec<String>>) {
+pub(super) fn comparison_cells(results: &[VariantRun]) -> (Vec<String>, Vec<Vec<String>>) {
     let columns: Vec<Column> = columns(results)
         .into_iter()
         .filter(|(_, cell)| results.iter().any(|result| cell(result).is_some()))
         .collect();
     let headers = columns.iter().map(|(header, _)| (*header).to_owned()).collect();
-    let row = |result: &Result| {
+    let row = |result: &VariantRun| {
         columns.iter().map(|(_, cell)| cell(result).unwrap_or_else(|| "-".to_owned())).collect()
     };
     (headers, results.iter().map(row).collect())
 }
 
-fn columns(results: &[Result]) -> Vec<Column> {
+fn columns(results: &[VariantRun]) -> Vec<Column> {
     let base = results.first().map(|(_, run)| run.outcome.pod_hours).unwrap_or_default();
     let name = results.first().map(|(variant, _)| variant.name.clone()).unwrap_or_default();
-    let pod_hours = move |(variant, run): &Result| {
+    let pod_hours = move |(variant, run): &VariantRun| {
         let hours = number(run.outcome.pod_hours);
-        let change = change(run.outcome.pod_hours, base).filter(|_| variant.name != name);
+        let change = relative_change(run.outcome.pod_hours, base).filter(|_| variant.name != name);
         Some(change.map_or(hours.clone(), |change| format!("{hours} ({change})")))
     };
     vec![
@@ -61,9 +62,9 @@ fn columns(results: &[Result]) -> Vec<Column> {
         ("POD-HOURS", Box::new(pod_hours)),
         ("COST", Box::new(|(variant, run)| cost(variant, run))),
         ("OVERLOAD", Box::new(|(_, run)| Some(percent(run.outcome.overload.share_of_load)))),
-        ("OVERLOAD TIME", Box::new(|(_, run)| Some(span(run.outcome.overload.seconds)))),
+        ("OVERLOAD TIME", Box::new(|(_, run)| Some(format_duration(run.outcome.overload.seconds)))),
         ("LATENCY P99", Box::new(|(_, run)| latency(run))),
-        ("WAIT P99", Box::new(|(_, run)| Some(span(run.outcome.queue?.p99_seconds)))),
+        ("WAIT P99", Box::new(|(_, run)| Some(format_duration(run.outcome.queue?.p99_seconds)))),
         ("REPLICAS", Box::new(|(_, run)| Some(replicas(run)))),
         ("SCALINGS", Box::new(|(_, run)| Some(run.outcome.rescales.total().to_string()))),
         ("REVERSALS", Box::new(|(_, run)| Some(run.outcome.rescales.reversals.to_string()))),
@@ -89,17 +90,17 @@ fn replicas(run: &Run) -> String {
 /// The longest time with too few ready pods.
 fn reaction(run: &Run) -> Option<String> {
     let reaction = run.outcome.reaction;
-    (reaction.shortages > 0).then(|| span(reaction.max_seconds))
+    (reaction.shortages > 0).then(|| format_duration(reaction.max_seconds))
 }
 
 /// Overloads that differ by less than this share of the load are equal.
 const OVERLOAD_STEP: f64 = 1e-4;
 
-/// The index of the variant with the least overload and, among equals, the lowest cost. Even if the
-/// shares are equal, a variant without any overload is better. `None` for a single variant.
-pub(super) fn best(results: &[Result]) -> Option<usize> {
+/// The index of the variant with the least overload and, among equals, the lowest cost. A variant
+/// without any overload is better than one with a little. `None` for a single variant.
+pub(super) fn best_index(results: &[VariantRun]) -> Option<usize> {
     let has_prices = has_prices(results);
-    let key = |(_, run): &Result| {
+    let key = |(_, run): &VariantRun| {
         let outcome = &run.outcome;
         let cost = if has_prices { outcome.cost } else { outcome.pod_hours };
         let overload = (outcome.overload.share_of_load / OVERLOAD_STEP).round();
@@ -112,25 +113,25 @@ pub(super) fn best(results: &[Result]) -> Option<usize> {
     best.map(|(index, _)| index).filter(|_| results.len() > 1)
 }
 
-/// Whether variants are compared by money, and not by pod-hours, which can have different prices.
-fn has_prices(results: &[Result]) -> bool {
+/// Whether all variants have a price, so that they are compared by money and not by pod-hours.
+fn has_prices(results: &[VariantRun]) -> bool {
     results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0)
 }
 
-/// The result in a sentence: the variant with the least overload, or the only one.
-pub fn answer(results: &[Result]) -> String {
+/// The result in a sentence, which names the best variant if there are several.
+pub fn answer_sentence(results: &[VariantRun]) -> String {
     let Some((base, base_run)) = results.first() else { return String::new() };
     let has_prices = has_prices(results);
     let outcome = |variant: &Variant, run: &Run| {
         let (one, base_outcome) = (&run.outcome, &base_run.outcome);
         let change = if has_prices {
-            change(one.cost, base_outcome.cost)
+            relative_change(one.cost, base_outcome.cost)
         } else {
-            change(one.pod_hours, base_outcome.pod_hours)
+            relative_change(one.pod_hours, base_outcome.pod_hours)
         };
         let change = change.filter(|_| variant.name != base.name);
         let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
-        let (overload, pod_hours) = (span(one.overload.seconds), number(one.pod_hours));
+        let (overload, pod_hours) = (format_duration(one.overload.seconds), number(one.pod_hours));
         let cost = if has_prices {
             format!("{}{change}, {pod_hours} pod-hours", money(one.cost, &variant.cost))
         } else {
@@ -138,37 +139,38 @@ pub fn answer(results: &[Result]) -> String {
         };
         format!("overloaded for {overload}, at {cost}")
     };
-    let Some((variant, run)) = best(results).and_then(|index| results.get(index)) else {
+    let Some((variant, run)) = best_index(results).and_then(|index| results.get(index)) else {
         return format!("The pods were {}.", outcome(base, base_run));
     };
     format!(
-        "The least overload, and then the least cost, has {}: {}.",
+        "Best variant (least overload, then least cost): {}, {}.",
         variant.name,
         outcome(variant, run)
     )
 }
 
-/// The scalings and problems of a run in order of time: second, change, reason.
-pub(super) fn events(run: &Run) -> Vec<(f64, String, &str)> {
-    let step = |step: &'_ Step| (step.second, format!("{} → {}", step.from, step.to));
-    let problem = |one: &'_ Problem| (one.from, format!("for {}", span(one.to - one.from)));
+/// The scalings and problems of a run in order of time: second, replicas or duration, sentence.
+pub(super) fn scalings_and_problems(run: &Run) -> Vec<(f64, String, &str)> {
+    let step = |step: &'_ Scaling| (step.second, format!("{} → {}", step.from, step.to));
+    let problem =
+        |one: &'_ Problem| (one.from, format!("for {}", format_duration(one.to - one.from)));
     let steps = run.steps.iter().map(|one| (step(one), one.sentence.as_str()));
     let problems = run.problems.iter().map(|one| (problem(one), one.sentence.as_str()));
-    let mut events: Vec<_> = steps
+    let mut rows: Vec<_> = steps
         .chain(problems)
         .map(|((second, change), sentence)| (second, change, sentence))
         .collect();
-    events.sort_by(|one, other| one.0.total_cmp(&other.0));
-    events
+    rows.sort_by(|one, other| one.0.total_cmp(&other.0));
+    rows
 }
 
 /// The scalings and problems of a run, one per line, with calendar times if `start` is set.
-pub fn steps(run: &Run, start: Option<Timestamp>) -> String {
+pub fn scalings_text(run: &Run, start: Option<Timestamp>) -> String {
     let line = |(second, change, sentence): (f64, String, &str)| {
         let change = change.replace('→', "->");
         format!("{:>11}  {change}: {sentence}\n", Times(start).text(second))
     };
-    events(run).into_iter().map(line).collect()
+    scalings_and_problems(run).into_iter().map(line).collect()
 }
 
 /// A share in percent with three significant digits.
@@ -180,8 +182,8 @@ pub fn percent(share: f64) -> String {
     format!("{} %", number(percent))
 }
 
-/// The relative difference of a value from `base`, in percent with a sign.
-pub(super) fn change(value: f64, base: f64) -> Option<String> {
+/// The difference of a value from `base`, in percent of `base`, with a sign. `None` without a base.
+fn relative_change(value: f64, base: f64) -> Option<String> {
     if base <= 0.0 {
         return None;
     }
@@ -194,7 +196,7 @@ pub(super) fn change(value: f64, base: f64) -> Option<String> {
     })
 }
 
-pub(super) fn money(amount: f64, cost: &Cost) -> String {
+fn money(amount: f64, cost: &Cost) -> String {
     format!("{}{amount:.2}", cost.currency)
 }
 
@@ -209,8 +211,12 @@ mod tests {
     #[case(150.0, 100.0, Some("+50 %"))]
     #[case(100.0, 100.0, Some("±0 %"))]
     #[case(1.0, 0.0, None)]
-    fn change_has_a_sign(#[case] value: f64, #[case] base: f64, #[case] text: Option<&str>) {
-        assert_eq!(change(value, base).as_deref(), text);
+    fn relative_change_has_a_sign(
+        #[case] value: f64,
+        #[case] base: f64,
+        #[case] text: Option<&str>,
+    ) {
+        assert_eq!(relative_change(value, base).as_deref(), text);
     }
 
     #[test]

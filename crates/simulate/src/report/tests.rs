@@ -2,11 +2,11 @@
 
 use super::{RecordedReplicas, html, svg};
 use crate::{
-    file::Study,
+    file::ScenarioFile,
     run::{Problem, RunOptions},
 };
 
-fn scenario(rest: &str) -> Study {
+fn scenario(rest: &str) -> ScenarioFile {
     let text = format!(
         "
 name: shop
@@ -23,13 +23,13 @@ workload:
 {rest}
 "
     );
-    Study::parse(&text, &|_| Err("no files".to_owned())).unwrap()
+    ScenarioFile::parse(&text, &|_| Err("no files".to_owned())).unwrap()
 }
 
-fn run(study: &Study) -> Vec<super::Result> {
+fn run(scenario_file: &ScenarioFile) -> Vec<super::VariantRun> {
     let options = RunOptions { records_timeline: true, on_hour: None };
     let run = |variant: &crate::Variant| (variant.clone(), variant.run_with(options));
-    study.variants.iter().map(run).collect()
+    scenario_file.variants.iter().map(run).collect()
 }
 
 /// The texts of `<text>` elements.
@@ -40,21 +40,21 @@ fn texts(page: &str) -> Vec<&str> {
 
 #[test]
 fn axis_has_the_unit_of_the_load() {
-    let study = scenario("loadUnit: 'requests <GET>'");
-    let page = html(&study, &run(&study), None);
+    let scenario_file = scenario("loadUnit: 'requests <GET>'");
+    let page = html(&scenario_file, &run(&scenario_file), None);
     assert!(texts(&page).contains(&"load and capacity (requests &lt;GET&gt;)"), "{page}");
-    let study = scenario("");
-    let chart = svg(&run(&study));
+    let scenario_file = scenario("");
+    let chart = svg(&run(&scenario_file));
     assert!(texts(&chart).contains(&"load and capacity (units per second)"), "{chart}");
 }
 
 #[test]
 fn every_line_has_a_label_with_a_sample_of_its_stroke() {
-    let study = scenario("");
-    let results = run(&study);
+    let scenario_file = scenario("");
+    let results = run(&scenario_file);
     let recorded =
         RecordedReplicas { step: 60.0, values: vec![Some(3.0); 31], ..RecordedReplicas::default() };
-    let page = html(&study, &results, Some(&recorded));
+    let page = html(&scenario_file, &results, Some(&recorded));
     for (class, label) in [
         ("load", "load"),
         ("cap", "capacity"),
@@ -77,15 +77,15 @@ fn every_line_has_a_label_with_a_sample_of_its_stroke() {
 
 #[test]
 fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
-    let study = scenario("");
-    let results = run(&study);
+    let scenario_file = scenario("");
+    let results = run(&scenario_file);
     let mut values = vec![Some(2.0); 10];
     values.extend([None; 10]);
     // Rounded to 14.
     values.extend([Some(13.6); 11]);
     let recorded =
         RecordedReplicas { step: 60.0, values, start: "2026-11-22T17:00:00Z".parse().unwrap() };
-    let page = html(&study, &results, Some(&recorded));
+    let page = html(&scenario_file, &results, Some(&recorded));
     let path = page.split("class=\"past\" d=\"").nth(1).unwrap().split('"').next().unwrap();
     let parts: Vec<&str> = path.split('M').skip(1).collect();
     let [before, after] = parts[..] else { panic!("{path}") };
@@ -99,13 +99,13 @@ fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
         "{page}"
     );
     assert!(page.contains("<td class=\"n\">2026-11-22 17:"), "{page}");
-    assert!(!html(&study, &results, None).contains("class=\"past\""));
+    assert!(!html(&scenario_file, &results, None).contains("class=\"past\""));
 }
 
 #[test]
 fn labels_do_not_overlap_and_are_beside_their_plot() {
-    let study = scenario("");
-    let mut results = run(&study);
+    let scenario_file = scenario("");
+    let mut results = run(&scenario_file);
     let problem = Problem { from: 0.0, to: 60.0, sentence: "no metrics".to_owned() };
     results[0].1.problems.push(problem);
     let chart = svg(&results);
@@ -132,8 +132,8 @@ fn labels_do_not_overlap_and_are_beside_their_plot() {
 
 #[test]
 fn chart_has_an_accessible_description_of_its_run() {
-    let study = scenario("");
-    let results = run(&study);
+    let scenario_file = scenario("");
+    let results = run(&scenario_file);
     let chart = svg(&results);
     let (_, run) = &results[0];
     let text = chart.split("aria-label=\"").nth(1).unwrap().split('"').next().unwrap();
@@ -145,28 +145,28 @@ fn chart_has_an_accessible_description_of_its_run() {
 
 #[test]
 fn legend_explains_the_columns_that_the_table_has() {
-    let study = scenario("");
-    let page = html(&study, &run(&study), None);
+    let scenario_file = scenario("");
+    let page = html(&scenario_file, &run(&scenario_file), None);
     assert!(page.contains("<th>LATENCY P99</th>") && page.contains("LATENCY P99: "));
     assert!(!page.contains("WAIT P99"), "there is no queue: {page}");
 }
 
 #[test]
 fn long_tables_of_scalings_are_printed_only_if_open() {
-    let study = scenario("");
-    let mut results = run(&study);
-    assert!(!html(&study, &results, None).contains("printed if open"));
+    let scenario_file = scenario("");
+    let mut results = run(&scenario_file);
+    assert!(!html(&scenario_file, &results, None).contains("printed if open"));
     let step = results[0].1.steps[0].clone();
     results[0].1.steps = vec![step; 201];
-    let page = html(&study, &results, None);
+    let page = html(&scenario_file, &results, None);
     assert!(page.contains("<details class=\"long\">") && page.contains("(printed if open)"));
     assert!(!page.contains("class=\"mark\""), "more marks can't be distinguished");
 }
 
 #[test]
 fn headers_of_tables_are_repeated_on_every_printed_page() {
-    let study = scenario("");
-    let page = html(&study, &run(&study), None);
+    let scenario_file = scenario("");
+    let page = html(&scenario_file, &run(&scenario_file), None);
     let tables: Vec<_> = page.split("<table>").skip(1).map(str::trim_start).collect();
     assert_eq!(tables.len(), 2);
     assert!(tables.iter().all(|table| table.starts_with("<thead><tr><th>")), "{page}");
@@ -174,29 +174,29 @@ fn headers_of_tables_are_repeated_on_every_printed_page() {
 
 #[test]
 fn each_line_of_a_description_is_a_paragraph() {
-    let study = Study { description: "one\ntwo <b>".to_owned(), ..scenario("") };
-    let page = html(&study, &run(&study), None);
+    let scenario_file = ScenarioFile { description: "one\ntwo <b>".to_owned(), ..scenario("") };
+    let page = html(&scenario_file, &run(&scenario_file), None);
     assert!(page.contains("<p>one</p>\n<p>two &lt;b&gt;</p>"), "{page}");
 }
 
 #[test]
 fn variant_without_overload_is_better_than_a_cheaper_one_with_some() {
-    let study = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
-    let mut results = run(&study);
+    let scenario_file = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
+    let mut results = run(&scenario_file);
     for (index, share, seconds, pod_hours) in [(0, 9e-7, 16.0, 1.0), (1, 0.0, 0.0, 2.0)] {
         let outcome = &mut results[index].1.outcome;
         (outcome.overload.share_of_load, outcome.overload.seconds) = (share, seconds);
         (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours);
     }
-    assert_eq!(super::table::best(&results), Some(1));
+    assert_eq!(super::table::best_index(&results), Some(1));
     results[1].1.outcome.overload.seconds = 1.0;
-    assert_eq!(super::table::best(&results), Some(0));
+    assert_eq!(super::table::best_index(&results), Some(0));
 }
 
 #[test]
 fn answer_has_the_cost_if_there_are_prices() {
-    let study = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
-    let mut results = run(&study);
+    let scenario_file = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
+    let mut results = run(&scenario_file);
     for (index, pod_hours, price) in [(0, 25.3, 0.08), (1, 98.9, 0.01)] {
         let (variant, run) = &mut results[index];
         variant.cost.per_pod_hour = price;
@@ -205,24 +205,24 @@ fn answer_has_the_cost_if_there_are_prices() {
         (outcome.overload.share_of_load, outcome.overload.seconds) = (0.0, 0.0);
         (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours * price);
     }
-    let best = "The least overload, and then the least cost, has";
-    let expected = format!("{best} other: overloaded for 0s, at $0.99 (−51.1 %), 98.9 pod-hours.");
-    assert_eq!(super::answer(&results), expected);
+    let best = "Best variant (least overload, then least cost):";
+    let expected = format!("{best} other, overloaded for 0s, at $0.99 (−51.1 %), 98.9 pod-hours.");
+    assert_eq!(super::answer_sentence(&results), expected);
     results[1].0.cost.per_pod_hour = 0.0;
-    let expected = format!("{best} base: overloaded for 0s, at 25.3 pod-hours.");
-    assert_eq!(super::answer(&results), expected);
+    let expected = format!("{best} base, overloaded for 0s, at 25.3 pod-hours.");
+    assert_eq!(super::answer_sentence(&results), expected);
 }
 
 #[test]
 fn charts_share_their_axes_and_the_best_variant_has_a_star() {
-    let study = scenario(
+    let scenario_file = scenario(
         "variants:\n- {name: large, patch: {autoscaler: {spec: {minReplicas: 9}}}}\n\
          - {name: small, patch: {autoscaler: {spec: {maxReplicas: 2}}}}",
     );
-    let results = run(&study);
+    let results = run(&scenario_file);
     let overload = |index: usize| results[index].1.outcome.overload.share_of_load;
     assert!(overload(1) < 1e-4 && overload(0) > 1e-4 && overload(2) > overload(0));
-    let page = html(&study, &results, None);
+    let page = html(&scenario_file, &results, None);
     assert!(page.contains("<tr class=\"best\"><td>★ large</td>"), "{page}");
     assert!(page.contains("<h2>★ large</h2>") && !page.contains("★ small"));
     assert!(svg(&results).contains(">★ large<"));
@@ -233,5 +233,8 @@ fn charts_share_their_axes_and_the_best_variant_has_a_star() {
         .collect();
     assert_eq!(axes.len(), 3);
     assert!(axes.windows(2).all(|pair| pair[0] == pair[1]), "{axes:?}");
-    assert!(!html(&study, &results[..1], None).contains('★'), "there is nothing to compare");
+    assert!(
+        !html(&scenario_file, &results[..1], None).contains('★'),
+        "there is nothing to compare"
+    );
 }

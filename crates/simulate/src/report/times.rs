@@ -9,7 +9,7 @@ const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
 
 /// A duration with its two largest units: `45s`, `3m20s`, `2h5m`, `1d3h`.
-pub fn span(seconds: f64) -> String {
+pub fn format_duration(seconds: f64) -> String {
     let seconds = seconds.round();
     let (large, unit, small, small_unit) = match seconds {
         _ if seconds < MINUTE => return format!("{seconds}s"),
@@ -48,7 +48,7 @@ impl Times {
         ];
         let step = STEPS.into_iter().find(|step| step * 8.0 >= end).unwrap_or(2_592_000.0);
         let Some(start) = self.0 else {
-            let label = |tick: f64| if tick > 0.0 { span(tick) } else { "0".to_owned() };
+            let label = |tick: f64| if tick > 0.0 { format_duration(tick) } else { "0".to_owned() };
             return multiples(step, end).into_iter().map(|tick| (tick, label(tick))).collect();
         };
         let first = (-(start.as_second() as f64)).rem_euclid(step);
@@ -84,7 +84,7 @@ mod tests {
     #[case(7500.0, "2h5m")]
     #[case(97_200.0, "1d3h")]
     fn span_has_two_units(#[case] seconds: f64, #[case] text: &str) {
-        assert_eq!(span(seconds), text);
+        assert_eq!(format_duration(seconds), text);
     }
 
     #[test]

@@ -165,6 +165,7 @@ impl Load {
         }
     }
 
+    /// Checks that values are finite, and that times are in order.
     pub fn validate(&self) -> Result<(), LoadError> {
         match self {
             Self::Constant(value) => check_finite("constant", [*value]),

@@ -1,4 +1,4 @@
-//! The properties of simulated pods.
+//! The profile of simulated pods: requests, delays, capacity, resource usage and failures.
 
 use hpa_calc::quantity::{Format, MilliValue, Quantity};
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,7 @@ fn mebi(memory: i64) -> Quantity {
 }
 
 impl PodProfile {
-    /// The maximum load served by a pod, in units per second, with the CPU limit considered.
+    /// The maximum load served by a pod, in units per second. The CPU limit may lower it.
     pub fn effective_capacity(&self) -> f64 {
         self.resource_usage().capacity
     }
@@ -166,13 +166,13 @@ impl PodProfile {
     pub fn resource_usage(&self) -> ResourceUsage {
         let cpu_limit = self.cpu_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64);
         let (idle_cpu, cpu_per_unit) = (self.idle_cpu.as_f64(), self.cpu_per_unit.as_f64());
-        let by_cpu = if cpu_per_unit > 0.0 {
+        let cpu_capacity = if cpu_per_unit > 0.0 {
             (cpu_limit - idle_cpu).max(0.0) / cpu_per_unit
         } else {
             f64::INFINITY
         };
         ResourceUsage {
-            capacity: self.capacity.min(by_cpu),
+            capacity: self.capacity.min(cpu_capacity),
             startup_cpu: self.startup_cpu.as_f64(),
             idle_cpu,
             cpu_per_unit,
@@ -183,12 +183,13 @@ impl PodProfile {
         }
     }
 
-    /// The load per pod that the workload is sized for, in units per second.
+    /// The load per pod that the workload is sized for, in units per second: `target_load`, or else
+    /// the effective capacity.
     pub fn target(&self) -> f64 {
         self.target_load.unwrap_or_else(|| self.effective_capacity())
     }
 
-    /// The containers for the pod's spec.
+    /// The containers of the pod's spec as JSON, with `image` for the main container.
     pub fn containers(&self, image: &str) -> Vec<Value> {
         let limits = resources(self.cpu_limit.as_ref(), self.memory_limit.as_ref());
         let requests = resources(self.cpu_request.as_ref(), self.memory_request.as_ref());
@@ -249,9 +250,9 @@ impl PodProfile {
 
 fn resources(cpu: Option<&Quantity>, memory: Option<&Quantity>) -> Value {
     let quantities = [("cpu", cpu), ("memory", memory)].into_iter();
-    let given =
+    let present =
         quantities.filter_map(|(name, quantity)| Some((name, quantity?.to_string().into())));
     Value::Object(
-        given.map(|(name, quantity): (&str, Value)| (name.to_owned(), quantity)).collect(),
+        present.map(|(name, quantity): (&str, Value)| (name.to_owned(), quantity)).collect(),
     )
 }

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::{model::Workload, number};
 
-/// The allowed deviation of a rolling update from the desired replicas.
+/// The numbers of pods by which a rolling update may deviate from the desired replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolloutBounds {
     /// Pods above the desired replicas.
     pub surge: u32,
-    /// Pods below the desired replicas that may be unavailable.
+    /// Available pods below the desired replicas.
     pub unavailable: u32,
 }
 
@@ -24,7 +24,7 @@ pub struct RevisionState {
 
 impl RevisionState {
     /// The state of the owner with this UID and `replicas`.
-    pub fn of_owner(
+    pub fn for_owner(
         workload: &Workload,
         uid: &str,
         replicas: u32,
@@ -96,25 +96,25 @@ fn rolling_update(
     let new_unavailable = new.replicas.saturating_sub(new.available);
     let spare = total.saturating_sub(min_available).saturating_sub(new_unavailable);
     // Unavailable pods go first, because removing them doesn't reduce the availability.
-    let (cleaned, spare) = take(&unchanged, spare, |index| {
+    let (cleaned, spare) = reduce_each(&unchanged, spare, |index| {
         old.get(index).map_or(0, |one| one.replicas.saturating_sub(one.available))
     });
     let available: u32 = new.available + old.iter().map(|one| one.available).sum::<u32>();
     let spare = spare.min(available.saturating_sub(min_available));
     let (result, _) =
-        take(&cleaned, spare, |index| cleaned.get(index).copied().unwrap_or_default());
+        reduce_each(&cleaned, spare, |index| cleaned.get(index).copied().unwrap_or_default());
     (next, result)
 }
 
 /// Reduces each number by up to its limit, and all together by up to `spare`. Also returns the rest
 /// of `spare`.
-fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>, u32) {
-    let one = |(index, replicas): (usize, &u32)| {
-        let taken = spare.min(limit(index)).min(*replicas);
-        spare -= taken;
-        replicas - taken
+fn reduce_each(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>, u32) {
+    let reduce = |(index, replicas): (usize, &u32)| {
+        let removed = spare.min(limit(index)).min(*replicas);
+        spare -= removed;
+        replicas - removed
     };
-    let result = from.iter().enumerate().map(one).collect();
+    let result = from.iter().enumerate().map(reduce).collect();
     (result, spare)
 }
 

@@ -1,4 +1,4 @@
-//! The samples of a metrics source: periodic, delayed, noisy, and with gaps.
+//! The samples of a metrics source, which are periodic, delayed and noisy, and have gaps.
 
 use std::collections::VecDeque;
 
@@ -97,7 +97,7 @@ pub struct Sample<T> {
     pub value: T,
 }
 
-/// The latest readable sample, and the ones whose delay has not passed.
+/// The latest readable sample, and newer ones whose delay has not passed yet.
 #[derive(Clone, Debug)]
 pub struct Series<T> {
     samples: VecDeque<Sample<T>>,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn infinite_noise_is_not_called_negative() {
+    fn infinite_noise_is_rejected_with_the_permitted_range() {
         let settings = SourceSettings { noise: f64::INFINITY, ..SourceSettings::default() };
         let error = settings.validate().unwrap_err().to_string();
         assert_eq!(error, "noise: must be a number of at least 0: inf");

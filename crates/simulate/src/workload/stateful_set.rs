@@ -1,4 +1,4 @@
-//! `StatefulSet`s: the next pods to create and delete.
+//! The controller of `StatefulSet`s: the next pods to create and to terminate.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Runs a check with edited samples.
+//! Runs a check with samples and with edited samples.
 
 use proptest::{
     collection::vec,
@@ -14,10 +14,10 @@ const CASES: u32 = 1000;
 const MIN_SHARE: f64 = 0.05;
 
 /// Calls `check` with the samples, with single edits of each kind at each place, and with
-/// pseudorandom combinations of edits, the same in each run. `check` returns whether it decoded the
-/// input.
+/// pseudorandom combinations of edits, which are the same in each run. `check` returns whether it
+/// decoded the input.
 ///
-/// Panics if a sample is not decoded, or if almost all or almost no inputs are.
+/// Panics if a sample is not decoded, or if almost all or almost none of the single edits are.
 pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
     let (mut decoded, mut total) = (0, 0);
     let mut count = |is_decoded: bool| {

@@ -8,8 +8,8 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The result of plain decoding.
-pub type Plain<T> = Result<T, serde_json::Error>;
+/// The result of decoding with a [`Document`].
+pub type DocumentResult<T> = Result<T, serde_json::Error>;
 
 /// A JSON value. Only parts that a caller reads are decoded; the syntax of the others is checked,
 /// as for unknown fields of a derived `Deserialize`.
@@ -18,7 +18,7 @@ pub struct Document<'a>(&'a RawValue);
 
 impl<'a> Document<'a> {
     /// Checks the syntax of a document.
-    pub fn parse(body: &'a [u8]) -> Plain<Self> {
+    pub fn parse(body: &'a [u8]) -> DocumentResult<Self> {
         let text = std::str::from_utf8(body).map_err(serde_json::Error::custom)?;
         serde_json::from_str(text).map(Self)
     }
@@ -40,19 +40,19 @@ impl<'a> Document<'a> {
         self.text().starts_with('[')
     }
 
-    /// Decodes a value whose type needs no test: a number, a string, or a collection of them.
-    pub fn decode<T: Deserialize<'a>>(self) -> Plain<T> {
+    /// Decodes a value with serde: a number, a string, or a collection of these.
+    pub fn decode<T: Deserialize<'a>>(self) -> DocumentResult<T> {
         serde_json::from_str(self.text())
     }
 
     /// The elements of a list.
-    pub fn elements(self) -> Plain<Vec<Self>> {
+    pub fn elements(self) -> DocumentResult<Vec<Self>> {
         let elements: Vec<&RawValue> = self.decode()?;
         Ok(elements.into_iter().map(Self).collect())
     }
 
     /// The members of an object in their order. Names may repeat.
-    pub fn members(self) -> Plain<Vec<(String, Self)>> {
+    pub fn members(self) -> DocumentResult<Vec<(String, Self)>> {
         struct Members;
 
         impl<'de> Visitor<'de> for Members {
@@ -75,11 +75,11 @@ impl<'a> Document<'a> {
     }
 
     /// The members with these names. Fails if one of them repeats.
-    pub fn fields<const N: usize>(self, names: [&str; N]) -> Plain<[Option<Self>; N]> {
+    pub fn fields<const N: usize>(self, names: [&str; N]) -> DocumentResult<[Option<Self>; N]> {
         let mut fields = [None; N];
         for (name, value) in self.members()? {
-            let Some(at) = names.iter().position(|it| *it == name) else { continue };
-            if fields[at].replace(value).is_some() {
+            let Some(index) = names.iter().position(|known| *known == name) else { continue };
+            if fields[index].replace(value).is_some() {
                 return Err(serde_json::Error::custom(format!("duplicate field {name}")));
             }
         }
@@ -88,7 +88,10 @@ impl<'a> Document<'a> {
 
     /// Like [`Document::fields`], but also accepts a list of the members' values, like a derived
     /// `Deserialize` of a struct with `#[serde(default)]`: trailing values may be missing.
-    pub fn struct_fields<const N: usize>(self, names: [&str; N]) -> Plain<[Option<Self>; N]> {
+    pub fn struct_fields<const N: usize>(
+        self,
+        names: [&str; N],
+    ) -> DocumentResult<[Option<Self>; N]> {
         if !self.is_list() {
             return self.fields(names);
         }

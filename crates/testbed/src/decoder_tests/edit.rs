@@ -64,7 +64,9 @@ const TEXT_KINDS: [Kind; 5] = [Truncate, SetByte, InsertByte, RemoveByte, Append
 #[derive(Clone, Copy, Debug)]
 pub struct Edit {
     kind: Kind,
+    /// The index of the node, or of the byte.
     at: usize,
+    /// Selects one of the possible edits of this kind there, such as the new value.
     with: usize,
 }
 
@@ -79,7 +81,7 @@ impl Edit {
         Self { kind, at: at.into(), with: with.into() }
     }
 
-    /// The number of different values of `with` for one node.
+    /// The number of possible edits of this kind at this node.
     fn choices(self, sample: &mut Tree, names: &[String]) -> usize {
         let nodes = sample.node_count();
         let node = sample.node(self.at);
@@ -235,7 +237,7 @@ impl Sample {
         let nodes = tree.node_count();
         let mut edits = Vec::new();
         for kind in TREE_KINDS {
-            // A part of the combinations of names and values, to save time.
+            // These kinds have very many possible edits, so most are skipped to save time.
             let step = if matches!(kind, AddMember | RepeatMember | CopyNode) { 13 } else { 1 };
             for at in 0..nodes {
                 let choices = Edit { kind, at, with: 0 }.choices(&mut tree, &self.names);

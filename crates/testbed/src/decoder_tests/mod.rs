@@ -37,5 +37,5 @@ mod tree;
 mod values;
 
 pub use compare::{compare, fuzz_input};
-pub use document::{Document, Plain};
+pub use document::{Document, DocumentResult};
 pub use edit::{Edit, Sample};

@@ -1,4 +1,4 @@
-//! Values, names and bytes at the limits of decoders.
+//! Values, names and bytes that decoders may treat differently.
 
 use std::sync::LazyLock;
 

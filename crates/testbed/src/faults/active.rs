@@ -28,13 +28,13 @@ pub struct ActiveFault {
 }
 
 impl From<Effect> for ActiveFault {
-    /// The effect of a fault that never ends.
+    /// A fault that has already started and never ends.
     fn from(effect: Effect) -> Self {
         Self { effect, window: FaultWindow::new(FaultClock::tokio(), Duration::ZERO, None) }
     }
 }
 
-/// The time in which a fault is active. It can be ended early. Clones share the same state.
+/// The time in which a fault is active. Clones share the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultWindow {
     shared: Arc<Shared>,
@@ -46,15 +46,15 @@ struct Shared {
     from: Duration,
     until: Option<Duration>,
     ended: watch::Sender<bool>,
-    /// Serializes the stalled requests. Its only permit is added when the window ends.
+    /// Lets stalled requests continue one by one. Its only permit is added when the window ends.
     line: Arc<Semaphore>,
     /// Whether the permit was added to `line`.
     is_open: AtomicBool,
-    /// The free places in the queue of stalled requests.
+    /// Limits the number of stalled requests.
     slots: Arc<Semaphore>,
 }
 
-/// Permission for one stalled request to continue. Dropping it lets the next one continue.
+/// Lets one stalled request continue. Dropping it lets the next one continue.
 #[derive(Debug)]
 pub(crate) struct StallTicket {
     _line: OwnedSemaphorePermit,
@@ -116,8 +116,8 @@ impl FaultWindow {
         }
     }
 
-    /// Waits until the window has ended and all earlier stalled requests were handled. `None` if
-    /// too many requests are stalled.
+    /// Waits until the window has ended and all earlier stalled requests were handled. Returns
+    /// `None` if too many requests are stalled.
     pub(crate) async fn wait_in_line(&self) -> Option<StallTicket> {
         let slot = Arc::clone(&self.shared.slots).try_acquire_owned().ok()?;
         let mut line = pin!(Arc::clone(&self.shared.line).acquire_owned());
@@ -133,13 +133,13 @@ impl FaultWindow {
     }
 }
 
-/// Interval for polling a custom clock, which may run at any speed.
+/// Interval for polling a custom clock, because it may run at any speed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A wall clock.
 type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Measures the time since the faults were created.
+/// Measures the time since the creation of the `Faults`.
 #[derive(Clone)]
 pub(super) enum FaultClock {
     /// Tokio's clock, which tests may pause.
@@ -175,11 +175,14 @@ impl FaultClock {
 
     pub(super) async fn sleep_until(&self, time: Duration) {
         loop {
-            let left = time.saturating_sub(self.elapsed());
-            if left.is_zero() {
+            let remaining = time.saturating_sub(self.elapsed());
+            if remaining.is_zero() {
                 return;
             }
-            let sleep = if matches!(self, Self::Tokio(_)) { left } else { left.min(POLL_INTERVAL) };
+            let sleep = match self {
+                Self::Tokio(_) => remaining,
+                Self::Custom(..) => remaining.min(POLL_INTERVAL),
+            };
             tokio::time::sleep(sleep).await;
         }
     }

@@ -3,9 +3,7 @@ use std::time::Duration;
 use jiff::fmt::serde::unsigned_duration::friendly::compact::required as duration;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::watch;
 
-use super::active::ActiveFault;
 use crate::{error::ApiError, json, request::RequestInfo};
 
 /// The effect of a fault on a request.
@@ -51,6 +49,7 @@ pub enum Effect {
     },
     /// The connection is closed without a response.
     Disconnect {
+        /// Whether the request is applied first.
         #[serde(default)]
         applied: bool,
     },
@@ -65,25 +64,25 @@ pub enum Effect {
     /// The request is handled when the fault ends. Stalled requests are handled in the order in
     /// which they arrived.
     Stall,
-    /// A watch ends after some events.
+    /// A watch ends after `after` events.
     DropWatch {
         #[serde(default)]
         after: usize,
     },
-    /// A watch ends in the middle of an event, after some events.
+    /// A watch ends in the middle of an event, after `after` complete events.
     #[serde(alias = "halfEvent")]
     TruncatedEvent {
         #[serde(default)]
         after: usize,
     },
-    /// A watch stays open but sends no more events after some events. It ends with the fault.
+    /// After `after` events, a watch sends nothing but stays open. It ends with the fault.
     SilentWatch {
         #[serde(default)]
         after: usize,
     },
     /// A field of objects in responses is changed or removed.
     Malformed {
-        /// Name of the object, or of the object that a metric describes. Empty for all.
+        /// Name of the object, or of the object that a metric describes. If empty, all objects.
         #[serde(default)]
         object: String,
         /// JSON pointer to the field, such as `/spec/maxReplicas`.
@@ -95,7 +94,7 @@ pub enum Effect {
     /// The response body is truncated. For watches, use [`Effect::TruncatedEvent`].
     #[serde(alias = "halfBody")]
     TruncatedBody,
-    /// An API group is missing, also from discovery.
+    /// An API group doesn't exist, neither its resources nor its entries in discovery.
     MissingGroup {
         /// Such as `metrics.k8s.io`. Because discovery requests have no group, the fault must not
         /// match by group or resource.
@@ -103,8 +102,8 @@ pub enum Effect {
     },
     /// Reads return an earlier state: GET and list of stored objects, and GET of the scale.
     Stale {
-        /// The number of resource versions. Limited by the watch cache and by the resource
-        /// version in the request.
+        /// The age of that state, in resource versions. Limited by the watch cache and by the
+        /// resource version in the request.
         revisions: u64,
     },
 }
@@ -125,7 +124,7 @@ impl Effect {
                     ..ApiError::new(429, "TooManyRequests", text)
                 }
             }
-            Self::InternalError => ApiError::internal("a fault"),
+            Self::InternalError => ApiError::internal("injected fault"),
             Self::ServiceUnavailable => ApiError::service_unavailable(),
             Self::Timeout => ApiError::timeout(),
             Self::Status { code, reason, message, retry_after_seconds: retry_after } => ApiError {
@@ -140,11 +139,11 @@ impl Effect {
         Some(error)
     }
 
-    /// Whether the effect determines the response: later faults are ignored.
+    /// Whether the effect determines the response. If it does, later faults are ignored.
     pub(crate) fn is_final(&self, request: &RequestInfo) -> bool {
-        let has_no_status =
+        let replaces_response =
             matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostResponse);
-        has_no_status || self.to_error(request).is_some()
+        replaces_response || self.to_error(request).is_some()
     }
 
     /// Whether the effect applies to single events of a watch.
@@ -181,45 +180,6 @@ fn conflict(request: &RequestInfo) -> ApiError {
          please apply your changes to the latest version and try again"
     );
     ApiError::new(409, "Conflict", text)
-}
-
-/// Decides about a request before it is handled. Usually implemented by [`Faults`](super::Faults).
-pub trait Interceptor: Send + Sync {
-    fn intercept(&self, request: &RequestInfo) -> Action;
-}
-
-/// The treatment of a request by the server.
-#[derive(Clone, Debug, Default)]
-pub enum Action {
-    /// Handle the request normally.
-    #[default]
-    Pass,
-    /// Handle the request when the gate opens, with the state at that time.
-    Hold(Gate),
-    /// Apply these faults, in this order.
-    Faults(Vec<ActiveFault>),
-}
-
-impl Action {
-    /// The faults to apply. A held request has none: it is handled once its gate opens.
-    pub(crate) fn into_faults(self) -> Vec<ActiveFault> {
-        match self {
-            Self::Pass | Self::Hold(_) => Vec::new(),
-            Self::Faults(faults) => faults,
-        }
-    }
-}
-
-impl From<Effect> for Action {
-    fn from(effect: Effect) -> Self {
-        Self::Faults(vec![effect.into()])
-    }
-}
-
-impl<F: Fn(&RequestInfo) -> Action + Send + Sync> Interceptor for F {
-    fn intercept(&self, request: &RequestInfo) -> Action {
-        self(request)
-    }
 }
 
 /// Whether the request is for a resource of the group, or for its discovery document.
@@ -259,38 +219,3 @@ pub(crate) fn remove_group(group: &str, index: &mut Value) {
         paths.retain(|path, _| !path.starts_with(&prefix));
     }
 }
-
-/// Holds requests back until its [`Release`] is dropped. Clones share the same gate.
-#[derive(Clone, Debug)]
-pub struct Gate {
-    closed: watch::Receiver<()>,
-}
-
-/// Opens the [`Gate`] when dropped.
-#[derive(Debug)]
-#[must_use = "the gate opens when this is dropped"]
-pub struct Release {
-    _open: watch::Sender<()>,
-}
-
-impl Gate {
-    /// A closed gate, and the guard that opens it.
-    pub fn new() -> (Self, Release) {
-        let (open, closed) = watch::channel(());
-        (Self { closed }, Release { _open: open })
-    }
-
-    /// Waits until the gate opens.
-    pub async fn pass(mut self) {
-        // Nothing is ever sent: `changed` fails once the sender is dropped.
-        while self.closed.changed().await.is_ok() {}
-    }
-}
-
-impl PartialEq for Gate {
-    fn eq(&self, other: &Self) -> bool {
-        self.closed.same_channel(&other.closed)
-    }
-}
-
-impl Eq for Gate {}

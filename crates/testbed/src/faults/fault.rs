@@ -112,8 +112,8 @@ impl Trigger {
         Fault { trigger: self, effect }
     }
 
-    /// Whether the fault affects the `count`th matching request, after `hits` affected ones. `draw`
-    /// is a random number in [0, 1).
+    /// Whether the fault affects the `count`th matching request, if it has affected `hits` requests
+    /// before. `draw` is a random number in [0, 1).
     pub(super) fn fires(&self, count: u64, hits: u64, draw: f64) -> bool {
         self.nth.is_none_or(|nth| count == nth)
             && self.every.is_none_or(|every| every != 0 && count.is_multiple_of(every))
@@ -173,8 +173,8 @@ impl TryFrom<FaultData> for Fault {
 
 /// Matches requests. A property that isn't set matches every request.
 ///
-/// Requests without a resource (discovery, health) match only if nothing but clients and verbs is
-/// set.
+/// A request without a resource (discovery, health) matches only if no properties other than
+/// clients and verbs are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Match {
@@ -248,7 +248,7 @@ impl Match {
     }
 
     pub(super) fn matches(&self, request: &RequestInfo) -> bool {
-        let of_resource = [
+        let resource_properties = [
             (&self.groups, &request.group),
             (&self.resources, &request.resource),
             (&self.subresources, &request.subresource),
@@ -258,7 +258,7 @@ impl Match {
         let has_resource = !request.resource.is_empty();
         accepts(&self.clients, &request.client)
             && accepts(&self.verbs, &request.verb)
-            && of_resource.iter().all(|(accepted, actual)| {
+            && resource_properties.iter().all(|(accepted, actual)| {
                 accepted.is_empty() || has_resource && accepts(accepted, actual)
             })
     }

@@ -3,6 +3,7 @@
 mod active;
 mod effect;
 mod fault;
+mod interceptor;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -14,8 +15,9 @@ use self::active::{FaultClock, FaultWindow};
 pub(crate) use self::{active::StallTicket, effect::remove_group};
 pub use self::{
     active::{ActiveFault, SkewedClock},
-    effect::{Action, Effect, Gate, Interceptor, Release},
+    effect::Effect,
     fault::{Fault, InvalidFault, Match, Trigger},
+    interceptor::{Action, Gate, Interceptor, Release},
 };
 use crate::request::RequestInfo;
 
@@ -63,16 +65,16 @@ struct Shared {
 struct Entries {
     next: u64,
     active: BTreeMap<FaultId, Entry>,
-    /// Hits of removed faults.
+    /// The hits of removed faults.
     removed: BTreeMap<FaultId, u64>,
 }
 
 struct Entry {
     fault: Fault,
     window: FaultWindow,
-    /// Matching requests while the fault was active.
+    /// Number of matching requests while the fault was active.
     matched: u64,
-    /// Affected requests.
+    /// Number of affected requests.
     hits: watch::Sender<u64>,
 }
 
@@ -166,16 +168,16 @@ impl Interceptor for Faults {
         if entries.active.is_empty() {
             return Action::Pass;
         }
-        let mut effective = Vec::new();
+        let mut faults = Vec::new();
         for (id, entry) in &mut entries.active {
             let Some(fault) = entry.evaluate(request, self.shared.seed, *id) else { continue };
             let is_final = fault.effect.is_final(request);
-            effective.push(fault);
+            faults.push(fault);
             if is_final {
                 break;
             }
         }
-        if effective.is_empty() { Action::Pass } else { Action::Faults(effective) }
+        if faults.is_empty() { Action::Pass } else { Action::Faults(faults) }
     }
 }
 
@@ -207,12 +209,12 @@ impl Entry {
 
 /// A random number in [0, 1) that depends only on the arguments (`SplitMix64`).
 fn draw(seed: u64, id: FaultId, count: u64) -> f64 {
-    let stream = mixed(seed ^ mixed(id.0));
+    let stream = mix(seed ^ mix(id.0));
     // An f64 has 53 bits of precision.
-    (mixed(stream.wrapping_add(count)) >> 11) as f64 / (1_u64 << 53) as f64
+    (mix(stream.wrapping_add(count)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-fn mixed(number: u64) -> u64 {
+fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -7,7 +7,7 @@ use hpa_calc::{
 };
 use serde_json::{Value, json};
 
-use crate::{error::ApiError, json, server::Config, target::Target};
+use crate::{config::Config, error::ApiError, json, target::Target};
 
 /// Sets defaults and validates a new or an updated object.
 pub(crate) fn admit(
@@ -19,14 +19,14 @@ pub(crate) fn admit(
     let mut causes = if old.is_none() { validate_name(&target.name) } else { Vec::new() };
     match (target.resource.group.as_str(), target.resource.plural.as_str()) {
         ("autoscaling", "horizontalpodautoscalers") => {
-            causes.extend(autoscaler(config, object, old)?);
+            causes.extend(admit_autoscaler(config, object, old)?);
         }
-        ("apps", _) | ("", "replicationcontrollers") => workload(object),
+        ("apps", _) | ("", "replicationcontrollers") => set_workload_defaults(object),
         ("", "pods") => {
             json::set_default(object, &["status", "phase"], "Pending");
-            containers(object.pointer_mut("/spec/containers"));
+            set_port_defaults(object.pointer_mut("/spec/containers"));
         }
-        ("", "namespaces") => namespace(target, object),
+        ("", "namespaces") => set_namespace_defaults(target, object),
         _ => {}
     }
     if !target.resource.is_custom {
@@ -38,7 +38,7 @@ pub(crate) fn admit(
 /// Sets defaults and validates a written status.
 pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let causes = match (target.resource.group.as_str(), target.resource.plural.as_str()) {
-        ("autoscaling", "horizontalpodautoscalers") => autoscaler_status(object),
+        ("autoscaling", "horizontalpodautoscalers") => admit_autoscaler_status(object),
         ("apps", _) | ("", "replicationcontrollers") => {
             omit_zero_counters(object);
             Vec::new()
@@ -48,8 +48,9 @@ pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), Ap
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.reference(), &causes)) }
 }
 
-/// Sets the required fields of an autoscaler's status and clears an empty metrics list.
-fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
+/// Writes empty and absent fields of an autoscaler's status as kube-apiserver stores them, and
+/// validates its counts.
+fn admit_autoscaler_status(object: &mut Value) -> Vec<Cause> {
     if json::array_at(object, "/status/currentMetrics").next().is_none() {
         json::set(object, &["status", "currentMetrics"], Value::Null);
     }
@@ -63,7 +64,7 @@ fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
     let counts = ["status.currentReplicas", "status.desiredReplicas"];
     let negatives = counts.into_iter().filter_map(|field| {
         let count = json::i64_at(object, &format!("/{}", field.replace('.', "/")))?;
-        (count < 0).then(|| negative(field, count))
+        (count < 0).then(|| negative_value(field, count))
     });
     let causes = negatives.collect();
     if json::i64_at(object, "/status/currentReplicas") == Some(0) {
@@ -90,13 +91,13 @@ fn omit_zero_counters(object: &mut Value) {
     }
 }
 
-/// The cause for a changed immutable field.
-pub(crate) fn immutable(field: &str, value: &str) -> Cause {
+/// The cause for a change of an immutable field.
+pub(crate) fn immutable_field(field: &str, value: &str) -> Cause {
     let message = format!("Invalid value: \"{value}\": field is immutable");
     Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
 }
 
-fn autoscaler(
+fn admit_autoscaler(
     config: &Config,
     object: &mut Value,
     old: Option<&Value>,
@@ -122,7 +123,7 @@ fn hpa_spec(object: &Value) -> Result<HorizontalPodAutoscalerSpec, serde_json::E
     serde_json::from_value(spec)
 }
 
-fn workload(object: &mut Value) {
+fn set_workload_defaults(object: &mut Value) {
     json::set_default(object, &["spec", "replicas"], 1);
     omit_zero_counters(object);
     if json::str_at(object, "/kind") == "Deployment" {
@@ -130,7 +131,7 @@ fn workload(object: &mut Value) {
         let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bound });
         json::set_default(object, &["spec", "strategy"], strategy);
     }
-    containers(object.pointer_mut("/spec/template/spec/containers"));
+    set_port_defaults(object.pointer_mut("/spec/template/spec/containers"));
     if json::str_at(object, "/kind") != "ReplicationController" {
         return;
     }
@@ -139,8 +140,8 @@ fn workload(object: &mut Value) {
     }
 }
 
-/// Sets the protocol of container ports to TCP.
-fn containers(containers: Option<&mut Value>) {
+/// Sets the default protocol of container ports, TCP.
+fn set_port_defaults(containers: Option<&mut Value>) {
     for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
         for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             json::set_default(port, &["protocol"], "TCP");
@@ -148,7 +149,7 @@ fn containers(containers: Option<&mut Value>) {
     }
 }
 
-fn namespace(target: &Target, object: &mut Value) {
+fn set_namespace_defaults(target: &Target, object: &mut Value) {
     json::set_default(
         object,
         &["metadata", "labels", "kubernetes.io/metadata.name"],
@@ -159,11 +160,11 @@ fn namespace(target: &Target, object: &mut Value) {
 
 fn negative_replicas(object: &Value) -> Option<Cause> {
     let replicas = json::i64_at(object, "/spec/replicas").filter(|replicas| *replicas < 0)?;
-    Some(negative("spec.replicas", replicas))
+    Some(negative_value("spec.replicas", replicas))
 }
 
-/// The cause for a negative number.
-pub(crate) fn negative(field: &str, value: i64) -> Cause {
+/// The cause for a field that must not be negative.
+pub(crate) fn negative_value(field: &str, value: i64) -> Cause {
     let message = format!("Invalid value: {value}: must be greater than or equal to 0");
     Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
 }

@@ -8,17 +8,19 @@ use hpa_calc::validation::{Cause, CauseReason};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub(crate) use self::admission::{admit_status, negative};
+pub(crate) use self::admission::{admit_status, negative_value};
 use crate::{
     autoscaler_v1,
+    config::Config,
     error::{ApiError, ObjectReference},
     json, names,
     registry::{establish, resource_from_crd},
-    server::{Config, State},
+    state::State,
     store::{Object, ObjectId},
     target::{Subresource, Target},
 };
 
+/// Creates an object. With `dry_run`, returns it without storing it.
 pub(crate) fn create(
     state: &mut State,
     config: &Config,
@@ -61,7 +63,8 @@ pub(crate) fn create(
     Ok(state.store.put(&target.resource.key(), target.id(), object))
 }
 
-/// Sets the fields of a new object that the server owns.
+/// Sets the metadata of a new object that only the server may set. Removes the status if it is
+/// written separately.
 fn set_server_fields(target: &Target, object: &mut Value, now: &str) -> Result<(), ApiError> {
     let metadata =
         json::object_mut(json::object_mut(object).entry("metadata").or_insert(Value::Null));
@@ -109,7 +112,7 @@ pub(crate) fn update(
     }
     check_namespace(target, &mut new)?;
     check_identity(target, &new, &old)?;
-    keep_server_fields(&mut new, &old);
+    restore_server_fields(&mut new, &old);
     json::copy(&old, &mut new, &["apiVersion"]);
     let mut new = restrict_to_subresource(target, subresource, new, &old)?;
     if subresource == Subresource::None {
@@ -151,13 +154,13 @@ fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiEr
     let uid = json::str_at(new, "/metadata/uid");
     if !uid.is_empty() && uid != json::str_at(old, "/metadata/uid") {
         // kube-apiserver validates updates twice and reports the cause twice.
-        let cause = admission::immutable("metadata.uid", uid);
+        let cause = admission::immutable_field("metadata.uid", uid);
         return Err(ApiError::invalid(&target.reference(), &[cause.clone(), cause]));
     }
     Ok(())
 }
 
-fn keep_server_fields(new: &mut Value, old: &Value) {
+fn restore_server_fields(new: &mut Value, old: &Value) {
     for field in SERVER_FIELDS {
         json::copy(old, new, &["metadata", field]);
     }
@@ -188,9 +191,9 @@ fn update_generation(target: &Target, new: &mut Value, old: &Value) -> Result<()
     }
     let has_status = target.served_version()?.has_status;
     let top_level = |object| Value::as_object(object).into_iter().flatten();
-    let is_counted =
+    let affects_generation =
         |(name, _): &(&String, &Value)| *name != "metadata" && !(has_status && *name == "status");
-    if top_level(new).filter(is_counted).ne(top_level(old).filter(is_counted)) {
+    if top_level(new).filter(affects_generation).ne(top_level(old).filter(affects_generation)) {
         let generation = json::i64_at(old, "/metadata/generation").unwrap_or_default() + 1;
         json::set(new, &["metadata", "generation"], generation);
     }
@@ -198,7 +201,7 @@ fn update_generation(target: &Target, new: &mut Value, old: &Value) -> Result<()
 }
 
 /// Whether a deleted object has no finalizers left.
-pub(crate) fn can_be_removed(object: &Value) -> bool {
+fn can_be_removed(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some() && !has_finalizers(object)
 }
 
@@ -270,53 +273,57 @@ const SERVER_FIELDS: &[&str] = &[
     "selfLink",
 ];
 
+/// Rejects an object of another type than the target's. Sets a missing type.
 fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     if !object.is_object() {
         return Err(ApiError::bad_request("the object provided is not an object"));
     }
-    let (expected, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
+    let (expected_version, expected_kind) =
+        (target.resource.api_version(&target.version), &target.resource.kind);
     if target.resource.is_custom && json::str_at(object, "/kind").is_empty() {
-        let text = format!("must be of type {kind}): Object 'Kind' is missing in '{object}'");
+        let text =
+            format!("must be of type {expected_kind}): Object 'Kind' is missing in '{object}'");
         return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
     }
-    json::set_default(object, &["apiVersion"], expected.as_str());
-    json::set_default(object, &["kind"], kind.as_str());
-    let (given, given_kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
-    if given == expected && given_kind == kind {
+    json::set_default(object, &["apiVersion"], expected_version.as_str());
+    json::set_default(object, &["kind"], expected_kind.as_str());
+    let (api_version, kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
+    if api_version == expected_version && kind == expected_kind {
         return Ok(());
     }
     if !target.resource.is_custom {
-        return Err(not_convertible(kind, given, given_kind));
+        return Err(not_convertible(expected_kind, api_version, kind));
     }
-    let text = if given == expected {
-        format!("the kind in the data ({given_kind}) does not match the expected kind ({kind})")
+    let text = if api_version == expected_version {
+        format!("the kind in the data ({kind}) does not match the expected kind ({expected_kind})")
     } else {
         format!(
-            "the API version in the data ({given}) does not match the expected API version \
-             ({expected})"
+            "the API version in the data ({api_version}) does not match the expected API version \
+             ({expected_version})"
         )
     };
     Err(ApiError::bad_request(text))
 }
 
-/// The error for an object of another type than the URL's.
-pub(crate) fn not_convertible(kind: &str, given: &str, given_kind: &str) -> ApiError {
-    let version = given.rsplit('/').next().unwrap_or_default();
-    let detail = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
+/// The error for a body whose type is not `expected_kind`, the kind of the URL.
+pub(crate) fn not_convertible(expected_kind: &str, api_version: &str, kind: &str) -> ApiError {
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let detail = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
     let text =
-        format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {detail}");
+        format!("{kind} in version \"{version}\" cannot be handled as a {expected_kind}: {detail}");
     ApiError::bad_request(text)
 }
 
+/// Rejects an object of another namespace than the target's. Sets a missing namespace.
 pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     if !target.resource.namespaced {
         json::remove(object, &["metadata", "namespace"]);
         return Ok(());
     }
-    let given = json::str_at(object, "/metadata/namespace");
-    if given.is_empty() {
+    let namespace = json::str_at(object, "/metadata/namespace");
+    if namespace.is_empty() {
         json::set(object, &["metadata", "namespace"], target.namespace.as_str());
-    } else if given != target.namespace {
+    } else if namespace != target.namespace {
         let text =
             "the namespace of the provided object does not match the namespace sent on the request";
         return Err(ApiError::bad_request(text));
@@ -324,10 +331,10 @@ pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(),
     Ok(())
 }
 
-/// Rejects an object whose UID differs from the stored one.
+/// Rejects an object with another UID than the stored object.
 pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
-    let (given, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
-    if given.is_empty() || given == stored {
+    let (uid, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
+    if uid.is_empty() || uid == stored {
         return Ok(());
     }
     let path = [target.resource.plural.as_str(), &target.namespace, &target.name];
@@ -335,14 +342,14 @@ pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(),
     let detail = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, \
          AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
+         Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}",
         path.join("/"),
     );
     Err(ApiError::conflict(&target.reference(), &detail))
 }
 
 /// Rejects a PUT of a custom resource without a resource version.
-pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn require_resource_version(target: &Target, new: &Value) -> Result<(), ApiError> {
     if !target.resource.is_custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
         return Ok(());
     }
@@ -355,6 +362,6 @@ pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), Ap
     ))
 }
 
-pub(crate) fn has_finalizers(object: &Value) -> bool {
+fn has_finalizers(object: &Value) -> bool {
     json::array_at(object, "/metadata/finalizers").next().is_some()
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     field_manager::{
-        FieldManager, FieldPath, FieldSet, display_path, entries, field_at, fields_of,
-        fields_to_json, is_associative, owned_fields, remove_field, set_entries,
+        FieldManager, FieldPath, FieldSet, display_path, field_at, fields_of, fields_to_json,
+        is_associative, managed_fields_entries, owned_fields, remove_field, set_entries,
     },
     strategic::{is_set, merge_key},
 };
@@ -27,21 +27,21 @@ impl FieldManager {
         force: bool,
     ) -> Result<Value, ApiError> {
         let fields = fields_of(applied);
-        let mut others = entries(live);
+        let mut others = managed_fields_entries(live);
         let own_entry = self.take_entry(&mut others);
         resolve_conflicts(live, applied, &fields, &mut others, force)?;
-        let before = own_entry.as_ref().map(owned_fields).unwrap_or_default();
+        let previously_owned = own_entry.as_ref().map(owned_fields).unwrap_or_default();
         let owned_by_others: FieldSet = others.iter().flat_map(owned_fields).collect();
         let mut result = live.clone();
-        for path in before.difference(&fields) {
-            if !is_owned(path, &owned_by_others) {
+        for path in previously_owned.difference(&fields) {
+            if !is_owned_by_another(path, &owned_by_others) {
                 remove_field(&mut result, path);
             }
         }
         merge(&mut result, "", applied);
         // The entry's time changes only if its fields do.
         let entry = match own_entry {
-            Some(own_entry) if before == fields => own_entry,
+            Some(own_entry) if previously_owned == fields => own_entry,
             _ => self.entry(&fields),
         };
         others.push(entry);
@@ -51,7 +51,7 @@ impl FieldManager {
 }
 
 /// Whether another manager owns the field, or any field in the list element.
-fn is_owned(path: &[String], owned_by_others: &FieldSet) -> bool {
+fn is_owned_by_another(path: &[String], owned_by_others: &FieldSet) -> bool {
     let path = path.strip_suffix(&[".".to_owned()]).unwrap_or(path);
     owned_by_others.iter().any(|other| other.starts_with(path))
 }

@@ -66,7 +66,7 @@ impl FieldManager {
 }
 
 /// The entries in an object's `managedFields`.
-pub(super) fn entries(object: &Value) -> Vec<Value> {
+pub(super) fn managed_fields_entries(object: &Value) -> Vec<Value> {
     json::array_at(object, "/metadata/managedFields").cloned().collect()
 }
 
@@ -83,12 +83,11 @@ pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Value>) {
 }
 
 impl FieldManager {
-    /// Records the changed fields in `managedFields` of `new`, and removes them from other
-    /// managers.
+    /// Makes this manager the only owner of the changed fields, in `managedFields` of `new`.
     pub(crate) fn record(&self, new: &mut Value, old: &Value, subresource: Subresource) {
-        // Each entry is for the status, or for everything else.
-        let of_status = subresource == Subresource::Status;
-        let present = fields_where(new, |name| (name == "status") == of_status);
+        // A write of the status owns only the status, any other write owns only the rest.
+        let is_status_write = subresource == Subresource::Status;
+        let present = fields_where(new, |name| (name == "status") == is_status_write);
         let differs = |path: &&FieldPath| field_at(new, path) != field_at(old, path);
         let changed: FieldSet = present
             .iter()
@@ -99,17 +98,20 @@ impl FieldManager {
         if changed.is_empty() || self.name.is_empty() {
             return;
         }
-        let mut entries = entries(new);
+        let mut entries = managed_fields_entries(new);
         let own_entry = self.take_entry(&mut entries);
         for entry in &mut entries {
             let remaining: FieldSet = owned_fields(entry).difference(&changed).cloned().collect();
             json::set(entry, &["fieldsV1"], fields_to_json(&remaining));
         }
         entries.retain(|entry| !owned_fields(entry).is_empty());
-        let before = own_entry.as_ref().map(owned_fields).unwrap_or_default();
-        let all: FieldSet =
-            before.union(&changed).filter(|path| present.contains(*path)).cloned().collect();
-        entries.push(self.entry(&all));
+        let previously_owned = own_entry.as_ref().map(owned_fields).unwrap_or_default();
+        let owned: FieldSet = previously_owned
+            .union(&changed)
+            .filter(|path| present.contains(*path))
+            .cloned()
+            .collect();
+        entries.push(self.entry(&owned));
         set_entries(new, entries);
     }
 }
@@ -120,12 +122,12 @@ pub(super) type FieldPath = Vec<String>;
 
 pub(super) type FieldSet = BTreeSet<FieldPath>;
 
-/// The fields of an object, without those that identify it.
+/// The fields of an object that can have a manager.
 pub(super) fn fields_of(object: &Value) -> FieldSet {
     fields_where(object, |_| true)
 }
 
-/// The fields below the selected ones of an object, without those that identify it.
+/// The fields that can have a manager, in the selected top-level fields of an object.
 fn fields_where(object: &Value, is_selected: impl Fn(&str) -> bool) -> FieldSet {
     let mut fields = FieldSet::new();
     let top = object.as_object().into_iter().flatten();
@@ -135,21 +137,21 @@ fn fields_where(object: &Value, is_selected: impl Fn(&str) -> bool) -> FieldSet 
             ("apiVersion" | "kind", _) => {}
             ("metadata", Value::Object(metadata)) => {
                 for (name, value) in metadata {
-                    if !IDENTITY.contains(&name.as_str()) {
+                    if !UNMANAGED_METADATA.contains(&name.as_str()) {
                         path.push(format!("f:{name}"));
-                        collect(&mut fields, &mut path, name, value);
+                        collect_fields(&mut fields, &mut path, name, value);
                         path.pop();
                     }
                 }
             }
-            _ => collect(&mut fields, &mut path, name, value),
+            _ => collect_fields(&mut fields, &mut path, name, value),
         }
     }
     fields
 }
 
-/// Fields of the metadata that have no manager.
-const IDENTITY: [&str; 7] = [
+/// Fields of the metadata that can't have a manager.
+const UNMANAGED_METADATA: [&str; 7] = [
     "name",
     "namespace",
     "uid",
@@ -159,12 +161,13 @@ const IDENTITY: [&str; 7] = [
     "generation",
 ];
 
-fn collect(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Value) {
+/// Adds the paths below `path`, which leads to the field `name`.
+fn collect_fields(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Value) {
     match value {
         Value::Object(entries) if !entries.is_empty() => {
             for (name, value) in entries {
                 path.push(format!("f:{name}"));
-                collect(fields, path, name, value);
+                collect_fields(fields, path, name, value);
                 path.pop();
             }
         }
@@ -172,7 +175,7 @@ fn collect(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Valu
             for item in items {
                 path.push(element_step(name, item));
                 fields.insert(path.iter().cloned().chain([".".to_owned()]).collect());
-                collect(fields, path, "", item);
+                collect_fields(fields, path, "", item);
                 path.pop();
             }
         }
@@ -193,7 +196,7 @@ pub(super) fn is_associative(name: &str, items: &[Value]) -> bool {
 }
 
 /// The step to a list element.
-pub(super) fn element_step(list: &str, item: &Value) -> String {
+fn element_step(list: &str, item: &Value) -> String {
     match merge_key(list, item) {
         Some(key) => format!("k:{}", json!({ key: item.get(key) })),
         None => format!("v:{item}"),
@@ -258,8 +261,8 @@ pub(super) fn fields_to_json(fields: &FieldSet) -> Value {
 }
 
 /// Converts from `FieldsV1`.
-pub(super) fn fields_from_json(tree: &Value) -> FieldSet {
-    fn read(fields: &mut FieldSet, path: &mut FieldPath, tree: &Value) {
+fn fields_from_json(tree: &Value) -> FieldSet {
+    fn collect_paths(fields: &mut FieldSet, path: &mut FieldPath, tree: &Value) {
         let entries = tree.as_object().filter(|entries| !entries.is_empty());
         let Some(entries) = entries else {
             fields.insert(path.clone());
@@ -267,17 +270,17 @@ pub(super) fn fields_from_json(tree: &Value) -> FieldSet {
         };
         for (step, tree) in entries {
             path.push(step.clone());
-            read(fields, path, tree);
+            collect_paths(fields, path, tree);
             path.pop();
         }
     }
     let mut fields = FieldSet::new();
-    read(&mut fields, &mut Vec::new(), tree);
+    collect_paths(&mut fields, &mut Vec::new(), tree);
     fields.remove(&Vec::new());
     fields
 }
 
-/// The path as displayed in messages: `.spec.containers[name="main"].image`.
+/// The path in messages: `.spec.containers[name="main"].image`.
 pub(super) fn display_path(path: &[String]) -> String {
     path.iter().filter(|step| *step != ".").map(|step| display_step(step)).collect()
 }

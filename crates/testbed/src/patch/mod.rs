@@ -1,4 +1,4 @@
-//! Applies the four kinds of patches. Pure functions on JSON.
+//! Applies the four kinds of patches to JSON.
 
 mod apply;
 mod field_manager;
@@ -34,10 +34,12 @@ impl Patch {
     /// Parses a patch by its media type.
     pub(crate) fn new(request: &ApiRequest, is_builtin: bool) -> Result<Self, ApiError> {
         match request.media_type() {
-            "application/json-patch+json" => operations(decoded(request)?).map(Self::Json),
-            "application/merge-patch+json" => object(request).map(Self::Merge),
-            "application/strategic-merge-patch+json" => object(request).map(Self::Strategic),
-            "application/apply-patch+yaml" => request.any_json().map(Self::Apply),
+            "application/json-patch+json" => {
+                parse_operations(decode_body(request)?).map(Self::Json)
+            }
+            "application/merge-patch+json" => decode_object(request).map(Self::Merge),
+            "application/strategic-merge-patch+json" => decode_object(request).map(Self::Strategic),
+            "application/apply-patch+yaml" => request.parse_json_body().map(Self::Apply),
             _ if is_builtin => {
                 let (code, reason) = (415, "UnsupportedMediaType");
                 Err(ApiError::with_empty_details(code, reason, "415: Unsupported Media Type"))
@@ -46,7 +48,7 @@ impl Patch {
         }
     }
 
-    /// The repeated fields of the patch.
+    /// The repeated fields of the patch, such as `duplicate field "spec.replicas"`.
     pub(crate) fn duplicate_fields(&self, request: &ApiRequest) -> Vec<String> {
         match self {
             Self::Merge(_) | Self::Strategic(_) => {
@@ -57,7 +59,7 @@ impl Patch {
         }
     }
 
-    /// The patch in error messages. `patched` is its result.
+    /// The text that identifies the patch in error messages. `patched` is its result.
     pub(crate) fn describe(&self, patched: &Value) -> String {
         match self {
             Self::Strategic(patch) => go_text(patch),
@@ -95,18 +97,18 @@ fn go_text(value: &Value) -> String {
     }
 }
 
-/// The error for every failed JSON patch. Like kube-apiserver, without details.
+/// The error for any failed JSON patch. As in kube-apiserver, it has no details.
 fn rejected() -> ApiError {
     ApiError::with_empty_details(422, "Invalid", REJECTED)
 }
 
-fn decoded(request: &ApiRequest) -> Result<Value, ApiError> {
+fn decode_body(request: &ApiRequest) -> Result<Value, ApiError> {
     serde_json::from_slice(&request.body)
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
 }
 
-fn object(request: &ApiRequest) -> Result<Value, ApiError> {
-    let patch = decoded(request)?;
+fn decode_object(request: &ApiRequest) -> Result<Value, ApiError> {
+    let patch = decode_body(request)?;
     if patch.is_object() {
         Ok(patch)
     } else {
@@ -114,7 +116,7 @@ fn object(request: &ApiRequest) -> Result<Value, ApiError> {
     }
 }
 
-fn operations(patch: Value) -> Result<json_patch::Patch, ApiError> {
+fn parse_operations(patch: Value) -> Result<json_patch::Patch, ApiError> {
     if !patch.is_array() {
         return Err(ApiError::bad_request("error decoding patch: not a list of operations"));
     }

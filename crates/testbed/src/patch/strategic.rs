@@ -35,6 +35,7 @@ pub(super) fn is_set(list: &str) -> bool {
     list == "finalizers"
 }
 
+/// Applies a patch to an object, or to a value in it.
 pub(super) fn apply(object: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         object.clone_from(patch);
@@ -91,8 +92,9 @@ fn merge_list(target: &mut Value, name: &str, patch: &[Value]) {
         directive == Some("replace")
             && element.as_object().is_some_and(|element| element.len() == 1)
     });
-    let mergeable = is_set(name) || patch.iter().any(|element| merge_key(name, element).is_some());
-    if replaces || !mergeable {
+    let is_mergeable =
+        is_set(name) || patch.iter().any(|element| merge_key(name, element).is_some());
+    if replaces || !is_mergeable {
         let remaining = patch.iter().filter(|element| element.get(DIRECTIVE).is_none());
         *target = remaining.cloned().collect();
         return;
@@ -108,9 +110,9 @@ fn merge_list(target: &mut Value, name: &str, patch: &[Value]) {
     restore_order(items, name, &live, patch);
 }
 
-/// Orders the merged list as kube-apiserver does. Patched elements keep the order of the patch,
-/// others stay in their relative position. If neither determines the order, patched elements come
-/// first.
+/// Orders the merged list as kube-apiserver does. Patched elements have the order of the patch.
+/// Each other element comes directly before the first of them that it preceded in the live list, or
+/// else at the end.
 fn restore_order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
     let position = |all: &[Value], item: &Value| {
         let key = merge_key(list, item).filter(|_| item.is_object());
@@ -119,11 +121,11 @@ fn restore_order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Va
             None => other == item,
         })
     };
-    let (mut named, others): (Vec<Value>, Vec<Value>) =
+    let (mut patched, others): (Vec<Value>, Vec<Value>) =
         items.drain(..).partition(|item| position(patch, item).is_some());
-    named.sort_by_key(|item| position(patch, item));
+    patched.sort_by_key(|item| position(patch, item));
     let mut others = others.into_iter().peekable();
-    for item in named {
+    for item in patched {
         let live_index = position(live, &item);
         while let Some(other) = others.next_if(|other| {
             live_index.is_some_and(|live_index| position(live, other) < Some(live_index))
@@ -141,12 +143,12 @@ fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
         Some(key) => item.get(key) == element.get(key),
         None => item == element,
     };
-    let found = items.iter().position(is_same);
+    let index = items.iter().position(is_same);
     if element.as_object().and_then(directive) == Some("delete") {
-        found.map(|index| items.remove(index));
+        index.map(|index| items.remove(index));
         return;
     }
-    if let Some(item) = found.and_then(|index| items.get_mut(index)) {
+    if let Some(item) = index.and_then(|index| items.get_mut(index)) {
         apply(item, element);
     } else {
         let mut item = Value::Null;

@@ -1,6 +1,6 @@
 //! The built-in resources.
 
-use super::{Resource, ScalePaths, ScaleSelector, Version};
+use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 struct Builtin {
@@ -9,19 +9,21 @@ struct Builtin {
     older_versions: &'static [&'static str],
     plural: &'static str,
     kind: &'static str,
-    short: &'static [&'static str],
+    short_names: &'static [&'static str],
     /// Part of the category `all` (`kubectl get all`).
     is_in_all: bool,
     namespaced: bool,
     has_status: bool,
     has_generation: bool,
-    scale: Scale,
+    scale: BuiltinScale,
 }
 
-enum Scale {
-    No,
-    BySelector,
-    ByLabels,
+enum BuiltinScale {
+    None,
+    /// `spec.selector` is a `metav1.LabelSelector`.
+    LabelSelector,
+    /// `spec.selector` is a map of labels.
+    Labels,
 }
 
 const PLAIN: Builtin = Builtin {
@@ -30,12 +32,12 @@ const PLAIN: Builtin = Builtin {
     older_versions: &[],
     plural: "",
     kind: "",
-    short: &[],
+    short_names: &[],
     is_in_all: false,
     namespaced: true,
     has_status: false,
     has_generation: false,
-    scale: Scale::No,
+    scale: BuiltinScale::None,
 };
 
 const APPS: Builtin = Builtin {
@@ -43,7 +45,7 @@ const APPS: Builtin = Builtin {
     is_in_all: true,
     has_status: true,
     has_generation: true,
-    scale: Scale::BySelector,
+    scale: BuiltinScale::LabelSelector,
     ..PLAIN
 };
 
@@ -51,7 +53,7 @@ const ALL: &[Builtin] = &[
     Builtin {
         plural: "namespaces",
         kind: "Namespace",
-        short: &["ns"],
+        short_names: &["ns"],
         namespaced: false,
         has_status: true,
         ..PLAIN
@@ -59,7 +61,7 @@ const ALL: &[Builtin] = &[
     Builtin {
         plural: "pods",
         kind: "Pod",
-        short: &["po"],
+        short_names: &["po"],
         is_in_all: true,
         has_status: true,
         has_generation: true,
@@ -68,32 +70,32 @@ const ALL: &[Builtin] = &[
     Builtin {
         plural: "services",
         kind: "Service",
-        short: &["svc"],
+        short_names: &["svc"],
         is_in_all: true,
         has_status: true,
         ..PLAIN
     },
-    Builtin { plural: "events", kind: "Event", short: &["ev"], ..PLAIN },
-    Builtin { plural: "serviceaccounts", kind: "ServiceAccount", short: &["sa"], ..PLAIN },
-    Builtin { plural: "configmaps", kind: "ConfigMap", short: &["cm"], ..PLAIN },
+    Builtin { plural: "events", kind: "Event", short_names: &["ev"], ..PLAIN },
+    Builtin { plural: "serviceaccounts", kind: "ServiceAccount", short_names: &["sa"], ..PLAIN },
+    Builtin { plural: "configmaps", kind: "ConfigMap", short_names: &["cm"], ..PLAIN },
     Builtin {
         plural: "replicationcontrollers",
         kind: "ReplicationController",
-        short: &["rc"],
-        scale: Scale::ByLabels,
+        short_names: &["rc"],
+        scale: BuiltinScale::Labels,
         group: "",
         ..APPS
     },
-    Builtin { plural: "deployments", kind: "Deployment", short: &["deploy"], ..APPS },
-    Builtin { plural: "replicasets", kind: "ReplicaSet", short: &["rs"], ..APPS },
-    Builtin { plural: "statefulsets", kind: "StatefulSet", short: &["sts"], ..APPS },
+    Builtin { plural: "deployments", kind: "Deployment", short_names: &["deploy"], ..APPS },
+    Builtin { plural: "replicasets", kind: "ReplicaSet", short_names: &["rs"], ..APPS },
+    Builtin { plural: "statefulsets", kind: "StatefulSet", short_names: &["sts"], ..APPS },
     Builtin {
         group: "autoscaling",
         version: "v2",
         older_versions: &["v1"],
         plural: "horizontalpodautoscalers",
         kind: "HorizontalPodAutoscaler",
-        short: &["hpa"],
+        short_names: &["hpa"],
         is_in_all: true,
         has_status: true,
         ..PLAIN
@@ -102,7 +104,7 @@ const ALL: &[Builtin] = &[
         group: "networking.k8s.io",
         plural: "ingresses",
         kind: "Ingress",
-        short: &["ing"],
+        short_names: &["ing"],
         has_status: true,
         has_generation: true,
         ..PLAIN
@@ -112,7 +114,7 @@ const ALL: &[Builtin] = &[
         group: "apiextensions.k8s.io",
         plural: "customresourcedefinitions",
         kind: "CustomResourceDefinition",
-        short: &["crd", "crds"],
+        short_names: &["crd", "crds"],
         namespaced: false,
         has_status: true,
         has_generation: true,
@@ -129,7 +131,7 @@ fn resource(builtin: &Builtin) -> Resource {
     let version = |name: &str| Version {
         name: name.to_owned(),
         has_status: builtin.has_status,
-        scale: scale(builtin),
+        scale: scale_paths(builtin),
         columns: Vec::new(),
         schema: None,
     };
@@ -140,7 +142,7 @@ fn resource(builtin: &Builtin) -> Resource {
         singular: builtin.kind.to_lowercase(),
         kind: builtin.kind.to_owned(),
         list_kind: format!("{}List", builtin.kind),
-        short_names: builtin.short.iter().map(|&name| name.to_owned()).collect(),
+        short_names: builtin.short_names.iter().map(|&name| name.to_owned()).collect(),
         categories: if builtin.is_in_all { vec!["all".to_owned()] } else { Vec::new() },
         namespaced: builtin.namespaced,
         has_generation: builtin.has_generation,
@@ -148,11 +150,11 @@ fn resource(builtin: &Builtin) -> Resource {
     }
 }
 
-fn scale(builtin: &Builtin) -> Option<ScalePaths> {
+fn scale_paths(builtin: &Builtin) -> Option<ScalePaths> {
     let selector = match builtin.scale {
-        Scale::No => return None,
-        Scale::BySelector => ScaleSelector::LabelSelector("/spec/selector".to_owned()),
-        Scale::ByLabels => ScaleSelector::Labels("/spec/selector".to_owned()),
+        BuiltinScale::None => return None,
+        BuiltinScale::LabelSelector => ScaleSelector::LabelSelector("/spec/selector".to_owned()),
+        BuiltinScale::Labels => ScaleSelector::Labels("/spec/selector".to_owned()),
     };
     let (spec, status) = ("/spec/replicas".to_owned(), "/status/replicas".to_owned());
     Some(ScalePaths { spec_replicas: spec, status_replicas: status, selector })

@@ -1,12 +1,14 @@
-//! The served resources.
+//! The resources that the server has: built-in ones, and those that CRDs define.
 
 mod builtin;
+mod resource;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::{error::ObjectReference, json, store::ResourceKey};
+pub(crate) use self::resource::{Resource, ScalePaths, ScaleSelector, Version, api_version};
+use crate::{json, store::ResourceKey};
 
 /// All resources, by group and plural name.
 #[derive(Clone, Debug)]
@@ -74,123 +76,36 @@ impl Registry {
     }
 }
 
-/// JSON pointers to the parts of the scale subresource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ScalePaths {
-    pub(crate) spec_replicas: String,
-    pub(crate) status_replicas: String,
-    pub(crate) selector: ScaleSelector,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ScaleSelector {
-    /// The scale has no selector.
-    None,
-    Text(String),
-    /// A `metav1.LabelSelector`.
-    LabelSelector(String),
-    Labels(String),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Version {
-    pub(crate) name: String,
-    pub(crate) has_status: bool,
-    pub(crate) scale: Option<ScalePaths>,
-    /// The `additionalPrinterColumns` of a custom resource.
-    pub(crate) columns: Vec<Value>,
-    /// The `openAPIV3Schema` of a custom resource.
-    pub(crate) schema: Option<Value>,
-}
-
-/// A resource: its names, versions and properties.
-#[derive(Clone, Debug)]
-pub(crate) struct Resource {
-    pub(crate) group: String,
-    /// The preferred version first.
-    pub(crate) versions: Vec<Version>,
-    pub(crate) plural: String,
-    pub(crate) singular: String,
-    pub(crate) kind: String,
-    pub(crate) list_kind: String,
-    pub(crate) short_names: Vec<String>,
-    pub(crate) categories: Vec<String>,
-    pub(crate) namespaced: bool,
-    /// Whether spec changes increment `metadata.generation`.
-    pub(crate) has_generation: bool,
-    /// Whether a CRD defines the resource.
-    pub(crate) is_custom: bool,
-}
-
-impl Resource {
-    pub(crate) fn key(&self) -> ResourceKey {
-        (self.group.clone(), self.plural.clone())
-    }
-
-    pub(crate) fn version(&self, name: &str) -> Option<&Version> {
-        self.versions.iter().find(|version| version.name == name)
-    }
-
-    pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
-        self.group == group && self.plural == plural
-    }
-
-    pub(crate) fn is_autoscaler(&self) -> bool {
-        self.is("autoscaling", "horizontalpodautoscalers")
-    }
-
-    pub(crate) fn is_crd(&self) -> bool {
-        self.is("apiextensions.k8s.io", "customresourcedefinitions")
-    }
-
-    pub(crate) fn is_namespace(&self) -> bool {
-        self.is("", "namespaces")
-    }
-
-    pub(crate) fn reference<'a>(&'a self, name: &'a str) -> ObjectReference<'a> {
-        ObjectReference { group: &self.group, plural: &self.plural, kind: &self.kind, name }
-    }
-
-    pub(crate) fn api_version(&self, version: &str) -> String {
-        api_version(&self.group, version)
-    }
-}
-
-/// `group/version`, or `version` for the core group.
-pub(crate) fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
-}
-
 /// The resource that a CRD defines.
 pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
-    let names = |field: &str| json::str_at(crd, &format!("/spec/names/{field}")).to_owned();
-    let list = |field: &str| {
+    let name = |field: &str| json::str_at(crd, &format!("/spec/names/{field}")).to_owned();
+    let names = |field: &str| {
         json::array_at(crd, &format!("/spec/names/{field}"))
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect()
     };
     let mut versions: Vec<Version> = json::array_at(crd, "/spec/versions")
         .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(true))
-        .map(version)
+        .map(version_from_crd)
         .collect();
-    versions.sort_by_cached_key(|version| stability(&version.name));
-    let kind = names("kind");
+    versions.sort_by_cached_key(|version| version_priority(&version.name));
+    let kind = name("kind");
     Resource {
         group: json::str_at(crd, "/spec/group").to_owned(),
         versions,
-        plural: names("plural"),
-        singular: non_empty_or(names("singular"), kind.to_lowercase()),
-        list_kind: non_empty_or(names("listKind"), format!("{kind}List")),
+        plural: name("plural"),
+        singular: non_empty_or(name("singular"), kind.to_lowercase()),
+        list_kind: non_empty_or(name("listKind"), format!("{kind}List")),
         kind,
-        short_names: list("shortNames"),
-        categories: list("categories"),
+        short_names: names("shortNames"),
+        categories: names("categories"),
         namespaced: json::str_at(crd, "/spec/scope") != "Cluster",
         has_generation: true,
         is_custom: true,
     }
 }
 
-/// Sets the status of a CRD. Unlike in a real server, it is established at once.
+/// Sets the status of a CRD. Unlike in kube-apiserver, the CRD is established at once.
 pub(crate) fn establish(crd: &mut Value, now: &str) {
     let resource = resource_from_crd(crd);
     let names = json!({
@@ -220,20 +135,20 @@ pub(crate) fn establish(crd: &mut Value, now: &str) {
     json::set(crd, &["status"], status);
 }
 
-fn version(version: &Value) -> Version {
+fn version_from_crd(version: &Value) -> Version {
     Version {
         name: json::str_at(version, "/name").to_owned(),
         has_status: version.pointer("/subresources/status").is_some(),
-        scale: version.pointer("/subresources/scale").map(scale),
+        scale: version.pointer("/subresources/scale").map(scale_from_crd),
         columns: json::array_at(version, "/additionalPrinterColumns").cloned().collect(),
         schema: version.pointer("/schema/openAPIV3Schema").cloned(),
     }
 }
 
-fn scale(scale: &Value) -> ScalePaths {
+fn scale_from_crd(scale: &Value) -> ScalePaths {
     let path = |field: &str| json::pointer_from_json_path(json::str_at(scale, field));
     let selector = match path("/labelSelectorPath") {
-        none if none.is_empty() => ScaleSelector::None,
+        pointer if pointer.is_empty() => ScaleSelector::None,
         pointer => ScaleSelector::Text(pointer),
     };
     let (spec_replicas, status_replicas) = (path("/specReplicasPath"), path("/statusReplicasPath"));
@@ -246,7 +161,7 @@ fn non_empty_or(text: String, fallback: String) -> String {
 
 /// Sort key by version priority: stable before beta before alpha, newest first, then all other
 /// names in alphabetical order.
-fn stability(version: &str) -> (u8, std::cmp::Reverse<(u32, u32)>, String) {
+fn version_priority(version: &str) -> (u8, std::cmp::Reverse<(u32, u32)>, String) {
     let parsed = version.strip_prefix('v').and_then(|rest| {
         for (rank, word) in [(1, "beta"), (2, "alpha")] {
             if let Some((major, minor)) = rest.split_once(word) {

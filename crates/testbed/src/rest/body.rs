@@ -1,6 +1,6 @@
 //! Reads request bodies (JSON or protobuf), and validates fields and options.
 
-use axum::body::Body as HttpBody;
+use axum::body::Body;
 use hpa_calc::validation::{Cause, CauseReason};
 use http::{HeaderValue, Response, header};
 use serde_json::Value;
@@ -32,7 +32,7 @@ enum FieldValidation {
 }
 
 /// A body without its unknown fields, and the warnings about them.
-pub(super) struct Body {
+pub(super) struct DecodedBody {
     pub(super) value: Value,
     pub(super) warnings: Vec<String>,
 }
@@ -59,12 +59,12 @@ impl<'a> BodyKind<'a> {
         Ok(Self { kind: &resource.kind, version: &version.name, shape })
     }
 
-    pub(super) fn scale() -> Self {
+    pub(super) fn for_scale() -> Self {
         let message = message_for_kind("autoscaling", "v1", "Scale");
         Self { kind: "Scale", version: "v1", shape: message.map_or(Shape::Any, Shape::Message) }
     }
 
-    pub(super) fn delete_options() -> Self {
+    pub(super) fn for_delete_options() -> Self {
         Self { kind: "DeleteOptions", version: "v1", shape: Shape::Any }
     }
 
@@ -76,7 +76,7 @@ impl<'a> BodyKind<'a> {
     }
 
     /// Reads the body of a create or update request.
-    pub(super) fn read(&self, request: &ApiRequest) -> Result<Body, ApiError> {
+    pub(super) fn read(&self, request: &ApiRequest) -> Result<DecodedBody, ApiError> {
         if is_protobuf(request.media_type()) {
             let value = decode_protobuf(&request.body).map_err(|error| {
                 let kind = self.kind;
@@ -84,27 +84,27 @@ impl<'a> BodyKind<'a> {
                     "the object provided is unrecognized (must be of type {kind}): {error}"
                 ))
             })?;
-            return Ok(Body { value, warnings: Vec::new() });
+            return Ok(DecodedBody { value, warnings: Vec::new() });
         }
-        request.check_json()?;
+        request.require_json()?;
         let decoded = decode_json(&request.body, self.shape).map_err(|error| match error {
             DecodeError::Syntax(_) => ApiError::bad_request(error.to_string()),
             DecodeError::Type(text) => self.error(&text),
         })?;
-        validate(decoded, request, |problems| {
+        apply_field_validation(decoded, request, |problems| {
             self.error(&format!("strict decoding error: {problems}"))
         })
     }
 
-    /// Checks a patched object. `patch` is the patch in error messages, `duplicates` are its
-    /// repeated fields.
+    /// Checks a patched object. `duplicates` are the repeated fields of the patch. `describe_patch`
+    /// returns the text of the patch for error messages.
     pub(super) fn check_patched(
         &self,
         request: &ApiRequest,
         patched: &Value,
         duplicates: &[String],
-        patch: impl FnOnce() -> String,
-    ) -> Result<Body, ApiError> {
+        describe_patch: impl FnOnce() -> String,
+    ) -> Result<DecodedBody, ApiError> {
         let invalid = |text: &str, patch: String| {
             let (reason, field) = (CauseReason::Invalid, "patch".to_owned());
             let message = format!("Invalid value: {patch:?}: {text}");
@@ -113,11 +113,11 @@ impl<'a> BodyKind<'a> {
         };
         let mut decoded = match decode_value(patched, self.shape) {
             Ok(decoded) => decoded,
-            Err(error) => return Err(invalid(&error.to_string(), patch())),
+            Err(error) => return Err(invalid(&error.to_string(), describe_patch())),
         };
         decoded.problems.splice(0..0, duplicates.iter().cloned());
-        validate(decoded, request, |problems| {
-            invalid(&format!("strict decoding error: {problems}"), patch())
+        apply_field_validation(decoded, request, |problems| {
+            invalid(&format!("strict decoding error: {problems}"), describe_patch())
         })
     }
 
@@ -142,21 +142,24 @@ impl<'a> BodyKind<'a> {
     }
 }
 
-fn validate(
+/// Treats the problems of a decoded body as the request's `fieldValidation` says.
+fn apply_field_validation(
     decoded: DecodedObject,
     request: &ApiRequest,
     error: impl FnOnce(&str) -> ApiError,
-) -> Result<Body, ApiError> {
+) -> Result<DecodedBody, ApiError> {
     let DecodedObject { value, problems } = decoded;
     match FieldValidation::new(request) {
         FieldValidation::Strict if !problems.is_empty() => Err(error(&problems.join(", "))),
-        FieldValidation::Ignore => Ok(Body { value, warnings: Vec::new() }),
-        FieldValidation::Warn | FieldValidation::Strict => Ok(Body { value, warnings: problems }),
+        FieldValidation::Ignore => Ok(DecodedBody { value, warnings: Vec::new() }),
+        FieldValidation::Warn | FieldValidation::Strict => {
+            Ok(DecodedBody { value, warnings: problems })
+        }
     }
 }
 
 /// Adds a `Warning` header for each warning.
-pub(super) fn warn(mut response: Response<HttpBody>, warnings: &[String]) -> Response<HttpBody> {
+pub(super) fn add_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     for warning in warnings {
         // Field names in warnings may contain invalid header characters.
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
@@ -166,8 +169,8 @@ pub(super) fn warn(mut response: Response<HttpBody>, warnings: &[String]) -> Res
     response
 }
 
-/// Rejects contradictory parameters of a list.
-pub(super) fn check_list(request: &ApiRequest) -> Result<(), ApiError> {
+/// Rejects invalid and contradictory parameters of a list.
+pub(super) fn check_list_options(request: &ApiRequest) -> Result<(), ApiError> {
     let mut causes = Vec::new();
     if has_parameter(request, "resourceVersionMatch")
         && !has_parameter(request, "resourceVersion")
@@ -186,8 +189,8 @@ pub(super) fn check_list(request: &ApiRequest) -> Result<(), ApiError> {
     }
 }
 
-/// Rejects contradictory parameters of a watch.
-pub(super) fn check_watch(request: &ApiRequest) -> Result<(), ApiError> {
+/// Rejects invalid and contradictory parameters of a watch.
+pub(super) fn check_watch_options(request: &ApiRequest) -> Result<(), ApiError> {
     let sends_initial = has_parameter(request, "sendInitialEvents");
     let mut causes = Vec::new();
     if sends_initial && request.parameter("resourceVersionMatch") != "NotOlderThan" {
@@ -205,12 +208,12 @@ pub(super) fn check_watch(request: &ApiRequest) -> Result<(), ApiError> {
 
 /// Rejects values of `dryRun` other than `All`.
 pub(super) fn check_dry_run(request: &ApiRequest) -> Result<(), ApiError> {
-    let given = request.parameter("dryRun");
-    if given.is_empty() || given == "All" {
+    let value = request.parameter("dryRun");
+    if value.is_empty() || value == "All" {
         return Ok(());
     }
     let Some(kind) = options_kind(request) else { return Ok(()) };
-    let message = format!("Unsupported value: [\"{given}\"]: supported values: \"All\"");
+    let message = format!("Unsupported value: [\"{value}\"]: supported values: \"All\"");
     reject_options(
         kind,
         &[Cause { reason: CauseReason::NotSupported, message, field: "dryRun".to_owned() }],
@@ -219,18 +222,18 @@ pub(super) fn check_dry_run(request: &ApiRequest) -> Result<(), ApiError> {
 
 /// Rejects unknown values of `fieldValidation`.
 pub(super) fn check_field_validation(request: &ApiRequest) -> Result<(), ApiError> {
-    let given = request.parameter("fieldValidation");
+    let value = request.parameter("fieldValidation");
     let kind = options_kind(request).filter(|kind| *kind != "DeleteOptions");
-    let (Some(kind), false) = (kind, ["", "Ignore", "Strict", "Warn"].contains(&given)) else {
+    let (Some(kind), false) = (kind, ["", "Ignore", "Strict", "Warn"].contains(&value)) else {
         return Ok(());
     };
     let supported = r#"supported values: "", "Ignore", "Strict", "Warn""#;
-    let message = format!("Unsupported value: \"{given}\": {supported}");
+    let message = format!("Unsupported value: \"{value}\": {supported}");
     let (reason, field) = (CauseReason::NotSupported, "fieldValidation".to_owned());
     reject_options(kind, &[Cause { reason, message, field }])
 }
 
-/// The kind of the options in the query parameters of a writing request.
+/// The kind of the options that a write takes as query parameters.
 fn options_kind(request: &ApiRequest) -> Option<&'static str> {
     match request.method.as_str() {
         "POST" => Some("CreateOptions"),
@@ -241,7 +244,7 @@ fn options_kind(request: &ApiRequest) -> Option<&'static str> {
     }
 }
 
-/// Returns an error if there are causes.
+/// Returns an error about the request's options if there are causes.
 pub(super) fn reject_options(kind: &str, causes: &[Cause]) -> Result<(), ApiError> {
     if causes.is_empty() {
         return Ok(());
@@ -263,10 +266,10 @@ fn forbidden(field: &str, detail: &str) -> Cause {
 
 /// The message for a resource version that isn't a number.
 fn invalid_resource_version(request: &ApiRequest) -> Option<String> {
-    let given = request.parameter("resourceVersion");
-    if given.is_empty() || given.parse::<u64>().is_ok() {
+    let value = request.parameter("resourceVersion");
+    if value.is_empty() || value.parse::<u64>().is_ok() {
         return None;
     }
-    let detail = format!("strconv.ParseUint: parsing \"{given}\": invalid syntax");
-    Some(format!("resourceVersion: Invalid value: \"{given}\": {detail}"))
+    let detail = format!("strconv.ParseUint: parsing \"{value}\": invalid syntax");
+    Some(format!("resourceVersion: Invalid value: \"{value}\": {detail}"))
 }

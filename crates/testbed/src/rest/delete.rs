@@ -19,13 +19,13 @@ use crate::{
     target::Target,
 };
 
-pub(super) fn one(
+pub(super) fn delete_object(
     server: &Server,
     request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    let options = options(request)?;
-    check_policy(&options)?;
+    let options = delete_options(request)?;
+    check_propagation_policy(&options)?;
     let now = server.now();
     let mut state = server.state_for(request);
     let Some(object) = state.store.get(&target.resource.key(), &target.id()).cloned() else {
@@ -35,7 +35,7 @@ pub(super) fn one(
     if request.is_dry_run() || json::array_at(&options, "/dryRun").next().is_some() {
         return Ok(response::json(
             StatusCode::OK,
-            &success(target, json::str_at(&object, "/metadata/uid")),
+            &success_status(target, json::str_at(&object, "/metadata/uid")),
         ));
     }
     let deleted = delete(&mut state, target, &now);
@@ -43,14 +43,18 @@ pub(super) fn one(
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let body = match deleted? {
-        DeleteResult::Removed(object) if returns_object => output.object(&object).into_owned(),
-        DeleteResult::Removed(object) => success(target, json::str_at(&object, "/metadata/uid")),
-        DeleteResult::Finalizing(object) => output.object(&object).into_owned(),
+        DeleteResult::Removed(object) if returns_object => {
+            output.render_object(&object).into_owned()
+        }
+        DeleteResult::Removed(object) => {
+            success_status(target, json::str_at(&object, "/metadata/uid"))
+        }
+        DeleteResult::Finalizing(object) => output.render_object(&object).into_owned(),
     };
     Ok(response::json(StatusCode::OK, &body))
 }
 
-pub(super) fn collection(
+pub(super) fn delete_collection(
     server: &Server,
     request: &ApiRequest,
     target: &Target,
@@ -76,30 +80,30 @@ pub(super) fn collection(
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     Ok(response::json(
         StatusCode::OK,
-        &output.list(&deleted, &json!({ "resourceVersion": revision.to_string() })),
+        &output.render_list(&deleted, &json!({ "resourceVersion": revision.to_string() })),
     ))
 }
 
-fn options(request: &ApiRequest) -> Result<Value, ApiError> {
+fn delete_options(request: &ApiRequest) -> Result<Value, ApiError> {
     if request.body.is_empty() {
         return Ok(json!({}));
     }
-    Ok(BodyKind::delete_options().read(request)?.value)
+    Ok(BodyKind::for_delete_options().read(request)?.value)
 }
 
 fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Result<(), ApiError> {
-    let advice = [
+    let preconditions = [
         ("uid", "UID", "The object might have been deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ];
-    for (field, name, advice) in advice {
-        let given = json::str_at(options, &format!("/preconditions/{field}"));
+    for (field, name, advice) in preconditions {
+        let required = json::str_at(options, &format!("/preconditions/{field}"));
         let stored = json::str_at(object, &format!("/metadata/{field}"));
-        if given.is_empty() || given == stored {
+        if required.is_empty() || required == stored {
             continue;
         }
         let detail = format!(
-            "the {name} in the precondition ({given}) does not match the {name} in record \
+            "the {name} in the precondition ({required}) does not match the {name} in record \
              ({stored}). {advice}"
         );
         let reference = target.reference();
@@ -111,7 +115,7 @@ fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Resu
     Ok(())
 }
 
-fn check_policy(options: &Value) -> Result<(), ApiError> {
+fn check_propagation_policy(options: &Value) -> Result<(), ApiError> {
     let policy = json::str_at(options, "/propagationPolicy");
     if ["", "Foreground", "Background", "Orphan"].contains(&policy) {
         return Ok(());
@@ -123,7 +127,7 @@ fn check_policy(options: &Value) -> Result<(), ApiError> {
 }
 
 /// The `Status` of a successful deletion.
-fn success(target: &Target, uid: &str) -> Value {
+fn success_status(target: &Target, uid: &str) -> Value {
     let mut details = json!({ "name": target.name, "kind": target.resource.plural, "uid": uid });
     if !target.resource.group.is_empty() {
         json::set(&mut details, &["group"], target.resource.group.as_str());

@@ -6,7 +6,10 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::body::check_list;
+use super::{
+    body::check_list_options,
+    read::{resource_version_too_large, stale_list},
+};
 use crate::{
     error::ApiError,
     json,
@@ -14,16 +17,18 @@ use crate::{
     request::ApiRequest,
     response,
     selection::Selection,
-    server::{Server, State},
+    server::Server,
     store::{ListSnapshot, Object, ObjectId},
     target::Target,
 };
 
-/// A continue token: the resource version of the list, the number of objects on the pages so far,
-/// and the last of these objects.
+/// The position in a paginated list.
 struct ContinueToken {
+    /// The resource version of the list.
     revision: u64,
+    /// The number of objects on the pages so far.
     sent: usize,
+    /// The last object on these pages.
     after: ObjectId,
 }
 
@@ -40,7 +45,7 @@ impl ContinueToken {
         parsed().ok_or_else(|| ApiError::bad_request(text))
     }
 
-    fn token(&self) -> String {
+    fn to_text(&self) -> String {
         format!("{}/{}/{}/{}", self.revision, self.sent, self.after.0, self.after.1)
     }
 }
@@ -50,7 +55,7 @@ pub(super) fn handle(
     request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    check_list(request)?;
+    check_list_options(request)?;
     let selection = Selection::new(request, &target.resource)?;
     // With `resourceVersion=0` kube-apiserver lists from its watch cache and ignores the limit.
     let uses_limit =
@@ -76,13 +81,14 @@ pub(super) fn handle(
         let after = ObjectId::clone(id);
         ContinueToken { revision, sent: sent + page.len(), after }
     });
-    let metadata = metadata(revision, next, &objects, request);
+    let metadata = list_metadata(revision, next, &objects, request);
     let page: Vec<Object> = page.into_iter().map(|(_, object)| Arc::clone(object)).collect();
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
-    Ok(response::json(StatusCode::OK, &output.list(&page, &metadata)))
+    Ok(response::json(StatusCode::OK, &output.render_list(&page, &metadata)))
 }
 
-/// The objects at the requested resource version, and the token of the previous page.
+/// The objects at the requested resource version. If the request is for a further page, also the
+/// token of the previous one.
 fn snapshot(
     server: &Server,
     request: &ApiRequest,
@@ -90,49 +96,29 @@ fn snapshot(
     is_paged: bool,
 ) -> Result<(ListSnapshot, Option<ContinueToken>), ApiError> {
     let mut state = server.state.lock();
-    let is_earlier = request.revisions_back > 0 && request.parameter("continue").is_empty();
-    if is_earlier && request.parameter("resourceVersionMatch") != "Exact" {
+    let is_stale = request.revisions_back > 0 && request.parameter("continue").is_empty();
+    if is_stale && request.parameter("resourceVersionMatch") != "Exact" {
         return Ok((stale_list(&mut state, request, target)?, None));
     }
-    let now = state.store.revision();
+    let current = state.store.revision();
     let collection = state.store.collection(&target.resource.key());
     if !request.parameter("continue").is_empty() {
-        let at = ContinueToken::parse(request.parameter("continue"))?;
-        let snapshot = collection.page_at(at.revision).map_err(|_| expired_token())?;
-        return Ok((snapshot, Some(at)));
+        let token = ContinueToken::parse(request.parameter("continue"))?;
+        let snapshot = collection.page_at(token.revision).map_err(|_| expired_token())?;
+        return Ok((snapshot, Some(token)));
     }
     let requested = request.number("resourceVersion").unwrap_or_default();
-    if requested > now {
-        return Err(resource_version_too_large(requested, now));
+    if requested > current {
+        return Err(resource_version_too_large(requested, current));
     }
     let is_exact = request.parameter("resourceVersionMatch") == "Exact";
-    let revision = if is_exact { requested } else { now };
+    let revision = if is_exact { requested } else { current };
     let snapshot =
         if is_paged { collection.page_at(revision) } else { collection.list_at(revision) };
     Ok((snapshot.map_err(|error| ApiError::expired(error.to_string()))?, None))
 }
 
-/// The objects at an earlier resource version, for a fault. Limited by the watch cache and by the
-/// requested resource version.
-pub(super) fn stale_list(
-    state: &mut State,
-    request: &ApiRequest,
-    target: &Target,
-) -> Result<ListSnapshot, ApiError> {
-    let now = state.store.revision();
-    let requested = request.number("resourceVersion").unwrap_or_default();
-    if requested > now {
-        return Err(resource_version_too_large(requested, now));
-    }
-    let collection = state.store.collection(&target.resource.key());
-    let revision = now
-        .saturating_sub(request.revisions_back)
-        .max(requested)
-        .max(collection.compacted_revision());
-    collection.list_at(revision).map_err(|error| ApiError::expired(error.to_string()))
-}
-
-fn metadata(
+fn list_metadata(
     revision: u64,
     next: Option<ContinueToken>,
     objects: &BTreeMap<ObjectId, Object>,
@@ -140,14 +126,14 @@ fn metadata(
 ) -> Value {
     let mut metadata = json!({ "resourceVersion": revision.to_string() });
     if let Some(next) = next {
-        json::set(&mut metadata, &["continue"], next.token());
+        json::set(&mut metadata, &["continue"], next.to_text());
         // With a selector, kube-apiserver doesn't count the remaining items.
         if request.parameter("labelSelector").is_empty()
             && request.parameter("fieldSelector").is_empty()
         {
             let namespace = &request.info.namespace;
-            // For all namespaces, the total is known: counting the rest on each page would make a
-            // paginated list quadratic.
+            // The total for all namespaces is known. Counting the remaining objects on each page
+            // would make a paginated list quadratic.
             let all = if namespace.is_empty() {
                 objects.len()
             } else {
@@ -163,17 +149,4 @@ fn expired_token() -> ApiError {
     let text = "The provided continue parameter is too old to display a consistent list result. \
         You can start a new list without the continue parameter.";
     ApiError::expired(text)
-}
-
-/// 504 `Timeout`: the requested resource version is newer than the last change.
-pub(super) fn resource_version_too_large(requested: u64, now: u64) -> ApiError {
-    let text = format!("Too large resource version: {requested}, current: {now}");
-    let message = "Too large resource version";
-    let cause = json!({ "reason": "ResourceVersionTooLarge", "message": message });
-    let details = json!({ "causes": [cause], "retryAfterSeconds": 1 });
-    ApiError {
-        details: Some(details),
-        retry_after: Some(1),
-        ..ApiError::new(504, "Timeout", format!("Timeout: {text}"))
-    }
 }

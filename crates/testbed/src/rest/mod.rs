@@ -1,8 +1,9 @@
-//! Serves resources.
+//! Serves the resources of the registry: lists, watches, reads and writes.
 
 mod body;
 mod delete;
 mod list;
+mod read;
 mod scale;
 mod watch;
 
@@ -13,13 +14,16 @@ use hpa_calc::validation::{Cause, CauseReason};
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
-use self::body::{
-    Body as ReadBody, BodyKind, check_dry_run, check_field_validation, reject_options, warn,
+use self::{
+    body::{
+        BodyKind, DecodedBody, add_warnings, check_dry_run, check_field_validation, reject_options,
+    },
+    read::stored_object,
 };
 use crate::{
     error::ApiError,
     json,
-    objects::{self, admit_status, check_uid, check_version_given, update},
+    objects::{self, admit_status, check_uid, require_resource_version, update},
     output::OutputFormat,
     patch::{FieldManager, Patch},
     request::ApiRequest,
@@ -33,12 +37,12 @@ pub(crate) fn handle(
     server: &Arc<Server>,
     request: &ApiRequest,
 ) -> Result<Response<Body>, ApiError> {
-    let target = target(server, request)?;
+    let target = find_target(server, request)?;
     check_dry_run(request)?;
     check_field_validation(request)?;
     let version = target.served_version()?;
     match request.info.subresource.as_str() {
-        "" if request.info.name.is_empty() => collection(server, request, &target),
+        "" if request.info.name.is_empty() => handle_collection(server, request, &target),
         "" => handle_object(server, request, &target, Subresource::None),
         "status" if version.has_status => {
             handle_object(server, request, &target, Subresource::Status)
@@ -48,7 +52,7 @@ pub(crate) fn handle(
     }
 }
 
-fn target(server: &Server, request: &ApiRequest) -> Result<Target, ApiError> {
+fn find_target(server: &Server, request: &ApiRequest) -> Result<Target, ApiError> {
     let info = &request.info;
     let state = server.state.lock();
     let resource = state.registry.find(&info.group, &info.version, &info.resource);
@@ -64,7 +68,7 @@ fn target(server: &Server, request: &ApiRequest) -> Result<Target, ApiError> {
     Ok(Target { resource, version, namespace, name })
 }
 
-fn collection(
+fn handle_collection(
     server: &Arc<Server>,
     request: &ApiRequest,
     target: &Target,
@@ -74,7 +78,7 @@ fn collection(
         Method::GET => list::handle(server, request, target),
         Method::POST => create(server, request, target),
         Method::DELETE if !target.resource.is_namespace() => {
-            delete::collection(server, request, target)
+            delete::delete_collection(server, request, target)
         }
         _ => Err(ApiError::method_not_allowed()),
     }
@@ -88,7 +92,7 @@ fn create(
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    let ReadBody { value: mut body, warnings } = BodyKind::for_target(target)?.read(request)?;
+    let DecodedBody { value: mut body, warnings } = BodyKind::for_target(target)?.read(request)?;
     FieldManager::for_update(request, server.now()).record(
         &mut body,
         &Value::Null,
@@ -102,7 +106,7 @@ fn create(
         request.is_dry_run(),
     )?;
     let response = respond(server, request, target, &created, StatusCode::CREATED)?;
-    Ok(warn(response, &warnings))
+    Ok(add_warnings(response, &warnings))
 }
 
 fn handle_object(
@@ -113,22 +117,22 @@ fn handle_object(
 ) -> Result<Response<Body>, ApiError> {
     match (&request.method, subresource) {
         (&Method::GET, _) => {
-            let object = get(server, request, target)?;
+            let object = stored_object(server, request, target)?;
             respond(server, request, target, &object, StatusCode::OK)
         }
         (&Method::PUT, _) => {
-            let ReadBody { value: mut body, warnings } =
+            let DecodedBody { value: mut body, warnings } =
                 BodyKind::for_target(target)?.read(request)?;
             let manager = FieldManager::for_update(request, server.now());
             let mut state = server.state_for(request);
             let dry_run = request.is_dry_run();
             let object = update(&mut state, &server.config, target, subresource, dry_run, |old| {
                 check_uid(target, &body, old)?;
-                check_version_given(target, &body)?;
+                require_resource_version(target, &body)?;
                 if json::array_at(&body, "/metadata/managedFields").next().is_none() {
                     json::copy(old, &mut body, &["metadata", "managedFields"]);
                 }
-                // Fields that are dropped here must not be recorded in `managedFields`.
+                // Before `record`, so that `managedFields` doesn't have the fields that it drops.
                 if subresource == Subresource::Status {
                     admit_status(target, &mut body)?;
                 }
@@ -137,27 +141,16 @@ fn handle_object(
             })?;
             drop(state);
             let response = respond(server, request, target, &object, StatusCode::OK)?;
-            Ok(warn(response, &warnings))
+            Ok(add_warnings(response, &warnings))
         }
         (&Method::PATCH, _) => {
             let PatchResult { object, code, warnings } =
                 patch_object(server, request, target, subresource)?;
-            Ok(warn(respond(server, request, target, &object, code)?, &warnings))
+            Ok(add_warnings(respond(server, request, target, &object, code)?, &warnings))
         }
-        (&Method::DELETE, Subresource::None) => delete::one(server, request, target),
+        (&Method::DELETE, Subresource::None) => delete::delete_object(server, request, target),
         _ => Err(ApiError::method_not_allowed()),
     }
-}
-
-/// The stored object of a target.
-fn get(server: &Server, request: &ApiRequest, target: &Target) -> Result<Object, ApiError> {
-    let mut state = server.state.lock();
-    let object = if request.revisions_back == 0 {
-        state.store.get(&target.resource.key(), &target.id()).cloned()
-    } else {
-        list::stale_list(&mut state, request, target)?.objects.get(&target.id()).cloned()
-    };
-    object.ok_or_else(|| ApiError::not_found(&target.reference()))
 }
 
 fn respond(
@@ -168,7 +161,7 @@ fn respond(
     code: StatusCode,
 ) -> Result<Response<Body>, ApiError> {
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
-    Ok(response::json(code, &output.object(object)))
+    Ok(response::json(code, &output.render_object(object)))
 }
 
 struct PatchResult {

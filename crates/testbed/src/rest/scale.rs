@@ -9,13 +9,13 @@ use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    body::{Body as ReadBody, BodyKind, warn},
-    get,
+    body::{BodyKind, DecodedBody, add_warnings},
+    read::stored_object,
 };
 use crate::{
     error::{ApiError, ObjectReference},
     json,
-    objects::{check_namespace, check_uid, negative, not_convertible, update},
+    objects::{check_namespace, check_uid, negative_value, not_convertible, update},
     patch::{FieldManager, Patch},
     registry::{ScalePaths, ScaleSelector},
     request::ApiRequest,
@@ -35,21 +35,21 @@ pub(super) fn handle(
     };
     let mut warnings = Vec::new();
     let object = match request.method {
-        Method::GET => get(server, request, target)?,
+        Method::GET => stored_object(server, request, target)?,
         Method::PUT => {
-            let body = BodyKind::scale().read(request)?;
-            let ReadBody { value, .. } = body;
+            let body = BodyKind::for_scale().read(request)?;
+            let DecodedBody { value, .. } = body;
             warnings = body.warnings;
-            write(server, request, target, paths, |_| Ok(value))?
+            write_scale(server, request, target, paths, |_| Ok(value))?
         }
         Method::PATCH => {
             let is_builtin = !target.resource.is_custom;
             let patch = Patch::new(request, is_builtin)?;
             let duplicates = patch.duplicate_fields(request);
-            write(server, request, target, paths, |scale| {
+            write_scale(server, request, target, paths, |scale| {
                 let patched = patch.apply_to(scale, is_builtin)?;
                 let describe = || patch.describe(&patched);
-                let kind = BodyKind::scale();
+                let kind = BodyKind::for_scale();
                 let body = kind.check_patched(request, &patched, &duplicates, describe)?;
                 warnings = body.warnings;
                 Ok(body.value)
@@ -57,11 +57,11 @@ pub(super) fn handle(
         }
         _ => return Err(ApiError::method_not_allowed()),
     };
-    Ok(warn(response::json(StatusCode::OK, &scale_for(&object, paths)?), &warnings))
+    Ok(add_warnings(response::json(StatusCode::OK, &scale_for(&object, paths)?), &warnings))
 }
 
 /// Writes the replicas of the scale. `change` computes the new scale from the current one.
-fn write(
+fn write_scale(
     server: &Server,
     request: &ApiRequest,
     target: &Target,
@@ -72,7 +72,7 @@ fn write(
     let mut state = server.state_for(request);
     update(&mut state, &server.config, target, Subresource::None, request.is_dry_run(), |old| {
         let mut scale = change(&scale_to_write(old, paths)?)?;
-        check(target, &mut scale, old, paths)?;
+        check_scale(target, &mut scale, old, paths)?;
         let mut object = old.clone();
         let replicas = json::i64_at(&scale, "/spec/replicas").unwrap_or_default();
         json::set_pointer(&mut object, &paths.spec_replicas, replicas);
@@ -82,7 +82,7 @@ fn write(
     })
 }
 
-/// The current scale for a write. Missing replicas are 0.
+/// The current scale, to which a write is applied. Missing replicas count as 0.
 fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let mut object = object.clone();
     if object.pointer(&paths.spec_replicas).is_none() {
@@ -91,7 +91,8 @@ fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError>
     scale_for(&object, paths)
 }
 
-fn check(
+/// Rejects an invalid scale. Sets a missing type and namespace.
+fn check_scale(
     target: &Target,
     scale: &mut Value,
     object: &Value,
@@ -129,7 +130,7 @@ fn check(
         kind: "Scale",
         name: &target.name,
     };
-    Err(ApiError::invalid(&reference, &[negative("spec.replicas", replicas)]))
+    Err(ApiError::invalid(&reference, &[negative_value("spec.replicas", replicas)]))
 }
 
 /// The `autoscaling/v1` Scale of an object.
@@ -154,15 +155,16 @@ fn scale_for(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         json::copy(object, &mut scale, &["metadata", field]);
     }
-    let selector = selector(object, &paths.selector)?;
+    let selector = scale_selector(object, &paths.selector)?;
     if !selector.is_empty() {
         json::set(&mut scale, &["status", "selector"], selector);
     }
     Ok(scale)
 }
 
-fn selector(object: &Value, place: &ScaleSelector) -> Result<String, ApiError> {
-    match place {
+/// `status.selector` of the scale. Empty if there is none.
+fn scale_selector(object: &Value, source: &ScaleSelector) -> Result<String, ApiError> {
+    match source {
         ScaleSelector::None => Ok(String::new()),
         ScaleSelector::Text(pointer) => Ok(json::str_at(object, pointer).to_owned()),
         ScaleSelector::LabelSelector(pointer) => {

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::body::check_watch;
+use super::{body::check_watch_options, read::resource_version_too_large};
 use crate::{
     error::ApiError,
     json,
@@ -21,8 +21,8 @@ use crate::{
     target::Target,
 };
 
-/// The default of `timeoutSeconds`.
-const TIMEOUT: Duration = Duration::from_mins(30);
+/// Used if the request has no `timeoutSeconds`.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// A running watch.
 struct Watch {
@@ -34,12 +34,16 @@ struct Watch {
     pending: VecDeque<Bytes>,
     /// Changes up to this resource version have been processed.
     revision: u64,
+    /// Changes with the resource version of the collection.
     latest: watch::Receiver<u64>,
-    drops: watch::Receiver<u64>,
+    /// Changes when the server ends all watches.
+    watches_ended: watch::Receiver<u64>,
     deadline: Instant,
-    bookmarks: Option<Duration>,
+    /// `None` if the watch doesn't allow bookmarks.
+    bookmark_interval: Option<Duration>,
     next_bookmark: Instant,
-    ended: bool,
+    /// Whether the watch ends after the pending events.
+    has_ended: bool,
 }
 
 pub(super) fn handle(
@@ -47,7 +51,7 @@ pub(super) fn handle(
     request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    check_watch(request)?;
+    check_watch_options(request)?;
     let mut watch = start(server, request, target)?;
     watch.queue_initial_events(request);
     let lines = stream::unfold(watch, |mut watch| async move {
@@ -61,17 +65,18 @@ fn start(server: &Arc<Server>, request: &ApiRequest, target: &Target) -> Result<
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let selection = Selection::new(request, &target.resource)?;
     let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);
-    let timeout = timeout.map_or(TIMEOUT, Duration::from_secs);
-    let bookmarks =
+    let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let bookmark_interval =
         request.is_set("allowWatchBookmarks").then_some(server.config.bookmark_interval);
     let now = Instant::now();
     let requested = request.number("resourceVersion").unwrap_or_default();
     let mut state = server.state.lock();
     let latest = state.store.collection(&target.resource.key()).subscribe();
     let current = state.store.revision();
-    // A watch may start at a future version, but can't list the objects at it.
+    // A watch may start at a future resource version, but its initial events would need the objects
+    // at that version.
     if requested > current && request.is_set("sendInitialEvents") {
-        return Err(super::list::resource_version_too_large(requested, current));
+        return Err(resource_version_too_large(requested, current));
     }
     Ok(Watch {
         server: Arc::clone(server),
@@ -81,11 +86,11 @@ fn start(server: &Arc<Server>, request: &ApiRequest, target: &Target) -> Result<
         pending: VecDeque::new(),
         revision: requested,
         latest,
-        drops: server.watches_dropped.subscribe(),
+        watches_ended: server.watches_ended.subscribe(),
         deadline: now + timeout,
-        bookmarks,
-        next_bookmark: now + bookmarks.unwrap_or(timeout),
-        ended: false,
+        bookmark_interval,
+        next_bookmark: now + bookmark_interval.unwrap_or(timeout),
+        has_ended: false,
     })
 }
 
@@ -105,11 +110,11 @@ impl Watch {
         if sends_initial || request.parameter("sendInitialEvents").is_empty() {
             for (id, object) in &objects {
                 if self.selection.matches(id, object) {
-                    self.queue("ADDED", object);
+                    self.queue_event("ADDED", object);
                 }
             }
         }
-        if sends_initial && self.bookmarks.is_some() {
+        if sends_initial && self.bookmark_interval.is_some() {
             self.queue_bookmark(true);
         }
     }
@@ -117,20 +122,20 @@ impl Watch {
     /// The next event, or `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            // A dropped connection loses the pending events.
-            if self.drops.has_changed().unwrap_or(true) {
+            // The pending events are lost, as with a broken connection.
+            if self.watches_ended.has_changed().unwrap_or(true) {
                 return None;
             }
             if let Some(line) = self.pending.pop_front() {
                 return Some(line);
             }
-            if self.ended {
+            if self.has_ended {
                 return None;
             }
             self.latest.mark_unchanged();
             self.queue_changes();
             if self.pending.is_empty() {
-                self.wait().await;
+                self.wait_for_change().await;
             }
         }
     }
@@ -154,19 +159,20 @@ impl Watch {
             }
             Err(error) => {
                 let status = ApiError::expired(error.to_string()).to_status();
-                self.pending.push_back(line("ERROR", &status));
-                self.ended = true;
+                self.pending.push_back(event_line("ERROR", &status));
+                self.has_ended = true;
             }
         }
     }
 
-    async fn wait(&mut self) {
-        let bookmark = self.bookmarks.map(|_| self.next_bookmark);
+    /// Waits for a change, the time of the next bookmark, or the end of the watch.
+    async fn wait_for_change(&mut self) {
+        let bookmark = self.bookmark_interval.map(|_| self.next_bookmark);
         tokio::select! {
             _ = self.latest.changed() => {}
-            _ = self.drops.changed() => self.ended = true,
+            _ = self.watches_ended.changed() => self.has_ended = true,
             () = tokio::time::sleep_until(self.deadline) => {
-                self.ended = true;
+                self.has_ended = true;
                 if bookmark.is_some() {
                     self.queue_bookmark(false);
                 }
@@ -185,27 +191,27 @@ impl Watch {
         let new = change.new.as_ref().filter(|object| selected(object));
         match (old, new) {
             (None, None) => {}
-            (None, Some(new)) => self.queue("ADDED", new),
-            (Some(_), Some(new)) => self.queue("MODIFIED", new),
+            (None, Some(new)) => self.queue_event("ADDED", new),
+            (Some(_), Some(new)) => self.queue_event("MODIFIED", new),
             // The object was deleted or no longer matches the selectors.
             (Some(old), None) => {
                 let last = with_resource_version(old, change.revision);
-                self.queue("DELETED", &last);
+                self.queue_event("DELETED", &last);
             }
         }
     }
 
-    fn queue(&mut self, event: &str, object: &Value) {
+    fn queue_event(&mut self, event_type: &str, object: &Value) {
         self.output.set_time((self.server.config.clock)());
-        let converted = self.output.object(object);
+        let converted = self.output.render_object(object);
         self.output.omit_columns();
-        self.pending.push_back(line(event, &converted));
+        self.pending.push_back(event_line(event_type, &converted));
     }
 
-    fn queue_bookmark(&mut self, ends_initial: bool) {
-        self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or(TIMEOUT);
+    fn queue_bookmark(&mut self, ends_initial_events: bool) {
+        self.next_bookmark = Instant::now() + self.bookmark_interval.unwrap_or(DEFAULT_TIMEOUT);
         if self.server.state.lock().store.revision() < self.revision {
-            // Like kube-apiserver, sends nothing up to the requested version.
+            // Like kube-apiserver, sends no bookmarks before the requested version is reached.
             return;
         }
         let resource = &self.target.resource;
@@ -214,18 +220,18 @@ impl Watch {
             "apiVersion": resource.api_version(&self.target.version),
             "metadata": { "resourceVersion": self.revision.to_string() },
         });
-        if ends_initial {
+        if ends_initial_events {
             json::set(
                 &mut bookmark,
                 &["metadata", "annotations", "k8s.io/initial-events-end"],
                 "true",
             );
         }
-        self.pending.push_back(line("BOOKMARK", &self.output.bookmark(bookmark)));
+        self.pending.push_back(event_line("BOOKMARK", &self.output.render_bookmark(bookmark)));
     }
 }
 
-fn line(event: &str, object: &Value) -> Bytes {
+fn event_line(event_type: &str, object: &Value) -> Bytes {
     // `type` before `object`, as kube-apiserver writes them.
-    format!("{{\"type\":\"{event}\",\"object\":{object}}}\n").into()
+    format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n").into()
 }

@@ -1,4 +1,4 @@
-//! Decodes JSON by a shape: drops and reports unknown and duplicate fields.
+//! Decodes JSON by its shape: drops unknown fields, and reports unknown and duplicate fields.
 
 use std::{fmt, fmt::Write};
 
@@ -42,12 +42,12 @@ where
     D: Deserializer<'de, Error = serde_json::Error>,
 {
     let mut progress = Progress::default();
-    let place = Place { shape, owner: "", in_map: false, progress: &mut progress };
-    match place.deserialize(deserializer) {
+    let decoder = ValueDecoder { shape, owner: "", is_map_value: false, progress: &mut progress };
+    match decoder.deserialize(deserializer) {
         Ok(value) => {
             let mut problems = progress.problems;
             if matches!(shape, Shape::CustomResource(_)) {
-                // Like kube-apiserver, which detects unknown fields of custom resources later.
+                // As in kube-apiserver, unknown fields of custom resources come last.
                 problems.sort_by_key(|problem| !problem.starts_with("duplicate"));
             }
             Ok(DecodedObject { value, problems })
@@ -58,11 +58,13 @@ where
     }
 }
 
+/// A step of the path from the document to a value.
 enum Step {
     Field(String),
     Index(usize),
 }
 
+/// The position in the document, and the problems so far.
 #[derive(Default)]
 struct Progress {
     path: Vec<Step>,
@@ -86,59 +88,60 @@ impl Progress {
         self.problems.push(format!("{problem} field \"{path}\""));
     }
 
-    fn set_type_error(&mut self, owner: &str, in_map: bool, given: &str, expected: &str) {
+    fn set_type_error(&mut self, owner: &str, is_map_value: bool, actual: &str, expected: &str) {
         let names = self.path.iter().filter_map(|step| match step {
             Step::Field(name) => Some(name.as_str()),
             Step::Index(_) => None,
         });
         let mut path: Vec<&str> = names.collect();
-        if in_map {
+        if is_map_value {
             // Go names the map, not its key.
             path.pop();
         }
         self.type_error = Some(format!(
-            "json: cannot unmarshal {given} into Go struct field {owner}.{} of type {expected}",
+            "json: cannot unmarshal {actual} into Go struct field {owner}.{} of type {expected}",
             path.join(".")
         ));
     }
 }
 
-/// The position of a value.
-struct Place<'a, 'p> {
+/// Decodes one value by its shape.
+struct ValueDecoder<'a, 'p> {
     shape: Shape<'a>,
     /// The Go struct that has the field.
     owner: &'static str,
-    /// Whether this is the value of a map's key.
-    in_map: bool,
+    /// Whether the value is in a map.
+    is_map_value: bool,
     progress: &'p mut Progress,
 }
 
-impl Place<'_, '_> {
-    /// Checks that the type accepts this kind of value. `given` is Go's name for it.
-    fn check<E: Error>(&mut self, is_accepted: fn(&Type) -> bool, given: &str) -> Result<(), E> {
-        let Some(expected) = self.shape.expected().filter(|kind| !is_accepted(kind)) else {
+impl ValueDecoder<'_, '_> {
+    /// Fails if `accepts` is false for the required type. `actual` is Go's name for the type of the
+    /// value.
+    fn check_type<E: Error>(&mut self, accepts: fn(&Type) -> bool, actual: &str) -> Result<(), E> {
+        let Some(expected) = self.shape.builtin_type().filter(|kind| !accepts(kind)) else {
             return Ok(());
         };
-        self.progress.set_type_error(self.owner, self.in_map, given, &expected.go_name());
+        self.progress.set_type_error(self.owner, self.is_map_value, actual, &expected.go_name());
         Err(E::custom("wrong type"))
     }
 
     fn integer<E: Error>(mut self, number: Number) -> Result<Value, E> {
         let is_small = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
-        if is_small || !matches!(self.shape.expected(), Some(Type::Int32)) {
-            self.check(is_number, "number")?;
+        if is_small || !matches!(self.shape.builtin_type(), Some(Type::Int32)) {
+            self.check_type(accepts_number, "number")?;
         } else {
-            self.check(|_| false, &format!("number {number}"))?;
+            self.check_type(|_| false, &format!("number {number}"))?;
         }
         Ok(Value::Number(number))
     }
 }
 
-fn is_number(kind: &Type) -> bool {
+fn accepts_number(kind: &Type) -> bool {
     matches!(kind, Type::Int32 | Type::Int64 | Type::Quantity | Type::IntOrString | Type::Json)
 }
 
-fn is_text(kind: &Type) -> bool {
+fn accepts_string(kind: &Type) -> bool {
     matches!(
         kind,
         Type::String
@@ -151,7 +154,7 @@ fn is_text(kind: &Type) -> bool {
     )
 }
 
-impl<'de> DeserializeSeed<'de> for Place<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ValueDecoder<'_, '_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -159,7 +162,7 @@ impl<'de> DeserializeSeed<'de> for Place<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Place<'_, '_> {
+impl<'de> Visitor<'de> for ValueDecoder<'_, '_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,7 +174,7 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
     }
 
     fn visit_bool<E: Error>(mut self, value: bool) -> Result<Value, E> {
-        self.check(|kind| matches!(kind, Type::Bool | Type::Json), "bool")?;
+        self.check_type(|kind| matches!(kind, Type::Bool | Type::Json), "bool")?;
         Ok(value.into())
     }
 
@@ -184,26 +187,27 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
     }
 
     fn visit_f64<E: Error>(mut self, value: f64) -> Result<Value, E> {
-        let is_accepted =
-            |kind: &Type| is_number(kind) && !matches!(kind, Type::Int32 | Type::Int64);
-        self.check(is_accepted, &format!("number {value}"))?;
+        let accepts_fraction =
+            |kind: &Type| accepts_number(kind) && !matches!(kind, Type::Int32 | Type::Int64);
+        self.check_type(accepts_fraction, &format!("number {value}"))?;
         Ok(value.into())
     }
 
     fn visit_str<E: Error>(mut self, value: &str) -> Result<Value, E> {
-        self.check(is_text, "string")?;
+        self.check_type(accepts_string, "string")?;
         Ok(value.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Value, A::Error> {
-        self.check(|kind| matches!(kind, Type::List(_) | Type::Json), "array")?;
+        self.check_type(|kind| matches!(kind, Type::List(_) | Type::Json), "array")?;
         let Self { shape, owner, progress, .. } = self;
         let shape = shape.element();
         let mut elements = Vec::new();
         loop {
             progress.path.push(Step::Index(elements.len()));
-            let place = Place { shape, owner, in_map: false, progress: &mut *progress };
-            let element = list.next_element_seed(place)?;
+            let decoder =
+                ValueDecoder { shape, owner, is_map_value: false, progress: &mut *progress };
+            let element = list.next_element_seed(decoder)?;
             progress.path.pop();
             match element {
                 Some(element) => elements.push(element),
@@ -213,11 +217,11 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Value, A::Error> {
-        let is_accepted =
+        let accepts_object =
             |kind: &Type| matches!(kind, Type::Map(_) | Type::Message(_) | Type::Json);
-        self.check(is_accepted, "object")?;
+        self.check_type(accepts_object, "object")?;
         let Self { shape, owner, progress, .. } = self;
-        let in_map = matches!(shape.expected(), Some(Type::Map(_)));
+        let is_map_value = matches!(shape.builtin_type(), Some(Type::Map(_)));
         let owner = shape.message().map_or(owner, Message::struct_name);
         let mut object = Map::new();
         while let Some(name) = map.next_key::<String>()? {
@@ -231,8 +235,9 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
                     if object.contains_key(&name) {
                         progress.report("duplicate");
                     }
-                    let place = Place { shape, owner, in_map, progress: &mut *progress };
-                    object.insert(name, map.next_value_seed(place)?);
+                    let decoder =
+                        ValueDecoder { shape, owner, is_map_value, progress: &mut *progress };
+                    object.insert(name, map.next_value_seed(decoder)?);
                 }
             }
             progress.path.pop();

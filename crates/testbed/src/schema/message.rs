@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const MESSAGES: &str = include_str!("messages.txt");
 
-/// A struct of the API.
+/// A struct of the Kubernetes API.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     /// Package and name: `apps.DeploymentSpec`, `autoscaling/v2.MetricSpec`.
@@ -18,13 +18,14 @@ pub(crate) struct Message {
 pub(super) struct Field {
     /// Number in protobuf. `None` if it is unknown.
     pub(super) number: Option<u64>,
-    /// Name in JSON. `None` if the fields of the message are fields of the outer object.
+    /// Name in JSON. `None` for an embedded message, whose fields belong to the outer object.
     pub(super) name: Option<&'static str>,
     pub(super) kind: Type,
     /// Whether JSON leaves the field out if it is zero or empty.
     pub(super) omits_zero: bool,
 }
 
+/// The type of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     String,
@@ -127,15 +128,15 @@ impl Message {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// The field with this JSON name, here or in a message whose fields are fields of this one.
+    /// The field with this JSON name, in this message or an embedded one.
     pub(super) fn field(&self, name: &str) -> Option<&'static Field>
     where
         Self: 'static,
     {
         let this = message(self.name)?;
         this.fields.iter().find(|field| field.name == Some(name)).or_else(|| {
-            let inlined = this.fields.iter().filter(|field| field.name.is_none());
-            inlined.filter_map(|field| field.kind.message()).find_map(|inner| inner.field(name))
+            let embedded = this.fields.iter().filter(|field| field.name.is_none());
+            embedded.filter_map(|field| field.kind.message()).find_map(|inner| inner.field(name))
         })
     }
 }
@@ -167,11 +168,11 @@ impl Type {
     }
 }
 
-/// Keys of a CRD's schema that allow fields that it doesn't list.
+/// If a CRD's schema has one of these keys, it allows fields that it doesn't list.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-/// The only kind embedded in another one.
+/// The only message with `apiVersion` and `kind` inside another one.
 const CLAIM: &str = "core.PersistentVolumeClaim";
 
 /// The fields of a value, from a built-in message or the schema of a CRD.
@@ -179,12 +180,13 @@ const CLAIM: &str = "core.PersistentVolumeClaim";
 pub(crate) enum Shape<'a> {
     /// Any value.
     Any,
-    /// A kind, which also has `apiVersion` and `kind`.
+    /// An object, which also has `apiVersion` and `kind`.
     Message(&'static Message),
+    /// A field of a built-in message.
     Type(&'static Type),
-    /// The schema of a custom resource's field.
+    /// A field of a custom resource, with its schema.
     Crd(&'a Value),
-    /// The schema of a custom resource, which also has a type and metadata.
+    /// A custom resource, with its schema. It also has `apiVersion`, `kind` and `metadata`.
     CustomResource(&'a Value),
 }
 
@@ -219,8 +221,8 @@ impl Shape<'_> {
         }
     }
 
-    /// The type of the value, if this is a built-in kind.
-    pub(super) fn expected(self) -> Option<&'static Type> {
+    /// The required type of the value. `None` for whole objects, and in custom resources.
+    pub(super) fn builtin_type(self) -> Option<&'static Type> {
         match self {
             Self::Type(kind) => Some(kind),
             _ => None,
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_messages_is_parsed() {
+    fn every_field_in_the_file_is_parsed_and_has_a_known_type() {
         for field in ALL.values().flat_map(|message| &message.fields) {
             check_type(&field.kind);
         }
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_in_inlined_messages() {
+    fn fields_are_found_in_embedded_messages() {
         let volume = message("core.Volume").unwrap();
         assert_eq!(volume.field("emptyDir").unwrap().number, Some(2));
         assert_eq!(volume.field("name").unwrap().kind, Type::String);

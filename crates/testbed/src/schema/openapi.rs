@@ -39,7 +39,7 @@ pub(crate) fn schemas(kinds: &[DocumentedKind<'_>]) -> Map<String, Value> {
             schemas.insert(kind.schema_name(), schema);
         } else if let Some((name, _)) = ALL.iter().find(|(_, schema)| kind.is_described_by(schema))
         {
-            add(name, &mut schemas);
+            add_schema(name, &mut schemas);
         }
     }
     schemas
@@ -60,7 +60,7 @@ impl DocumentedKind<'_> {
         format!("{}.{}.{}", labels.join("."), self.version, self.kind)
     }
 
-    /// The schema of a CRD, with the common fields of all objects.
+    /// The schema in the CRD, extended by the fields that all objects have.
     fn custom_resource(&self, schema: &Value) -> Value {
         let mut schema = schema.clone();
         let metadata = ALL.get(METADATA).map_or("", |schema| json::str_at(schema, "/description"));
@@ -76,18 +76,19 @@ impl DocumentedKind<'_> {
     }
 }
 
-fn add(name: &str, schemas: &mut Map<String, Value>) {
+fn add_schema(name: &str, schemas: &mut Map<String, Value>) {
     let Some(schema) = ALL.get(name).filter(|_| !schemas.contains_key(name)) else { return };
     schemas.insert(name.to_owned(), schema.clone());
     add_referenced(schema, schemas);
 }
 
+/// Adds the schemas to which a schema refers, directly or indirectly.
 fn add_referenced(value: &Value, schemas: &mut Map<String, Value>) {
     match value {
         Value::Object(fields) => {
             let name = fields.get("$ref").and_then(Value::as_str);
             if let Some(name) = name.and_then(|reference| reference.strip_prefix(PREFIX)) {
-                add(name, schemas);
+                add_schema(name, schemas);
             }
             for value in fields.values() {
                 add_referenced(value, schemas);

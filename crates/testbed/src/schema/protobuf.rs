@@ -26,7 +26,7 @@ pub(crate) fn is_protobuf(media_type: &str) -> bool {
     media_type == MEDIA_TYPE
 }
 
-/// The object as JSON, with `apiVersion` and `kind`.
+/// Decodes an object to JSON, with `apiVersion` and `kind`.
 pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = body.strip_prefix(PREFIX).ok_or(ProtobufError::Prefix)?;
     let (mut type_meta, mut raw): (&[u8], &[u8]) = (&[], &[]);
@@ -112,7 +112,7 @@ fn decode_field(
     Ok(())
 }
 
-/// A map's entry: a message with key and value.
+/// Decodes an entry of a map: a message with key and value.
 fn decode_entry(
     kind: &'static Type,
     value: WireValue<'_>,
@@ -130,7 +130,7 @@ fn decode_entry(
     Ok(decoded.map(|value| (key, value)))
 }
 
-/// The JSON of a value. `None` if JSON omits it.
+/// Decodes a value to JSON. Returns `None` if JSON omits the value.
 fn decode_value(
     kind: &'static Type,
     value: WireValue<'_>,
@@ -157,7 +157,7 @@ fn decode_value(
     })
 }
 
-/// Field 1 of a message: a quantity or raw JSON.
+/// The bytes of field 1 of a message, which is a quantity or raw JSON.
 fn first_bytes(value: WireValue<'_>) -> Result<&[u8], InvalidMessage> {
     for field in Fields::new(bytes(value)) {
         if let (1, WireValue::Bytes(bytes)) = field? {
@@ -167,7 +167,7 @@ fn first_bytes(value: WireValue<'_>) -> Result<&[u8], InvalidMessage> {
     Ok(&[])
 }
 
-/// A message with a type (1: string), an integer and a string.
+/// Decodes a message with a type (1 for a string), an integer and a string.
 fn int_or_string(value: WireValue<'_>) -> Result<Value, InvalidMessage> {
     let (mut is_string, mut number, mut string) = (false, 0, String::new());
     for field in Fields::new(bytes(value)) {
@@ -181,7 +181,7 @@ fn int_or_string(value: WireValue<'_>) -> Result<Value, InvalidMessage> {
     Ok(if is_string { string.into() } else { number.into() })
 }
 
-/// A message with seconds and nanoseconds. `None` if it is empty.
+/// Decodes a message with seconds and nanoseconds. Returns `None` if it is empty.
 fn time(value: WireValue<'_>, format: &str) -> Result<Option<Value>, InvalidMessage> {
     let (mut seconds, mut nanos) = (None, 0);
     for field in Fields::new(bytes(value)) {
@@ -223,7 +223,7 @@ fn integer(value: WireValue<'_>) -> i64 {
     }
 }
 
-/// The value of a field. `f32` and `f64` values don't occur in the messages.
+/// The value of an encoded field. Fixed-size values are bytes, because no message needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WireValue<'a> {
     Varint(u64),
@@ -235,7 +235,7 @@ pub(super) enum WireValue<'a> {
 #[error("proto: illegal wireType or unexpected EOF")]
 pub(crate) struct InvalidMessage;
 
-/// The fields of an encoded message, in their order.
+/// Iterates over numbers and values of the fields in an encoded message.
 pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -243,7 +243,7 @@ impl<'a> Fields<'a> {
         Self(message)
     }
 
-    fn read(&mut self) -> Option<(u64, WireValue<'a>)> {
+    fn read_field(&mut self) -> Option<(u64, WireValue<'a>)> {
         let key = self.varint()?;
         let value = match key & 7 {
             0 => WireValue::Varint(self.varint()?),
@@ -285,7 +285,7 @@ impl<'a> Iterator for Fields<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let field = self.read().ok_or(InvalidMessage);
+        let field = self.read_field().ok_or(InvalidMessage);
         if field.is_err() {
             self.0 = &[];
         }
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn fields_are_read_in_order() {
-        // The fixed-size field 3 has eight bytes.
+        // Field 3 has a fixed size of eight bytes.
         let message = [8, 0xac, 2, 0x12, 2, b'h', b'i', 0x19, 1, 2, 3, 4, 5, 6, 7, 8];
         let fields: Vec<_> = Fields::new(&message).map(Result::unwrap).collect();
         let expected = [

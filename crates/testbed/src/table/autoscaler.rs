@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{age, name};
+use super::cell::{age, name};
 use crate::json;
 
 /// The maximum number of printed metrics.
@@ -53,13 +53,13 @@ fn target(spec: &Value, status: Option<&Value>) -> String {
     };
     let target_value = |field: &str| spec.get(source)?.get("target")?.get(field);
     let current = status.and_then(|status| status.get(source)?.get("current"));
-    let current = |field: &str| plain(current.and_then(|current| current.get(field)));
+    let current = |field: &str| text_or_unknown(current.and_then(|current| current.get(field)));
     let average = target_value("averageValue").filter(|value| !value.is_null());
     match (source, average) {
-        ("pods", _) => format!("{}/{}", current("averageValue"), plain(average)),
+        ("pods", _) => format!("{}/{}", current("averageValue"), text_or_unknown(average)),
         ("resource" | "containerResource", Some(_)) => {
             let name = json::str_at(spec, &format!("/{source}/name"));
-            format!("{name}: {}/{}", current("averageValue"), plain(average))
+            format!("{name}: {}/{}", current("averageValue"), text_or_unknown(average))
         }
         ("resource" | "containerResource", None) => {
             let name = json::str_at(spec, &format!("/{source}/name"));
@@ -71,12 +71,13 @@ fn target(spec: &Value, status: Option<&Value>) -> String {
                 value => format!("{name}: {value}%/{target_value}"),
             }
         }
-        (_, Some(_)) => format!("{}/{} (avg)", current("averageValue"), plain(average)),
-        (_, None) => format!("{}/{}", current("value"), plain(target_value("value"))),
+        (_, Some(_)) => format!("{}/{} (avg)", current("averageValue"), text_or_unknown(average)),
+        (_, None) => format!("{}/{}", current("value"), text_or_unknown(target_value("value"))),
     }
 }
 
-fn plain(value: Option<&Value>) -> String {
+/// A value of a metric in a cell.
+fn text_or_unknown(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => number.to_string(),

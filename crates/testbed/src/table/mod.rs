@@ -1,21 +1,25 @@
 //! Builds `Table` responses for `kubectl get`.
 
 mod autoscaler;
+mod cell;
 mod workload;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use self::cell::{age, name, since};
 use crate::{error::ApiError, json, target::Target};
 
 /// Computes the cells of an object.
 type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;
 
-const AGE: &str = "Name|Age";
+/// The columns of resources without a table of their own.
+const DEFAULT_COLUMNS: &str = "Name|Age";
 
 #[derive(Debug)]
 enum RowPrinter {
     BuiltIn(CellsFn),
+    /// The `additionalPrinterColumns` of a CRD.
     Crd(Vec<Value>),
 }
 
@@ -54,7 +58,7 @@ impl TablePrinter {
         };
         let custom = &target.served_version()?.columns;
         let (columns, rows) = if custom.is_empty() {
-            let (columns, cells) = built_in(&target.resource.group, &target.resource.plural);
+            let (columns, cells) = built_in_table(&target.resource.group, &target.resource.plural);
             let columns = columns.split('|').map(Column::built_in).collect();
             (columns, RowPrinter::BuiltIn(cells))
         } else {
@@ -70,13 +74,13 @@ impl TablePrinter {
         metadata: &Value,
     ) -> Value {
         let rows: Vec<Value> = objects.into_iter().map(|object| self.row(object)).collect();
-        let mut table = self.empty(metadata);
+        let mut table = self.print_empty(metadata);
         json::set(&mut table, &["rows"], rows);
         table
     }
 
     /// A table without rows.
-    pub(crate) fn empty(&self, metadata: &Value) -> Value {
+    pub(crate) fn print_empty(&self, metadata: &Value) -> Value {
         let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
         json!({
             "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
@@ -108,20 +112,20 @@ impl TablePrinter {
     }
 }
 
-/// The columns of a built-in resource, separated by bars, and its cells.
-fn built_in(group: &str, plural: &str) -> (&'static str, CellsFn) {
+/// The column names of a built-in resource, separated by bars, and the function for its cells.
+fn built_in_table(group: &str, plural: &str) -> (&'static str, CellsFn) {
     match (group, plural) {
         ("autoscaling", "horizontalpodautoscalers") => (autoscaler::COLUMNS, autoscaler::cells),
-        ("apps", "deployments") => (workload::DEPLOYMENT, workload::deployment),
-        ("apps", "statefulsets") => (workload::STATEFUL_SET, workload::stateful_set),
+        ("apps", "deployments") => (workload::DEPLOYMENT_COLUMNS, workload::deployment_cells),
+        ("apps", "statefulsets") => (workload::STATEFUL_SET_COLUMNS, workload::stateful_set_cells),
         ("apps", "replicasets") | ("", "replicationcontrollers") => {
-            (workload::REPLICA_SET, workload::replica_set)
+            (workload::REPLICA_SET_COLUMNS, workload::replica_set_cells)
         }
-        ("", "pods") => (workload::POD, workload::pod),
-        ("", "namespaces") => (workload::NAMESPACE, workload::namespace),
-        ("", "configmaps") => (workload::CONFIG_MAP, workload::config_map),
-        ("", "events") => (workload::EVENT, workload::event),
-        _ => (AGE, |object, now| vec![name(object), age(object, now)]),
+        ("", "pods") => (workload::POD_COLUMNS, workload::pod_cells),
+        ("", "namespaces") => (workload::NAMESPACE_COLUMNS, workload::namespace_cells),
+        ("", "configmaps") => (workload::CONFIG_MAP_COLUMNS, workload::config_map_cells),
+        ("", "events") => (workload::EVENT_COLUMNS, workload::event_cells),
+        _ => (DEFAULT_COLUMNS, |object, now| vec![name(object), age(object, now)]),
     }
 }
 
@@ -129,58 +133,6 @@ fn built_in(group: &str, plural: &str) -> (&'static str, CellsFn) {
 pub(crate) fn partial_metadata(object: &Value) -> Value {
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
-}
-
-const MINUTE: i64 = 60;
-const HOUR: i64 = 60 * MINUTE;
-const DAY: i64 = 24 * HOUR;
-const YEAR: i64 = 365 * DAY;
-
-fn name(object: &Value) -> Value {
-    json::str_at(object, "/metadata/name").into()
-}
-
-fn age(object: &Value, now: Timestamp) -> Value {
-    since(json::str_at(object, "/metadata/creationTimestamp"), now).into()
-}
-
-/// The time since `then`.
-fn since(then: &str, now: Timestamp) -> String {
-    match then.parse::<Timestamp>() {
-        Ok(then) => short_duration(now.as_second() - then.as_second()),
-        Err(_) => "<unknown>".to_owned(),
-    }
-}
-
-/// Formats a duration in one or two units, like `HumanDuration` in apimachinery.
-fn short_duration(seconds: i64) -> String {
-    match seconds {
-        i64::MIN..-1 => "<invalid>".to_owned(),
-        -1..0 => "0s".to_owned(),
-        _ if seconds < 2 * MINUTE => format!("{seconds}s"),
-        _ if seconds < 10 * MINUTE => two_units(seconds, (MINUTE, "m"), (1, "s")),
-        _ if seconds < 3 * HOUR => format!("{}m", seconds / MINUTE),
-        _ if seconds < 8 * HOUR => two_units(seconds, (HOUR, "h"), (MINUTE, "m")),
-        _ if seconds < 2 * DAY => format!("{}h", seconds / HOUR),
-        _ if seconds < 8 * DAY => two_units(seconds, (DAY, "d"), (HOUR, "h")),
-        _ if seconds < 2 * YEAR => format!("{}d", seconds / DAY),
-        _ if seconds < 8 * YEAR => two_units(seconds, (YEAR, "y"), (DAY, "d")),
-        _ => format!("{}y", seconds / YEAR),
-    }
-}
-
-fn two_units(
-    seconds: i64,
-    (large, large_name): (i64, &str),
-    (small, small_name): (i64, &str),
-) -> String {
-    let rest = seconds % large / small;
-    let first = seconds / large;
-    if rest == 0 {
-        format!("{first}{large_name}")
-    } else {
-        format!("{first}{large_name}{rest}{small_name}")
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -232,32 +184,4 @@ fn custom_cells(columns: &[Value], object: &Value, now: Timestamp) -> Vec<Value>
         }
     });
     [name(object)].into_iter().chain(rest).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case(-2, "<invalid>")]
-    #[case(-1, "0s")]
-    #[case(0, "0s")]
-    #[case(119, "119s")]
-    #[case(120, "2m")]
-    #[case(121, "2m1s")]
-    #[case(599, "9m59s")]
-    #[case(600, "10m")]
-    #[case(3 * HOUR - 1, "179m")]
-    #[case(3 * HOUR, "3h")]
-    #[case(3 * HOUR + MINUTE, "3h1m")]
-    #[case(2 * DAY - 1, "47h")]
-    #[case(2 * DAY + HOUR, "2d1h")]
-    #[case(8 * DAY, "8d")]
-    #[case(2 * YEAR + DAY, "2y1d")]
-    #[case(9 * YEAR, "9y")]
-    fn durations_are_formatted_as_by_kubectl(#[case] seconds: i64, #[case] expected: &str) {
-        assert_eq!(short_duration(seconds), expected);
-    }
 }

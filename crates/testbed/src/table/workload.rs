@@ -4,21 +4,21 @@ use hpa_calc::selector::LabelSelector;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{age, name, since};
+use super::cell::{age, name, since};
 use crate::json;
 
-pub(super) const DEPLOYMENT: &str =
+pub(super) const DEPLOYMENT_COLUMNS: &str =
     "Name|Ready|Up-to-date|Available|Age|+Containers|+Images|+Selector";
-pub(super) const STATEFUL_SET: &str = "Name|Ready|Age|+Containers|+Images";
-pub(super) const REPLICA_SET: &str =
+pub(super) const STATEFUL_SET_COLUMNS: &str = "Name|Ready|Age|+Containers|+Images";
+pub(super) const REPLICA_SET_COLUMNS: &str =
     "Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector";
-pub(super) const CONFIG_MAP: &str = "Name|Data|Age";
-pub(super) const POD: &str =
+pub(super) const CONFIG_MAP_COLUMNS: &str = "Name|Data|Age";
+pub(super) const POD_COLUMNS: &str =
     "Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates";
-pub(super) const NAMESPACE: &str = "Name|Status|Age";
-pub(super) const EVENT: &str = "Last Seen|Type|Reason|Object|Message";
+pub(super) const NAMESPACE_COLUMNS: &str = "Name|Status|Age";
+pub(super) const EVENT_COLUMNS: &str = "Last Seen|Type|Reason|Object|Message";
 
-pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn deployment_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let ready =
         format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
     let (updated, available) =
@@ -29,14 +29,14 @@ pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     [name(object)].into_iter().chain(counts).chain(last).collect()
 }
 
-pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn stateful_set_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let ready =
         format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
     let [containers, images] = containers(object);
     vec![name(object), ready.into(), age(object, now), containers, images]
 }
 
-pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn replica_set_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let counts = ["/spec/replicas", "/status/replicas", "/status/readyReplicas"];
     let counts = counts.map(|pointer| Value::from(count(object, pointer)));
     let [containers, images] = containers(object);
@@ -67,14 +67,14 @@ fn selector(object: &Value) -> Value {
     selector.map(|selector| selector.to_string()).unwrap_or_default().into()
 }
 
-pub(super) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn config_map_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let fields =
         ["/data", "/binaryData"].map(|pointer| object.pointer(pointer).and_then(Value::as_object));
     let count: usize = fields.into_iter().flatten().map(Map::len).sum();
     vec![name(object), count.into(), age(object, now)]
 }
 
-pub(super) fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn pod_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let statuses = || json::array_at(object, "/status/containerStatuses");
     let ready = statuses()
         .filter(|status| status.get("ready").and_then(Value::as_bool) == Some(true))
@@ -113,11 +113,11 @@ fn pod_status(object: &Value) -> String {
     status.to_owned()
 }
 
-pub(super) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn namespace_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), json::str_at(object, "/status/phase").into(), age(object, now)]
 }
 
-pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(super) fn event_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let last = json::str_at(object, "/lastTimestamp");
     let last = if last.is_empty() { json::str_at(object, "/eventTime") } else { last };
     let kind = json::str_at(object, "/involvedObject/kind").to_lowercase();

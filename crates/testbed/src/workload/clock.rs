@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-/// The maximum duration of one sleep, for a stopped or slow clock.
+/// The maximum duration of one sleep. A stopped clock would need an infinite one.
 const MAX_SLEEP: Duration = Duration::from_hours(24);
 
 /// Simulated time at a multiple of tokio's time, which tests may pause. Clones share one clock.
@@ -17,7 +17,7 @@ pub struct SimulatedClock {
 
 struct Inner {
     anchor: Mutex<Anchor>,
-    /// Wakes sleepers when the speed changes.
+    /// Changes when the speed does, to wake sleeping tasks.
     changed: watch::Sender<()>,
 }
 
@@ -52,12 +52,12 @@ impl SimulatedClock {
         self.inner.anchor.lock().at(Instant::now())
     }
 
-    /// Simulated seconds per real second. 0 if time is stopped.
+    /// Simulated seconds per second of tokio's time. 0 if the clock is stopped.
     pub fn speed(&self) -> f64 {
         self.inner.anchor.lock().speed
     }
 
-    /// Changes the speed. At 0, or at a negative or non-finite speed, time stops.
+    /// Changes the speed. A speed that isn't positive and finite stops the clock.
     pub fn set_speed(&self, speed: f64) {
         let mut anchor = self.inner.anchor.lock();
         let real = Instant::now();

@@ -1,6 +1,6 @@
 //! A simulated cluster: workloads whose pods start, become ready, flap, crash and are evicted;
-//! load over time; queues; and metrics as they are measured. It runs in a
-//! [`Testbed`](crate::Testbed), by a clock that can be virtual.
+//! load over time; queues; and metrics with measurement errors. The cluster is in a
+//! [`Testbed`](crate::Testbed), and its time can be virtual.
 //!
 //! A [`Scenario`](scenario::Scenario) describes the cluster, a [`Simulation`] runs it:
 //!
@@ -54,18 +54,19 @@
 //! Changes by clients are processed once per simulated second. A second without changes costs a
 //! few microseconds per pod and writes nothing.
 //!
-//! All random numbers depend on the scenario's seed. Two runs are equal, except for UIDs, if the
-//! API's clients do the same in the same simulated seconds.
+//! All random numbers of the simulation depend on the scenario's seed. Two runs are equal, except
+//! for UIDs, if the API's clients do the same in the same simulated seconds.
 //!
-//! Load is spread evenly over the ready pods, or as `imbalance` says. Load beyond the capacity is
-//! lost, while work in queues waits.
+//! Load is distributed over the ready pods: evenly, or unevenly with `imbalance`. Load beyond the
+//! capacity is lost, while work in queues waits.
 //!
 //! # What is not simulated
 //!
 //! - A Deployment that is scaled during a rollout changes only its new `ReplicaSet`, instead of
 //!   all `ReplicaSet`s in proportion.
-//! - Pods without an owner don't change, and orphans are not adopted.
-//! - A pod that a client deletes is gone at once. Pods deleted by controllers terminate gracefully.
+//! - Pods without an owner don't change, and no controller adopts them.
+//! - A pod that a client deletes is gone at once. Only pods that a simulated controller deletes
+//!   terminate gracefully.
 //! - Nodes have no capacity and there is no preemption. `maxPods` is the only limit.
 
 pub mod clock;
@@ -77,6 +78,5 @@ pub use hpa_simulate::workload::{
     model::{Observation, QueueObservation, WorkloadId, WorkloadObservation},
     profile, scenario, seconds, series,
 };
-use hpa_simulate::workload::{number, random, rollout, stateful_set};
 
 pub use self::simulation::{RunningSimulation, Simulation};

@@ -19,23 +19,24 @@ use tokio::{
 
 use crate::support::{PODS, faulty, pod};
 
-struct Served {
+/// A testbed that serves HTTP, and a client of it.
+struct ServedTestbed {
     testbed: Testbed,
     address: std::net::SocketAddr,
     client: Client,
     _handle: ServerHandle,
 }
 
-async fn served(faults: &Faults) -> Served {
+async fn serve(faults: &Faults) -> ServedTestbed {
     let testbed = faulty(faults);
     let (address, handle) = testbed.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&Testbed::kubeconfig(address)).unwrap();
     let config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    Served { testbed, address, client: Client::try_from(config).unwrap(), _handle: handle }
+    ServedTestbed { testbed, address, client: Client::try_from(config).unwrap(), _handle: handle }
 }
 
-/// Sends a GET, and returns the whole response until the connection is closed.
+/// Sends a GET, and returns all text that arrives until the connection is closed.
 async fn response_text(address: std::net::SocketAddr, path: &str, agent: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(
@@ -54,14 +55,14 @@ async fn response_text(address: std::net::SocketAddr, path: &str, agent: &str) -
 async fn connection_is_closed_without_a_response(#[case] applied: bool) {
     let faults = Faults::new(0);
     let id = faults.add(Fault::on(Match::any()).effect(Effect::Disconnect { applied }));
-    let served = served(&faults).await;
+    let served = serve(&faults).await;
     let api: Api<Pod> = Api::default_namespaced(served.client.clone());
     let body = serde_json::from_value(pod("a", json!({}))).unwrap();
     let error = api.create(&PostParams::default(), &body).await.unwrap_err();
     assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
     assert_eq!(served.testbed.get("v1", "Pod", "default", "a").is_some(), applied);
     assert_eq!(faults.hits(id), 1);
-    // The server doesn't even send a status line.
+    // Not even a status line.
     assert_eq!(response_text(served.address, PODS, "test").await, "");
 }
 
@@ -69,7 +70,7 @@ async fn connection_is_closed_without_a_response(#[case] applied: bool) {
 async fn watch_is_cut_in_the_middle_of_an_event() {
     let faults = Faults::new(0);
     faults.add(Fault::on(Match::verb("watch")).effect(Effect::TruncatedEvent { after: 1 }));
-    let served = served(&faults).await;
+    let served = serve(&faults).await;
     for name in ["a", "b"] {
         served.testbed.apply(pod(name, json!({}))).unwrap();
     }
@@ -89,7 +90,7 @@ async fn watch_is_cut_in_the_middle_of_an_event() {
 async fn clients_are_matched_by_user_agent() {
     let faults = Faults::new(0);
     faults.add(Fault::on(Match::any().client("controller")).effect(Effect::InternalError));
-    let served = served(&faults).await;
+    let served = serve(&faults).await;
     for (agent, status) in
         [("controller/v1 (linux)", "HTTP/1.1 500"), ("kubectl/v1.37.0", "HTTP/1.1 200")]
     {
@@ -104,14 +105,14 @@ async fn retry_after_is_sent_as_header() {
     faults.add(
         Fault::on(Match::any()).effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }),
     );
-    let served = served(&faults).await;
+    let served = serve(&faults).await;
     let text = response_text(served.address, PODS, "test").await;
     assert!(text.contains("\r\nretry-after: 3\r\n"), "{text}");
 }
 
 #[tokio::test]
 async fn stopped_server_closes_connections() {
-    let served = served(&Faults::new(0)).await;
+    let served = serve(&Faults::new(0)).await;
     let api: Api<Pod> = Api::default_namespaced(served.client);
     let mut events = pin!(api.watch(&WatchParams::default(), "0").await.unwrap());
     served.testbed.stop();

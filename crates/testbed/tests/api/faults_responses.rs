@@ -20,7 +20,7 @@ use crate::support::{
     DEPLOYMENTS, PODS, at, autoscaler, code, deployment, faulty, get, names, patch, pod, put,
 };
 
-fn with(matching: Match, effect: Effect) -> (Faults, Testbed) {
+fn faulty_with(matching: Match, effect: Effect) -> (Faults, Testbed) {
     let faults = Faults::new(0);
     faults.add(Fault::on(matching).effect(effect));
     let testbed = faulty(&faults);
@@ -59,7 +59,7 @@ async fn error_responses_apply_nothing(
     #[case] reason: &str,
     #[case] retry_after: Option<u32>,
 ) {
-    let (_, testbed) = with(Match::verb("create"), effect);
+    let (_, testbed) = faulty_with(Match::verb("create"), effect);
     let Err(Error::Api(status)) = create(&testbed, "a").await else { panic!("no status") };
     assert_eq!((status.code, status.reason.as_str()), (code, reason));
     assert_eq!(
@@ -71,7 +71,7 @@ async fn error_responses_apply_nothing(
 
 #[tokio::test]
 async fn write_with_a_lost_response_is_applied() {
-    let (faults, testbed) = with(Match::verb("create"), Effect::LostResponse);
+    let (faults, testbed) = faulty_with(Match::verb("create"), Effect::LostResponse);
     assert_eq!(code(create(&testbed, "a").await), 504);
     assert!(exists(&testbed, "a"));
     faults.clear();
@@ -83,7 +83,7 @@ async fn write_with_a_lost_response_is_applied() {
 #[case::after(true)]
 #[tokio::test]
 async fn connection_is_closed_without_a_response(#[case] applied: bool) {
-    let (_, testbed) = with(Match::verb("create"), Effect::Disconnect { applied });
+    let (_, testbed) = faulty_with(Match::verb("create"), Effect::Disconnect { applied });
     let error = create(&testbed, "a").await.unwrap_err();
     let expected = "the connection was closed without a response";
     assert!(matches!(&error, Error::Service(inner) if inner.to_string() == expected), "{error:?}");
@@ -92,7 +92,8 @@ async fn connection_is_closed_without_a_response(#[case] applied: bool) {
 
 #[tokio::test(start_paused = true)]
 async fn slow_requests_are_applied_after_a_delay() {
-    let (_, testbed) = with(Match::verb("create"), Effect::Slow { by: Duration::from_secs(5) });
+    let (_, testbed) =
+        faulty_with(Match::verb("create"), Effect::Slow { by: Duration::from_secs(5) });
     let start = tokio::time::Instant::now();
     create(&testbed, "a").await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_secs(5));
@@ -107,9 +108,9 @@ async fn stalled_requests_are_handled_in_order(#[case] until: Option<Duration>) 
     let on = Fault::on(Match::any().client("controller"));
     let on = until.map_or(on.clone(), |until| on.until(until));
     let id = faults.add(on.effect(Effect::Stall));
-    // The first request is slow after the stall, and the others wait for it.
-    let late = Duration::from_secs(1);
-    faults.add(Fault::on(Match::verb("patch")).nth(1).effect(Effect::Slow { by: late }));
+    // Delays the first write after the stall. The others must wait for it.
+    let delay = Duration::from_secs(1);
+    faults.add(Fault::on(Match::verb("patch")).nth(1).effect(Effect::Slow { by: delay }));
     let testbed = faulty(&faults);
     testbed.apply(deployment("web")).unwrap();
     let mut writes = Vec::new();
@@ -134,33 +135,33 @@ async fn stalled_requests_are_handled_in_order(#[case] until: Option<Duration>) 
         let after = write.await.unwrap().unwrap();
         seen.push((after.spec.replicas.unwrap(), after.metadata.generation.unwrap()));
     }
-    // The second write creates an existing object.
+    // The generations show the order of the writes.
     let expected: Vec<(i32, i64)> =
         (1..=20).map(|replicas| (replicas, generation + i64::from(replicas))).collect();
     assert_eq!(seen, expected);
-    assert_eq!(faults.elapsed(), until.unwrap_or_default() + late);
+    assert_eq!(faults.elapsed(), until.unwrap_or_default() + delay);
 }
 
 #[tokio::test]
 async fn stalled_requests_are_bounded_and_cancellable() {
-    let (faults, testbed) = with(Match::verb("create"), Effect::Stall);
+    let (faults, testbed) = faulty_with(Match::verb("create"), Effect::Stall);
     {
-        let mut held: Vec<_> =
-            (0..10_000).map(|index| Box::pin(create_raw(&testbed, index))).collect();
-        for one in &mut held {
+        let mut stalled: Vec<_> =
+            (0..10_000).map(|index| Box::pin(create_numbered(&testbed, index))).collect();
+        for one in &mut stalled {
             assert!(futures::poll!(one.as_mut()).is_pending());
         }
-        assert_eq!(create_raw(&testbed, 10_000).await, 429);
+        assert_eq!(create_numbered(&testbed, 10_000).await, 429);
     }
     // Cancelled requests free their slots and are never applied.
-    let mut last = Box::pin(create_raw(&testbed, 20_000));
+    let mut last = Box::pin(create_numbered(&testbed, 20_000));
     assert!(futures::poll!(last.as_mut()).is_pending());
     faults.clear();
     assert_eq!(last.await, 201);
     assert_eq!(testbed.list("v1", "Pod").len(), 1);
 }
 
-async fn create_raw(testbed: &Testbed, index: usize) -> u16 {
+async fn create_numbered(testbed: &Testbed, index: usize) -> u16 {
     crate::support::post(testbed, PODS, &pod(&format!("pod-{index}"), json!({}))).await.0
 }
 
@@ -171,7 +172,7 @@ async fn create_raw(testbed: &Testbed, index: usize) -> u16 {
 #[case::wrong_type(malformed("a", "/spec/containers", json!("none")))]
 #[tokio::test]
 async fn corrupted_list_is_an_error_for_clients(#[case] effect: Effect) {
-    let (faults, testbed) = with(Match::verb("list").resource("pods"), effect.clone());
+    let (faults, testbed) = faulty_with(Match::verb("list").resource("pods"), effect.clone());
     create(&testbed, "a").await.unwrap();
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let error = api.list(&ListParams::default()).await.unwrap_err();
@@ -189,13 +190,14 @@ fn malformed(object: &str, pointer: &str, value: Value) -> Effect {
 
 #[tokio::test]
 async fn single_object_of_a_list_can_be_malformed() {
-    let (_, testbed) = with(Match::any(), malformed("b", "/spec/maxReplicas", json!("ten")));
+    let (_, testbed) = faulty_with(Match::any(), malformed("b", "/spec/maxReplicas", json!("ten")));
     for name in ["a", "b"] {
         testbed.apply(autoscaler(name)).unwrap();
     }
     let (_, list) = get(&testbed, crate::support::AUTOSCALERS).await;
-    let shown = |index: usize| at(&list, &format!("/items/{index}/spec/maxReplicas")).clone();
-    assert_eq!((shown(0), shown(1)), (json!(5), json!("ten")));
+    let max_replicas =
+        |index: usize| at(&list, &format!("/items/{index}/spec/maxReplicas")).clone();
+    assert_eq!((max_replicas(0), max_replicas(1)), (json!(5), json!("ten")));
     let api: Api<HorizontalPodAutoscaler> = Api::default_namespaced(testbed.client());
     api.get("a").await.unwrap();
     assert!(matches!(api.get("b").await, Err(Error::SerdeError(_))));
@@ -214,7 +216,7 @@ async fn any_field_can_be_malformed(
     #[case] shown: &str,
     #[case] expected: Option<Value>,
 ) {
-    let (_, testbed) = with(Match::any(), malformed("", pointer, value));
+    let (_, testbed) = faulty_with(Match::any(), malformed("", pointer, value));
     testbed.apply(pod("a", json!({ "a/b": "c" }))).unwrap();
     let (_, list) = get(&testbed, PODS).await;
     assert_eq!(at(&list, "/items/0/kind"), "Pod");
@@ -252,7 +254,8 @@ async fn metrics_can_be_malformed() {
 
 #[tokio::test]
 async fn missing_group_is_hidden_from_discovery() {
-    let (faults, testbed) = with(Match::any(), Effect::MissingGroup { group: "apps".to_owned() });
+    let (faults, testbed) =
+        faulty_with(Match::any(), Effect::MissingGroup { group: "apps".to_owned() });
     testbed.apply(deployment("web")).unwrap();
     testbed.apply(autoscaler("web")).unwrap();
     let api: Api<Deployment> = Api::default_namespaced(testbed.client());
@@ -280,8 +283,7 @@ async fn missing_group_is_hidden_from_discovery() {
         "{index}"
     );
     assert_eq!(get(&testbed, crate::support::AUTOSCALERS).await.0, 200);
-    // The fault affects only requests for the group and lists of groups: four requests, three
-    // lists.
+    // Four requests for the group, and three lists of groups. The fault affects no others.
     assert_eq!(faults.total_hits(), 7);
     faults.clear();
     assert!(has(&groups().await, "apps"));
@@ -290,7 +292,7 @@ async fn missing_group_is_hidden_from_discovery() {
 
 #[tokio::test]
 async fn stale_reads_return_an_earlier_state() {
-    let (faults, testbed) = with(Match::any(), Effect::Stale { revisions: 2 });
+    let (faults, testbed) = faulty_with(Match::any(), Effect::Stale { revisions: 2 });
     testbed.apply(deployment("web")).unwrap();
     let version = testbed.resource_version();
     let path = format!("{DEPLOYMENTS}/web");
@@ -312,8 +314,8 @@ async fn stale_reads_return_an_earlier_state() {
         put(&testbed, &format!("{path}/scale"), &serde_json::to_value(&scale).unwrap()).await;
     assert_eq!(code, 409);
     // Limited by the requested resource version and by the watch cache.
-    let asked = ListParams::default().at(&(version + 1).to_string());
-    assert_eq!(replicas(&api.list(&asked).await.unwrap().items[0]), 5);
+    let params = ListParams::default().at(&(version + 1).to_string());
+    assert_eq!(replicas(&api.list(&params).await.unwrap().items[0]), 5);
     testbed.compact();
     assert_eq!(replicas(&api.get("web").await.unwrap()), 6);
     faults.clear();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn all_fields_are_deserialized() {
-    let read = Fault::from_json(&json!({
+    let deserialized = Fault::from_json(&json!({
         "match": {
             "clients": ["controller"], "groups": ["apps"], "verbs": ["update", "patch"],
             "resources": ["deployments"], "subresources": ["scale"], "namespaces": ["shop"],
@@ -32,7 +32,7 @@ fn all_fields_are_deserialized() {
         .from(Duration::from_secs(120))
         .until(Duration::from_secs(210))
         .effect(Effect::TooManyRequests { retry_after_seconds: Some(5) });
-    assert_eq!(read, Ok(fault));
+    assert_eq!(deserialized, Ok(fault));
 }
 
 #[rstest]

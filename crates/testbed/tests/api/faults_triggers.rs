@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{DEPLOYMENTS, PODS, code, deployment, faulty, get, pod, put};
 
-/// Lists pods `count` times. Returns the numbers of the failed requests.
+/// Lists pods `count` times. Returns which of the requests failed, counted from 1.
 async fn failures(client: Client, count: usize) -> Vec<usize> {
     let api: Api<Pod> = Api::default_namespaced(client);
     let mut failed = Vec::new();
@@ -51,9 +51,9 @@ async fn trigger_counts_requests(#[case] trigger: Trigger, #[case] expected: &[u
 
 #[tokio::test]
 async fn probability_is_deterministic_by_seed() {
-    let of = async |seed, others: usize| {
+    let failures_with = async |seed, others: usize| {
         let faults = Faults::new(seed);
-        // Other faults don't affect the random numbers of the first one.
+        // The other faults must not affect the random numbers of this one.
         faults.add(lists().probability(0.3).effect(Effect::InternalError));
         for _ in 0..others {
             faults.add(Fault::on(Match::verb("get")).probability(0.5).effect(Effect::Conflict));
@@ -62,14 +62,14 @@ async fn probability_is_deterministic_by_seed() {
         get(&testbed, &format!("{PODS}/a")).await;
         failures(testbed.client(), 1000).await
     };
-    let first = of(1, 0).await;
+    let first = failures_with(1, 0).await;
     assert!((250..350).contains(&first.len()), "{}", first.len());
-    assert_eq!(of(1, 2).await, first);
-    assert_ne!(of(2, 0).await, first);
+    assert_eq!(failures_with(1, 2).await, first);
+    assert_ne!(failures_with(2, 0).await, first);
 }
 
 #[tokio::test]
-async fn faults_draw_independently() {
+async fn faults_have_independent_random_numbers() {
     let faults = Faults::new(1);
     for client in ["a", "b"] {
         faults.add(
@@ -119,7 +119,7 @@ async fn fault_times_follow_a_custom_clock() {
 }
 
 #[tokio::test]
-async fn client_is_matched() {
+async fn fault_affects_only_the_matching_client() {
     let faults = Faults::new(0);
     let id =
         faults.add(Fault::on(Match::any().client("controller")).effect(Effect::ServiceUnavailable));
@@ -161,7 +161,7 @@ async fn request_properties_are_matched(#[case] matching: Match, #[case] expecte
 }
 
 #[tokio::test]
-async fn discovery_matches_no_resource() {
+async fn discovery_matches_by_verb_but_not_by_group() {
     let faults = Faults::new(0);
     faults.add(Fault::on(Match::any().group("")).effect(Effect::InternalError));
     let testbed = faulty(&faults);

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{PODS, Watch, faulty, pod};
 
-fn start(faults: &Faults, count: usize) -> Testbed {
+fn with_pods(faults: &Faults, count: usize) -> Testbed {
     let testbed = faulty(faults);
     for name in ["a", "b", "c"].iter().take(count) {
         testbed.apply(pod(name, json!({}))).unwrap();
@@ -45,7 +45,7 @@ async fn names_until_end(testbed: &Testbed) -> Vec<String> {
 async fn watch_ends_after_some_events(#[case] after: usize, #[case] expected: &[&str]) {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::DropWatch { after }));
-    let testbed = start(&faults, 3);
+    let testbed = with_pods(&faults, 3);
     assert_eq!(names_until_end(&testbed).await, expected);
 }
 
@@ -53,7 +53,7 @@ async fn watch_ends_after_some_events(#[case] after: usize, #[case] expected: &[
 async fn watch_ends_in_the_middle_of_an_event() {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::TruncatedEvent { after: 1 }));
-    let testbed = start(&faults, 3);
+    let testbed = with_pods(&faults, 3);
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     assert_eq!(lines.event().await.1, "a");
     let half = lines.text().await.unwrap();
@@ -72,10 +72,10 @@ async fn silent_watch_stays_open_without_events() {
             .until(Duration::from_secs(60))
             .effect(Effect::SilentWatch { after: 1 }),
     );
-    let testbed = start(&faults, 3);
+    let testbed = with_pods(&faults, 3);
     assert_eq!(names_until_end(&testbed).await, ["a"]);
     assert_eq!(faults.elapsed(), Duration::from_secs(60));
-    // The fault has ended, so it doesn't affect a new watch.
+    // A removed fault doesn't affect a new watch.
     assert!(faults.remove(id));
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     for name in ["a", "b", "c"] {
@@ -87,17 +87,17 @@ async fn silent_watch_stays_open_without_events() {
 #[case::the_fault_is_removed(true)]
 #[case::watches_are_dropped(false)]
 #[tokio::test]
-async fn silent_watch_ends_if(#[case] remove: bool) {
+async fn silent_watch_ends_with_its_fault_or_all_watches(#[case] remove: bool) {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::SilentWatch { after: 0 }));
-    let testbed = start(&faults, 1);
+    let testbed = with_pods(&faults, 1);
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     let mut next = Box::pin(lines.next());
     assert!(futures::poll!(next.as_mut()).is_pending());
     if remove {
         faults.clear();
     } else {
-        testbed.drop_watches();
+        testbed.end_watches();
     }
     assert_eq!(next.await, None);
 }
@@ -110,7 +110,7 @@ async fn fault_affects_watches_that_started_before_it(#[case] effect: Effect) {
     let faults = Faults::new(0);
     let (from, until) = (Duration::from_secs(10), Duration::from_secs(20));
     faults.add(Fault::on(watches()).from(from).until(until).effect(effect.clone()));
-    let testbed = start(&faults, 2);
+    let testbed = with_pods(&faults, 2);
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     for name in ["a", "b"] {
         assert_eq!(lines.event().await.1, name);
@@ -130,7 +130,7 @@ async fn watch_survives_a_fault_that_ends_before_enough_events() {
     let faults = Faults::new(0);
     let until = Duration::from_secs(20);
     faults.add(Fault::on(watches()).until(until).effect(Effect::DropWatch { after: 1 }));
-    let testbed = start(&faults, 0);
+    let testbed = with_pods(&faults, 0);
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     tokio::time::advance(until).await;
     for name in ["a", "b"] {
@@ -145,7 +145,7 @@ async fn quiet_watch_ends_when_the_fault_starts() {
     faults.add(
         Fault::on(watches()).from(Duration::from_secs(10)).effect(Effect::DropWatch { after: 0 }),
     );
-    let testbed = start(&faults, 0);
+    let testbed = with_pods(&faults, 0);
     assert_eq!(Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await.next().await, None);
     assert_eq!(faults.elapsed(), Duration::from_secs(10));
 }
@@ -159,7 +159,7 @@ async fn watch_events_can_be_malformed() {
         value: json!("nothing"),
     };
     faults.add(Fault::on(watches()).effect(effect));
-    let testbed = start(&faults, 3);
+    let testbed = with_pods(&faults, 3);
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let mut events = pin!(api.watch(&WatchParams::default(), "0").await.unwrap());
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
@@ -179,7 +179,7 @@ async fn kube_runtime_watcher_recovers_from_all_watch_faults() {
     ] {
         faults.add(Fault::on(Match::any()).probability(probability).effect(effect));
     }
-    let testbed = start(&faults, 0);
+    let testbed = with_pods(&faults, 0);
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let objects = watcher(api, watcher::Config::default()).default_backoff();
     let mut objects = pin!(objects.applied_objects().filter_map(|one| async { one.ok() }));

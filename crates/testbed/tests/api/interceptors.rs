@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{DEPLOYMENTS, PODS, Watch, at, deployment, get, patch, pod, put};
 
-fn testbed(fault: impl Fn(&RequestInfo) -> Action + Send + Sync + 'static) -> Testbed {
-    Testbed::new(Config { interceptor: Some(Arc::new(fault)), ..Config::default() })
+fn testbed(interceptor: impl Fn(&RequestInfo) -> Action + Send + Sync + 'static) -> Testbed {
+    Testbed::new(Config { interceptor: Some(Arc::new(interceptor)), ..Config::default() })
 }
 
 #[tokio::test]

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use crate::support::{at, get, pod};
 
-struct Fixed;
+/// Provides values that show the query.
+struct QueryEcho;
 
-impl MetricsProvider for Fixed {
+impl MetricsProvider for QueryEcho {
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         let usage = BTreeMap::from([("cpu".to_owned(), "100m".to_owned())]);
         let containers = BTreeMap::from([("main".to_owned(), usage)]);
@@ -48,7 +49,7 @@ impl MetricsProvider for Fixed {
 }
 
 fn testbed() -> Testbed {
-    let testbed = Testbed::new(Config { metrics: Some(Arc::new(Fixed)), ..Config::default() });
+    let testbed = Testbed::new(Config { metrics: Some(Arc::new(QueryEcho)), ..Config::default() });
     testbed.apply(pod("a", json!({ "app": "web" }))).unwrap();
     testbed.apply(pod("b", json!({ "app": "db" }))).unwrap();
     testbed

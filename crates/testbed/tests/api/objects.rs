@@ -6,7 +6,7 @@ use crate::support::{
     AUTOSCALERS, DEPLOYMENTS, PODS, at, autoscaler, delete, deployment, get, patch, pod, post, put,
 };
 
-fn web() -> String {
+fn web_path() -> String {
     format!("{DEPLOYMENTS}/web")
 }
 
@@ -26,7 +26,7 @@ async fn create_sets_server_managed_fields() {
     let version: u64 = at(&object, "/metadata/resourceVersion").as_str().unwrap().parse().unwrap();
     assert_eq!(version, testbed.resource_version());
     assert!(at(&object, "/metadata/creationTimestamp").as_str().unwrap().ends_with('Z'));
-    assert_eq!(get(&testbed, &web()).await, (200, object));
+    assert_eq!(get(&testbed, &web_path()).await, (200, object));
 }
 
 #[tokio::test]
@@ -108,11 +108,11 @@ async fn invalid_request_is_rejected(
 ) {
     let (testbed, _) = with_web().await;
     let before = testbed.resource_version();
-    let (got, status) =
+    let (actual_code, status) =
         crate::support::send(&testbed, method, path, "application/json", &body).await;
-    assert_eq!((got, at(&status, "/message")), (code, &json!(message)));
-    let given = at(&status, "/reason").as_str().unwrap_or_default();
-    assert_eq!((given, at(&status, "/code")), (reason, &json!(code)));
+    assert_eq!((actual_code, at(&status, "/message")), (code, &json!(message)));
+    let actual_reason = at(&status, "/reason").as_str().unwrap_or_default();
+    assert_eq!((actual_reason, at(&status, "/code")), (reason, &json!(code)));
     assert_eq!(
         (at(&status, "/kind"), at(&status, "/status")),
         (&json!("Status"), &json!("Failure"))
@@ -125,10 +125,10 @@ async fn put_of_an_old_resource_version_conflicts() {
     let (testbed, object) = with_web().await;
     let mut changed = object.clone();
     changed["spec"]["replicas"] = json!(5);
-    let (code, stored) = put(&testbed, &web(), &changed).await;
+    let (code, stored) = put(&testbed, &web_path(), &changed).await;
     assert_eq!((code, at(&stored, "/metadata/generation")), (200, &json!(2)));
     changed["spec"]["replicas"] = json!(6);
-    let (code, status) = put(&testbed, &web(), &changed).await;
+    let (code, status) = put(&testbed, &web_path(), &changed).await;
     assert_eq!((code, at(&status, "/reason")), (409, &json!("Conflict")));
     let text = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been \
         modified; please apply your changes to the latest version and try again";
@@ -144,18 +144,18 @@ async fn uid_is_a_precondition_of_put() {
     let (testbed, object) = with_web().await;
     let mut other = object.clone();
     other["metadata"]["uid"] = json!("x");
-    assert_eq!(put(&testbed, &web(), &other).await.0, 409);
+    assert_eq!(put(&testbed, &web_path(), &other).await.0, 409);
     let change = json!({ "metadata": { "uid": "x" } });
-    let (code, status) = patch(&testbed, &web(), "merge-patch+json", &change).await;
+    let (code, status) = patch(&testbed, &web_path(), "merge-patch+json", &change).await;
     assert_eq!((code, at(&status, "/details/causes/0/field")), (422, &json!("metadata.uid")));
     let options = json!({ "preconditions": { "uid": "x" } });
-    assert_eq!(delete(&testbed, &web(), &options).await.0, 409);
+    assert_eq!(delete(&testbed, &web_path(), &options).await.0, 409);
 }
 
 #[tokio::test]
 async fn put_without_changes_keeps_the_resource_version() {
     let (testbed, object) = with_web().await;
-    assert_eq!(put(&testbed, &web(), &object).await, (200, object));
+    assert_eq!(put(&testbed, &web_path(), &object).await, (200, object));
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn status_and_spec_are_written_separately() {
     both["status"] = json!({ "replicas": 2 });
     both["spec"]["replicas"] = json!(9);
     both["metadata"]["labels"]["x"] = json!("y");
-    let (_, stored) = put(&testbed, &format!("{}/status", web()), &both).await;
+    let (_, stored) = put(&testbed, &format!("{}/status", web_path()), &both).await;
     assert_eq!(
         (at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")),
         (&json!(2), &json!(2))
@@ -175,7 +175,7 @@ async fn status_and_spec_are_written_separately() {
         (&json!(1), &Value::Null)
     );
     let change = json!({ "status": { "replicas": 7 }, "spec": { "replicas": 3 } });
-    let (_, stored) = patch(&testbed, &web(), "merge-patch+json", &change).await;
+    let (_, stored) = patch(&testbed, &web_path(), "merge-patch+json", &change).await;
     assert_eq!(
         (at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")),
         (&json!(2), &json!(3))
@@ -201,21 +201,21 @@ async fn object_with_finalizers_is_only_marked_as_deleted() {
     let mut object = deployment("web");
     object["metadata"]["finalizers"] = json!(["example.com/wait"]);
     post(&testbed, DEPLOYMENTS, &object).await;
-    let (code, marked) = delete(&testbed, &web(), &Value::Null).await;
+    let (code, marked) = delete(&testbed, &web_path(), &Value::Null).await;
     assert_eq!((code, at(&marked, "/kind")), (200, &json!("Deployment")));
     assert!(at(&marked, "/metadata/deletionTimestamp").is_string());
     let change = json!({ "metadata": { "finalizers": null } });
-    assert_eq!(patch(&testbed, &web(), "merge-patch+json", &change).await.0, 200);
-    assert_eq!(get(&testbed, &web()).await.0, 404);
+    assert_eq!(patch(&testbed, &web_path(), "merge-patch+json", &change).await.0, 200);
+    assert_eq!(get(&testbed, &web_path()).await.0, 404);
 }
 
 #[tokio::test]
 async fn delete_returns_a_status() {
     let (testbed, object) = with_web().await;
-    let (code, status) = delete(&testbed, &web(), &Value::Null).await;
+    let (code, status) = delete(&testbed, &web_path(), &Value::Null).await;
     assert_eq!((code, at(&status, "/status")), (200, &json!("Success")));
     assert_eq!(at(&status, "/details/uid"), at(&object, "/metadata/uid"));
-    assert_eq!(delete(&testbed, &web(), &Value::Null).await.0, 404);
+    assert_eq!(delete(&testbed, &web_path(), &Value::Null).await.0, 404);
 }
 
 #[tokio::test]
@@ -246,5 +246,5 @@ async fn deleting_a_namespace_deletes_its_objects() {
 async fn dry_run_stores_nothing() {
     let testbed = Testbed::default();
     let (code, _) = post(&testbed, &format!("{DEPLOYMENTS}?dryRun=All"), &deployment("web")).await;
-    assert_eq!((code, get(&testbed, &web()).await.0), (201, 404));
+    assert_eq!((code, get(&testbed, &web_path()).await.0), (201, 404));
 }

@@ -107,7 +107,7 @@ async fn conditions_are_merged_by_type() {
     .await;
     patch(&testbed, &path, STRATEGIC, &conditions("True")).await;
     let (_, object) = patch(&testbed, &path, STRATEGIC, &conditions("False")).await;
-    // New elements come first.
+    // The new condition comes first.
     let expected = json!([{ "type": "A", "status": "False" }, { "type": "B", "status": "x" }]);
     assert_eq!(at(&object, "/status/conditions"), &expected);
 }
@@ -136,9 +136,9 @@ async fn update_is_recorded_in_managed_fields() {
     assert_eq!((at(entry, "/manager"), at(entry, "/operation")), (&json!("two"), &json!("Update")));
     assert_eq!(at(entry, "/fieldsV1"), &json!({ "f:spec": { "f:replicas": {} } }));
     assert_eq!(at(&object, "/metadata/managedFields/0/fieldsV1/f:spec/f:replicas"), &Value::Null);
-    let mut wanted = with_labels(json!({}));
-    wanted["spec"]["replicas"] = json!(3);
-    let (code, status) = patch(&testbed, &apply_url("three", false), APPLY, &wanted).await;
+    let mut applied = with_labels(json!({}));
+    applied["spec"]["replicas"] = json!(3);
+    let (code, status) = patch(&testbed, &apply_url("three", false), APPLY, &applied).await;
     let text = "Apply failed with 1 conflict: conflict with \"two\" using apps/v1: .spec.replicas";
     assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
 }
@@ -165,7 +165,7 @@ async fn apply_creates_merges_and_removes_fields() {
         (code, at(&object, "/metadata/labels")),
         (200, &json!({ "a": "1", "b": "1", "c": "1" }))
     );
-    // The only owner of the first label dropped it, but `b` has another owner.
+    // `a` is removed, because its only owner dropped it. `b` has another owner.
     let (_, object) =
         patch(&testbed, &apply_url("one", false), APPLY, &with_labels(json!({ "d": "1" }))).await;
     assert_eq!(at(&object, "/metadata/labels"), &json!({ "b": "1", "c": "1", "d": "1" }));

@@ -52,7 +52,7 @@ async fn autoscaler_in_protobuf_is_created() {
     let testbed = Testbed::default();
     let (code, status) = post_protobuf(&testbed, AUTOSCALERS, autoscaler(0)).await;
     let message = at(&status, "/message").as_str().unwrap_or_default();
-    // A minReplicas of zero isn't taken for an absent field. It needs another metric than cpu.
+    // `minReplicas: 0` isn't treated as absent: it needs an object or external metric.
     assert!(code == 422 && message.contains("spec.metrics: Forbidden"), "{status}");
     let path = format!("{AUTOSCALERS}?fieldValidation=Strict");
     let (code, created) = post_protobuf(&testbed, &path, autoscaler(2)).await;
@@ -123,7 +123,7 @@ async fn delete_options_in_protobuf_are_decoded() {
 #[tokio::test]
 async fn undecodable_protobuf_is_a_bad_request() {
     let testbed = Testbed::default();
-    for (body, why) in [
+    for (body, expected) in [
         (
             b"abc".to_vec(),
             "does not appear to be a protobuf message, expected prefix [107 56 115 0]",
@@ -135,7 +135,7 @@ async fn undecodable_protobuf_is_a_bad_request() {
         let message = at(&status, "/message").as_str().unwrap();
         assert_eq!(code, 400);
         assert!(
-            message.contains("must be of type Deployment") && message.contains(why),
+            message.contains("must be of type Deployment") && message.contains(expected),
             "{message}"
         );
     }

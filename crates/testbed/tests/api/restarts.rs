@@ -24,8 +24,8 @@ fn names(testbed: &Testbed) -> Vec<String> {
         .collect()
 }
 
-/// A server with the pods a and b, and a snapshot with only a.
-fn started() -> (Testbed, Restart) {
+/// A server with the pods a and b, and an older state with only a.
+fn with_older_state() -> (Testbed, Restart) {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
     let snapshot = testbed.snapshot();
@@ -45,8 +45,11 @@ enum State {
 #[case(State::Older, &["a"])]
 #[case(State::Fresh, &[])]
 #[tokio::test]
-async fn server_restarts_with_a_state(#[case] state: State, #[case] expected: &[&str]) {
-    let (testbed, older) = started();
+async fn server_has_the_given_state_after_a_restart(
+    #[case] state: State,
+    #[case] expected: &[&str],
+) {
+    let (testbed, older) = with_older_state();
     let restart = match state {
         State::Same => Restart::Same,
         State::Older => older,
@@ -60,18 +63,20 @@ async fn server_restarts_with_a_state(#[case] state: State, #[case] expected: &[
     assert_eq!(names(&testbed), expected);
     let (code, _) = get(&testbed, "/api/v1/namespaces/kube-system").await;
     assert_eq!(code, 200);
-    let keeps_versions = state == State::Same;
-    assert_eq!(testbed.resource_version() > before, !keeps_versions);
-    // If no state was lost, a watch can resume from the last resource version, but not from an
+    let is_same = state == State::Same;
+    assert_eq!(testbed.resource_version() > before, !is_same);
+    // With the same state, a watch can resume from the last resource version, but not from an
     // earlier one.
-    for (version, is_known) in [(before, keeps_versions), (before - 1, false)] {
+    for (version, can_resume) in [(before, is_same), (before - 1, false)] {
         let api: Api<Pod> = Api::default_namespaced(testbed.client());
         let mut events =
             pin!(api.watch(&WatchParams::default(), &version.to_string()).await.unwrap());
         testbed.apply(pod("c", json!({ "at": version.to_string() }))).unwrap();
         match events.next().await.unwrap() {
-            Ok(WatchEvent::Added(pod)) => assert!(is_known && pod.name_any() == "c"),
-            Ok(WatchEvent::Error(status)) => assert!(!is_known && status.code == 410, "{status:?}"),
+            Ok(WatchEvent::Added(pod)) => assert!(can_resume && pod.name_any() == "c"),
+            Ok(WatchEvent::Error(status)) => {
+                assert!(!can_resume && status.code == 410, "{status:?}")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -89,7 +94,7 @@ async fn restart_also_compacts_resources_without_objects() {
 
 #[tokio::test]
 async fn informer_follows_a_restored_state() {
-    let (testbed, older) = started();
+    let (testbed, older) = with_older_state();
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let (reader, writer) = reflector::store();
     let cached = reflector(writer, watcher(api, watcher::Config::default()));
@@ -131,7 +136,7 @@ async fn is_down(testbed: &Testbed) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn server_is_down_for_the_given_time() {
-    let (testbed, older) = started();
+    let (testbed, older) = with_older_state();
     testbed.restart(older, Duration::from_secs(5));
     assert!(is_down(&testbed).await);
     tokio::time::advance(Duration::from_millis(4999)).await;
@@ -185,12 +190,12 @@ async fn skewed_clock_affects_timestamps() {
 async fn rewound_server_hides_changes_from_old_watches() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
-    let (snapshot, saved) = (testbed.snapshot(), testbed.resource_version());
+    let (snapshot, snapshot_version) = (testbed.snapshot(), testbed.resource_version());
     testbed.apply(pod("b", json!({}))).unwrap();
     testbed.apply(pod("c", json!({}))).unwrap();
     let seen = testbed.resource_version();
     testbed.restart(Restart::Rewound(snapshot), Duration::ZERO);
-    assert_eq!(testbed.resource_version(), saved);
+    assert_eq!(testbed.resource_version(), snapshot_version);
     assert_eq!(names(&testbed), ["a"]);
     let path = format!("{PODS}?watch=1&resourceVersion={seen}");
     let mut watch = Watch::new(&testbed, &path, "").await;

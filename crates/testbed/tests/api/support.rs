@@ -99,7 +99,7 @@ impl Watch {
         Some(String::from_utf8(line.to_vec()).unwrap())
     }
 
-    /// Type and name of the next event.
+    /// The type of the next event, and the name of its object.
     pub(crate) async fn event(&mut self) -> (String, String) {
         let event = self.next().await.unwrap();
         let text =
@@ -108,11 +108,12 @@ impl Watch {
     }
 }
 
+/// A testbed with these faults.
 pub(crate) fn faulty(faults: &Faults) -> Testbed {
     Testbed::new(Config { interceptor: Some(Arc::new(faults.clone())), ..Config::default() })
 }
 
-/// The status code of an error response.
+/// The status code of a failed request.
 pub(crate) fn code<T: std::fmt::Debug>(outcome: Result<T, kube::Error>) -> u16 {
     match outcome.unwrap_err() {
         kube::Error::Api(status) => status.code,

@@ -15,12 +15,13 @@ fn testbed() -> Testbed {
     Testbed::new(Config { clock: Arc::new(|| CREATED.parse().unwrap()), ..Config::default() })
 }
 
-async fn table(testbed: &Testbed, path: &str) -> (Vec<String>, Value) {
+/// The columns without those of `-o wide`, and the table.
+async fn get_table(testbed: &Testbed, path: &str) -> (Vec<String>, Value) {
     let (code, table) = send(testbed, "GET", path, TABLE, &Value::Null).await;
     assert_eq!((code, at(&table, "/kind")), (200, &json!("Table")));
     let columns = at(&table, "/columnDefinitions").as_array().unwrap();
-    let shown = columns.iter().filter(|column| column["priority"] == 0);
-    (shown.map(|column| column["name"].as_str().unwrap().to_owned()).collect(), table)
+    let narrow = columns.iter().filter(|column| column["priority"] == 0);
+    (narrow.map(|column| column["name"].as_str().unwrap().to_owned()).collect(), table)
 }
 
 fn running(mut pod: Value) -> Value {
@@ -46,7 +47,7 @@ fn running(mut pod: Value) -> Value {
 #[case(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } }),
     "/api/v1/namespaces/default/configmaps", &["Name", "Data", "Age"], json!(["x", 0, "0s"]))]
 #[tokio::test]
-async fn table_of_each_kind(
+async fn table_has_the_columns_of_its_kind(
     #[case] object: Value,
     #[case] path: &str,
     #[case] columns: &[&str],
@@ -55,8 +56,8 @@ async fn table_of_each_kind(
     let testbed = testbed();
     testbed.apply(crd()).unwrap();
     testbed.apply(object).unwrap();
-    let (shown, table) = table(&testbed, path).await;
-    assert_eq!(shown, columns);
+    let (names, table) = get_table(&testbed, path).await;
+    assert_eq!(names, columns);
     assert_eq!(at(&table, "/rows/0/cells"), &cells);
     assert_eq!(at(&table, "/rows/0/object/kind"), "PartialObjectMetadata");
 }
@@ -69,7 +70,7 @@ async fn table_of_each_kind(
 async fn rows_include_the_requested_part_of_the_object(#[case] include: &str, #[case] kind: Value) {
     let testbed = testbed();
     testbed.apply(pod("a", json!({}))).unwrap();
-    let (_, table) = table(&testbed, &format!("{PODS}/a?includeObject={include}")).await;
+    let (_, table) = get_table(&testbed, &format!("{PODS}/a?includeObject={include}")).await;
     assert_eq!(at(&table, "/rows/0/object/kind"), &kind);
 }
 

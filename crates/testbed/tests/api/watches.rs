@@ -139,6 +139,7 @@ async fn future_resource_version_is_awaited_without_initial_events() {
     assert_eq!(watch.event().await, ("ADDED".to_owned(), "b".to_owned()));
 }
 
+/// A text for the next event.
 async fn next(
     watch: &mut (impl Stream<Item = Result<Event<Pod>, watcher::Error>> + Unpin),
 ) -> String {
@@ -173,7 +174,7 @@ async fn kube_runtime_watcher_relists_after_compaction(#[case] config: watcher::
     testbed.delete("v1", "Pod", "default", "a").unwrap();
     assert_eq!(next(&mut watch).await, "delete a");
     // The watch ends, and its resource version is compacted.
-    testbed.drop_watches();
+    testbed.end_watches();
     testbed.delete("v1", "Pod", "default", "b").unwrap();
     testbed.apply(pod("d", json!({}))).unwrap();
     testbed.compact();

@@ -21,8 +21,9 @@ metrics: {resource: {noise: 0.05, gaps: 0.01}}
 incidents: [{at: 5m, kind: rollout, workload: api}]
 ";
 
-async fn history(cluster: &Cluster) -> Vec<String> {
-    let mut history = Vec::new();
+/// The observations and pod names of each second of the scenario.
+async fn record(cluster: &Cluster) -> Vec<String> {
+    let mut seconds = Vec::new();
     // Listing the pods every second would take most of the test's time.
     let (mut version, mut pods) = (0, Vec::new());
     cluster
@@ -32,25 +33,25 @@ async fn history(cluster: &Cluster) -> Vec<String> {
                 version = cluster.testbed.resource_version();
                 pods = cluster.pod_names();
             }
-            history.push(format!("{seen:?} {pods:?}"));
+            seconds.push(format!("{seen:?} {pods:?}"));
             cluster.simulation.clock().now() >= cluster.simulation.end()
         })
         .await;
-    history
+    seconds
 }
 
 #[tokio::test(start_paused = true)]
 async fn same_seed_gives_the_same_run() {
     let (first, second) = (Cluster::start(SHOP), Cluster::start(SHOP));
-    let (first, second) = tokio::join!(history(&first), history(&second));
+    let (first, second) = tokio::join!(record(&first), record(&second));
     assert_eq!(first.len(), 1201);
     assert_eq!(first, second);
     let other = Cluster::start(&SHOP.replace("seed: 42", "seed: 43"));
-    assert_ne!(history(&other).await, first);
+    assert_ne!(record(&other).await, first);
 }
 
 #[tokio::test(start_paused = true)]
-async fn twenty_minutes_pass_quickly() {
+async fn most_pods_stay_ready_despite_random_failures() {
     let begin = Instant::now();
     let cluster = Cluster::start(SHOP);
     let seen = cluster.at(1200.0).await;

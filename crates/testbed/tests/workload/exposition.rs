@@ -28,7 +28,7 @@ manifests:
     maxReplicas: 9
 "#;
 
-/// Value and time in milliseconds by series.
+/// The value and the timestamp (in milliseconds) of each series.
 fn samples(cluster: &Cluster) -> BTreeMap<String, (f64, i64)> {
     let page = cluster.simulation.exposition(&cluster.testbed);
     let lines = page.lines().filter(|line| !line.starts_with('#'));
@@ -40,6 +40,7 @@ fn samples(cluster: &Cluster) -> BTreeMap<String, (f64, i64)> {
     lines.map(sample).collect()
 }
 
+/// Number and sum of the samples of a metric with a label.
 fn sum(samples: &BTreeMap<String, (f64, i64)>, name: &str, label: &str) -> (usize, f64) {
     let values = samples.iter().filter_map(|(series, (value, _))| {
         (series.starts_with(&format!("{name}{{")) && series.contains(label)).then_some(*value)
@@ -61,7 +62,7 @@ async fn series_have_the_state_of_the_cluster_and_its_time() {
     assert_eq!(sum(&after, "kube_pod_status_ready", "condition=\"true\""), (3, 3.0));
     let name = "kube_horizontalpodautoscaler_spec_max_replicas";
     assert_eq!(sum(&after, name, "horizontalpodautoscaler=\"web\""), (1, 9.0));
-    // 2m idle, and 1m for each of 50 requests per second, and 6m in the sidecar.
+    // The app uses 2m when idle, and 1m for each of 50 requests per second. The sidecar uses 6m.
     for (container, rate) in [("app", 0.052), ("proxy", 0.006)] {
         let labels = format!("container=\"{container}\"}}");
         let cpu = |samples| {

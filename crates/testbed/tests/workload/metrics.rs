@@ -26,11 +26,11 @@ async fn usage_is_an_average_that_changes_with_scrapes() {
     let expected = |cpu: &str, second: &str| {
         (2, cpu.to_owned(), format!("2026-01-01T00:00:{second}Z"), "15s".to_owned())
     };
-    // 2m idle, and 1m for each of 50 requests per second.
+    // A pod uses 2m when idle, and 1m for each of 50 requests per second.
     assert_eq!(seen(cluster.usage().await), expected("52000000n", "00"));
     cluster.at(44.0).await;
     assert_eq!(seen(cluster.usage().await), expected("52000000n", "30"));
-    // The load was 150 per second for all of the last 15 seconds.
+    // The pod had 150 requests per second in the whole window.
     cluster.at(45.0).await;
     assert_eq!(seen(cluster.usage().await), expected("152000000n", "45"));
     assert_eq!(text(&cluster.usage().await[0], "/containers/0/usage/memory"), "40960Ki");
@@ -43,7 +43,7 @@ async fn usage_is_delayed() {
     assert_eq!(text(&cluster.usage().await[0], "/timestamp"), "2026-01-01T00:00:30Z");
     cluster.at(47.0).await;
     assert_eq!(text(&cluster.usage().await[0], "/timestamp"), "2026-01-01T00:00:40Z");
-    // One of the ten seconds had the previous load.
+    // The load of all seconds in the window, 31 to 40, is 150 requests per second and pod.
     assert_eq!(cpu(&cluster.usage().await[0]), "152000000n");
 }
 
@@ -52,7 +52,7 @@ async fn new_pods_have_no_usage_before_a_scrape() {
     let cluster = web("");
     cluster.at(2.0).await;
     cluster.change(|web| web["spec"]["replicas"] = json!(3));
-    // The container runs from second 7, too short for the scrape at second 15.
+    // The container runs from second 7. At second 15, its first window would be too short.
     cluster.at(29.0).await;
     assert_eq!(cluster.usage().await.len(), 2);
     cluster.at(30.0).await;
@@ -62,7 +62,7 @@ async fn new_pods_have_no_usage_before_a_scrape() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scrapes_are_missed() {
+async fn gaps_are_missed_scrapes() {
     let cluster = web("resource: {gaps: 0.3}");
     let (mut seen, mut missed) = (0, 0);
     for scrape in 1..=200 {
@@ -124,27 +124,27 @@ externalMetrics:
             text(&list, "/items/0/value").to_owned(),
         )
     };
-    let found = |items, value: &str| (200, items, value.to_owned());
+    let items = |count, value: &str| (200, count, value.to_owned());
     assert_eq!(
         value(&format!("{custom}/pods/*/rps?labelSelector=app%3Dweb")).await,
-        found(2, "150")
+        items(2, "150")
     );
-    assert_eq!(value(&format!("{custom}/pods/*/threads")).await, found(2, "18"));
+    assert_eq!(value(&format!("{custom}/pods/*/threads")).await, items(2, "18"));
     assert_eq!(value(&format!("{custom}/pods/*/none")).await.0, 404);
     assert_eq!(
         value(&format!("{custom}/ingresses.networking.k8s.io/web/rps")).await,
-        found(1, "300")
+        items(1, "300")
     );
-    assert_eq!(value(&format!("{custom}/services/web/users")).await, found(1, "7500m"));
+    assert_eq!(value(&format!("{custom}/services/web/users")).await, items(1, "7500m"));
     assert_eq!(value(&format!("{custom}/services/web/rps")).await.0, 404);
     let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
     assert_eq!(
         value(&format!("{external}/temperature?labelSelector=room%3Da")).await,
-        found(1, "20")
+        items(1, "20")
     );
     assert_eq!(
         value(&format!("{external}/temperature?labelSelector=room%3Db")).await,
-        found(0, "")
+        items(0, "")
     );
     assert_eq!(value(&format!("{external}/none")).await.0, 404);
 }

@@ -33,7 +33,7 @@ async fn backlog_grows_without_pods_and_shrinks_with_them() {
     let drained = seen.workloads[0].drained;
     assert_eq!((seen.workloads[0].ready, drained), (4, 40.0));
     let seen = cluster.wait_for(|jobs| jobs.drained < 40.0).await;
-    // Without a backlog, the pods drain what arrives.
+    // Without a backlog, the pods drain as much as arrives.
     assert_eq!((seen.queues[0].backlog, cluster.at(90.0).await.workloads[0].drained), (0.0, 25.0));
     let queue = &cluster.simulation.observe().queues[0];
     assert_eq!(100.0 + queue.arrived, queue.drained + queue.backlog);

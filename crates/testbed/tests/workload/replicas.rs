@@ -47,7 +47,7 @@ async fn new_pods_are_ready_after_their_delays() {
     let waiting: Vec<_> =
         cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Pending").collect();
     assert_eq!(waiting.len(), 3);
-    // 1 s for scheduling, 3 s until the containers run, 6 s until ready.
+    // 1 s for scheduling, 3 s until the containers run, and 6 s until they are ready.
     let seen = cluster.at(10.0).await;
     assert_eq!(seen.workloads[0].ready, 2);
     let seen = cluster.at(11.0).await;
@@ -85,7 +85,7 @@ async fn rollout_stays_within_its_bounds() {
     let cluster = Cluster::start(ROLLOUT);
     let before = cluster.pod_names();
     let mut highest = 0;
-    let done = |web: &hpa_testbed::workload::WorkloadObservation| {
+    let is_complete = |web: &hpa_testbed::workload::WorkloadObservation| {
         let names = cluster.pod_names();
         web.ready == 4 && names.len() == 4 && names.iter().all(|name| !before.contains(name))
     };
@@ -95,11 +95,11 @@ async fn rollout_stays_within_its_bounds() {
             let web = &seen.workloads[0];
             assert!(web.pods <= 5 && web.ready >= 4, "{web:?}");
             highest = highest.max(web.pods);
-            done(web) || seen.second > 600.0
+            is_complete(web) || seen.second > 600.0
         })
         .await;
-    assert!(done(&seen.workloads[0]) && highest == 5, "{seen:?}");
-    // Four pods in sequence: 10 s each until ready, 3 s until available.
+    assert!(is_complete(&seen.workloads[0]) && highest == 5, "{seen:?}");
+    // Four pods in sequence, each 10 s until it is ready and 3 s until it is available.
     assert!(seen.second > 10.0 + 4.0 * 13.0, "{seen:?}");
     let sets = cluster.testbed.list("apps/v1", "ReplicaSet");
     let replicas: Vec<_> = sets.iter().map(|set| set["spec"]["replicas"].as_u64()).collect();
@@ -208,7 +208,8 @@ async fn resource_limits_throttle_and_kill_containers() {
             cluster.pods()[0]["status"]["containerStatuses"][0]["restartCount"].as_u64()
         }
     };
-    // 120 MiB exceed the limit, so the container is killed when ready, with a growing backoff.
+    // The container needs more than its limit as soon as it is ready, so it is killed each time.
+    // The backoff grows.
     let (minute, hour) = (restarts(60.0).await, restarts(3600.0).await);
     assert!(minute > Some(2) && hour > minute && hour < Some(25), "{minute:?} {hour:?}");
 }

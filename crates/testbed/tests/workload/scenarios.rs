@@ -7,8 +7,8 @@ use hpa_testbed::workload::{
 };
 use rstest::rstest;
 
-/// The error and its sources, as the binary prints them.
-fn chain(error: &(dyn Error + 'static)) -> String {
+/// The messages of an error and its sources.
+fn error_chain(error: &(dyn Error + 'static)) -> String {
     let errors = iter::successors(Some(error), |&error| error.source());
     errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -80,7 +80,7 @@ fn invalid_scenario_is_rejected_with_the_path_of_the_field(
     #[case] text: &str,
     #[case] expected: &str,
 ) {
-    let error = chain(&Scenario::parse(text).unwrap_err());
+    let error = error_chain(&Scenario::parse(text).unwrap_err());
     assert!(error.contains(expected), "{error}");
 }
 
@@ -121,7 +121,7 @@ fn samples_are_read_from_a_file_relative_to_the_scenario() {
     let scenario = Scenario::load(&path).unwrap();
     assert_eq!(scenario.workloads[0].load.at(150.0), 20.0);
     fs::write(dir.path().join("load.csv"), "0,10\n60,much\n").unwrap();
-    let error = chain(&Scenario::load(&path).unwrap_err());
+    let error = error_chain(&Scenario::load(&path).unwrap_err());
     assert!(error.ends_with("load.csv: line 2: \"much\" is not a number"), "{error}");
     let large = vec![b'#'; 5 << 20];
     fs::write(dir.path().join("load.csv"), large).unwrap();

@@ -33,7 +33,7 @@ impl Cluster {
         self.simulation.wait_for(|seen| seen.second >= second).await
     }
 
-    /// Waits until the only workload meets the condition, for at most an hour.
+    /// Waits until the first workload meets the condition, for at most a simulated hour.
     pub(crate) async fn wait_for(
         &self,
         condition: impl Fn(&WorkloadObservation) -> bool,
@@ -86,7 +86,7 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Status and transition time of a pod's condition `Ready`.
+/// Status and transition time of a pod's `Ready` condition.
 pub(crate) fn ready(pod: &Value) -> (&str, &str) {
     let conditions = pod["status"]["conditions"].as_array().unwrap();
     let ready = conditions.iter().find(|one| one["type"] == "Ready");

@@ -24,8 +24,8 @@ use tokio::process::Command;
 use tower::ServiceExt as _;
 
 use self::webhook::Webhook;
-use super::held::HeldWrites;
-use super::{ControlPlane, UserAccess, from};
+use super::held_writes::HeldWrites;
+use super::{ControlPlane, UserAccess, from_json};
 use crate::metrics::Metrics;
 use crate::test_env::Target;
 
@@ -52,7 +52,7 @@ pub(super) struct Plane {
     controller_kubeconfig: PathBuf,
     /// The directory of the binaries.
     assets: PathBuf,
-    // Last: the servers must have ended when it is deleted.
+    // Dropped last: the servers must have ended when it is deleted.
     dir: TempDir,
 }
 
@@ -88,14 +88,14 @@ impl ControlPlane for Plane {
             let post = PostParams::default();
             Api::namespaced(self.client(), ns).create(&post, &role).await?;
             let token = self.apiserver.service_account(ns, ACCOUNT).await?;
-            let binding: RoleBinding = from(binding("Role", &name, ns))?;
+            let binding: RoleBinding = from_json(binding("Role", &name, ns))?;
             Api::namespaced(self.client(), ns).create(&post, &binding).await?;
             self.write_kubeconfig(&format!("{ns}.kubeconfig"), &token)
         }
         .boxed()
     }
 
-    fn reference(&self) -> Result<Option<Process>> {
+    fn start_reference(&self) -> Result<Option<Process>> {
         self.controller_manager(
             "kube-controller-manager",
             &[
@@ -106,7 +106,7 @@ impl ControlPlane for Plane {
         )
     }
 
-    fn workload_controllers(&self) -> Result<Option<Process>> {
+    fn start_workload_controllers(&self) -> Result<Option<Process>> {
         let controllers =
             "--controllers=deployment-controller,replicaset-controller,job-controller";
         self.controller_manager("workload-controllers", &[controllers])
@@ -130,7 +130,7 @@ impl ControlPlane for Plane {
     }
 
     /// The controller has the chart's ClusterRole and no other permission.
-    fn permissions_suffice(&self, controller: &Process) -> Result<()> {
+    fn check_permissions(&self, controller: &Process) -> Result<()> {
         let forbidden = controller.tail(5, "forbidden");
         ensure!(forbidden.is_empty(), "the ClusterRole does not suffice:\n{forbidden}");
         Ok(())
@@ -139,7 +139,7 @@ impl ControlPlane for Plane {
 
 /// The flag for the features of autoscaling/v2 that aren't on by default in this version.
 fn feature_gates(assets: &Path) -> Result<String> {
-    // An unknown gate is an error.
+    // An unknown gate would be an error.
     let tolerance =
         if assets::minor_version(assets)? >= 33 { ",HPAConfigurableTolerance=true" } else { "" };
     Ok(format!("--feature-gates=HPAScaleToZero=true{tolerance}"))
@@ -190,7 +190,7 @@ impl Plane {
         let post = PostParams::default();
         Api::all(self.client()).create(&post, &role).await?;
         let token = self.apiserver.service_account(SYSTEM, ACCOUNT).await?;
-        let binding: ClusterRoleBinding = from(binding("ClusterRole", SUITE, SYSTEM))?;
+        let binding: ClusterRoleBinding = from_json(binding("ClusterRole", SUITE, SYSTEM))?;
         Api::all(self.client()).create(&post, &binding).await?;
         self.write_kubeconfig("controller.kubeconfig", &token)?;
         Ok(())

@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::super::from;
-use super::super::held::{HeldWrites, Holds};
+use super::super::from_json;
+use super::super::held_writes::{HeldWrites, Holds};
 use crate::test_env::{Target, WAIT_LIMIT};
 
 /// The webhook. Clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Webhook {
     holds: Holds,
-    /// By namespace: notified when the webhook is called for a write of the suite.
-    live: Arc<Mutex<HashMap<String, Arc<Notify>>>>,
+    /// By namespace: notified when the webhook receives a probe, which is a dry run of the suite.
+    probed: Arc<Mutex<HashMap<String, Arc<Notify>>>>,
 }
 
 impl Webhook {
@@ -46,12 +46,12 @@ impl Webhook {
         ns: &str,
         target: &Target,
     ) -> Result<HeldWrites> {
-        let live = Arc::new(Notify::new());
-        self.live
+        let probed = Arc::new(Notify::new());
+        self.probed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(ns.to_owned(), live.clone());
-        let configuration: ValidatingWebhookConfiguration = from(json!({
+            .insert(ns.to_owned(), probed.clone());
+        let configuration: ValidatingWebhookConfiguration = from_json(json!({
             "metadata": {"name": ns},
             "webhooks": [{
                 "name": "intercept.hpa-rs.test", "admissionReviewVersions": ["v1"], "sideEffects": "None",
@@ -69,13 +69,13 @@ impl Webhook {
         let held = self.holds.hold(ns);
         let api = Api::<ValidatingWebhookConfiguration>::all(client);
         api.create(&PostParams::default(), &configuration).await?;
-        // Registration takes effect with a delay: probe with a write without changes.
+        // Registration takes effect with a delay, so probe with writes without changes.
         let params = PatchParams { dry_run: true, ..PatchParams::default() };
         let probe = async {
             loop {
                 let patch = Patch::Merge(json!({"spec": {}}));
                 target.api.patch_scale(&target.name, &params, &patch).await?;
-                if timeout(Duration::from_millis(20), live.notified()).await.is_ok() {
+                if timeout(Duration::from_millis(20), probed.notified()).await.is_ok() {
                     return anyhow::Ok(());
                 }
                 sleep(Duration::from_millis(50)).await;
@@ -93,9 +93,10 @@ async fn handle_review(
 ) -> Json<Value> {
     let request = &review["request"];
     if request["dryRun"] == json!(true) {
-        let live = webhook.live.lock().unwrap_or_else(PoisonError::into_inner).get(&ns).cloned();
-        if let Some(live) = live {
-            live.notify_one();
+        let probed =
+            webhook.probed.lock().unwrap_or_else(PoisonError::into_inner).get(&ns).cloned();
+        if let Some(probed) = probed {
+            probed.notify_one();
         }
     } else if let Some(gate) = webhook.holds.gate_for(&ns) {
         gate.pass().await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     MERGE, autoscaler, autoscalers, config_maps, delete, deployment, deployments, get, patch, post,
-    put, version,
+    put, resource_version,
 };
 use crate::test_env::TestEnv;
 
@@ -85,10 +85,13 @@ pub(in super::super) async fn api_generations(env: TestEnv) -> Result<()> {
     );
     // Zeros are omitted in a status, and a patch without changes does not change the resource
     // version.
-    let before = version(&object)?.to_owned();
+    let before = resource_version(&object)?.to_owned();
     let zero = json!({"status": {"readyReplicas": 0}});
     let object = patch(&env, &status, MERGE, &zero).await?.ok()?;
-    ensure!(object["status"] == json!({"replicas": 2}) && version(&object)? == before, "{object}");
+    ensure!(
+        object["status"] == json!({"replicas": 2}) && resource_version(&object)? == before,
+        "{object}"
+    );
     Ok(())
 }
 
@@ -99,24 +102,24 @@ pub(in super::super) async fn api_conflicts(env: TestEnv) -> Result<()> {
     let mut changed = first.clone();
     changed["spec"]["replicas"] = 5.into();
     let second = put(&env, &path, &changed).await?.ok()?;
-    ensure!(version(&second)? != version(&first)?, "{second}");
+    ensure!(resource_version(&second)? != resource_version(&first)?, "{second}");
     let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
     let response = put(&env, &path, &changed).await?;
-    response.is_error(409, "Conflict", modified)?;
+    response.expect_error(409, "Conflict", modified)?;
     let details = json!({"name": "web", "group": "apps", "kind": "deployments"});
     ensure!(response.body["details"] == details, "{}", response.body);
     for place in ["", "/status", "/scale"] {
-        let old = json!({"metadata": {"resourceVersion": version(&first)?}});
+        let old = json!({"metadata": {"resourceVersion": resource_version(&first)?}});
         let response = patch(&env, &format!("{path}{place}"), MERGE, &old).await?;
-        response.is_error(409, "Conflict", modified).with_context(|| place)?;
+        response.expect_error(409, "Conflict", modified).with_context(|| place)?;
     }
     let other = json!({"metadata": {"uid": "1"}});
     let response = patch(&env, &path, MERGE, &other).await?;
     let text = "Deployment.apps \"web\" is invalid: metadata.uid: Invalid value: \"1\": field is immutable";
-    response.is_error(422, "Invalid", text)?;
+    response.expect_error(422, "Invalid", text)?;
     changed["metadata"] = json!({"name": "web", "uid": "1"});
     let response = put(&env, &path, &changed).await?;
-    response.is_error_like(
+    response.expect_error_starting_with(
         409,
         "Conflict",
         "Operation cannot be fulfilled on deployments.apps \"web\": StorageError: ",
@@ -157,15 +160,15 @@ pub(in super::super) async fn api_deletion(env: TestEnv) -> Result<()> {
     let text = format!(
         "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (1) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
     );
-    response.is_error(409, "Conflict", &text)?;
+    response.expect_error(409, "Conflict", &text)?;
     let response = delete(&env, &a, &json!({"preconditions": {"resourceVersion": "1"}})).await?;
-    response.is_error_like(
+    response.expect_error_starting_with(
         409,
         "Conflict",
         "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in",
     )?;
     let response = delete(&env, &a, &json!({"propagationPolicy": "Never"})).await?;
-    response.is_error_like(
+    response.expect_error_starting_with(
         422,
         "Invalid",
         "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: ",
@@ -185,7 +188,7 @@ pub(in super::super) async fn api_deletion(env: TestEnv) -> Result<()> {
         ensure!(object["metadata"]["deletionTimestamp"].is_string(), "{object}");
     }
     patch(&env, &b, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
-    get(&env, &b).await?.is_error(404, "NotFound", "configmaps \"b\" not found")?;
+    get(&env, &b).await?.expect_error(404, "NotFound", "configmaps \"b\" not found")?;
     // Delete a collection by label.
     for (name, keep) in [("c", "no"), ("d", "yes"), ("e", "no")] {
         let object = json!({"metadata": {"name": name, "labels": {"keep": keep}}});

@@ -43,18 +43,20 @@ async fn apply(env: &TestEnv, object: &Value) -> Result<Value> {
     send(env, http::Method::PATCH, &format!("{path}?{query}"), APPLY, object).await?.ok()
 }
 
-/// Whether `stored` has every member of `given`. The API server adds defaults, and stores
+/// Whether `stored` has every member of `expected`. The API server adds defaults, and stores
 /// quantities in canonical form: `0.02` as `20m`.
-fn contains(stored: &Value, given: &Value) -> bool {
-    match (stored, given) {
-        (Value::Object(stored), Value::Object(given)) => given.iter().all(|(name, given)| {
-            let stored = stored.get(name);
-            stored.is_some_and(|stored| name == "tolerance" || contains(stored, given))
-        }),
-        (Value::Array(stored), Value::Array(given)) => {
-            stored.len() == given.len()
-                && stored.iter().zip(given).all(|(stored, given)| contains(stored, given))
+fn contains(stored: &Value, expected: &Value) -> bool {
+    match (stored, expected) {
+        (Value::Object(stored), Value::Object(expected)) => {
+            expected.iter().all(|(name, expected)| {
+                let stored = stored.get(name);
+                stored.is_some_and(|stored| name == "tolerance" || contains(stored, expected))
+            })
         }
-        _ => stored == given,
+        (Value::Array(stored), Value::Array(expected)) => {
+            stored.len() == expected.len()
+                && stored.iter().zip(expected).all(|(stored, expected)| contains(stored, expected))
+        }
+        _ => stored == expected,
     }
 }

@@ -13,7 +13,7 @@ use crate::test_env::TestEnv;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const UNKNOWN: &str = "strict decoding error: unknown field \"spec.minReplicaz\"";
 
-fn misspelled() -> Value {
+fn autoscaler_with_unknown_field() -> Value {
     let mut object = autoscaler("web", json!({}));
     object["spec"]["minReplicaz"] = json!(2);
     object
@@ -24,30 +24,38 @@ pub(crate) async fn api_unknown_fields(env: TestEnv) -> Result<()> {
     let strict = format!("{path}?fieldValidation=Strict");
     let kind = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a \
         HorizontalPodAutoscaler";
-    let response = post(&env, &strict, &misspelled()).await?;
-    response.is_error(400, "BadRequest", &format!("{kind}: {UNKNOWN}"))?;
-    let stored = post(&env, &path, &misspelled()).await?.ok()?;
+    let response = post(&env, &strict, &autoscaler_with_unknown_field()).await?;
+    response.expect_error(400, "BadRequest", &format!("{kind}: {UNKNOWN}"))?;
+    let stored = post(&env, &path, &autoscaler_with_unknown_field()).await?.ok()?;
     ensure!(stored["spec"].get("minReplicaz").is_none(), "{stored}");
 
     let (web, change) = (format!("{path}/web"), json!({"spec": {"minReplicaz": 3}}));
     let strict = format!("{web}?fieldValidation=Strict");
     let go_map = "map[spec:map[minReplicaz:3]]";
     let message = format!(" \"\" is invalid: patch: Invalid value: {go_map:?}: {UNKNOWN}");
-    patch(&env, &strict, STRATEGIC, &change).await?.is_error(422, "Invalid", &message)?;
+    patch(&env, &strict, STRATEGIC, &change).await?.expect_error(422, "Invalid", &message)?;
     let response = patch(&env, &strict, MERGE, &change).await?;
-    response.is_error_like(422, "Invalid", " \"\" is invalid: patch: Invalid value: ")?;
+    response.expect_error_starting_with(
+        422,
+        "Invalid",
+        " \"\" is invalid: patch: Invalid value: ",
+    )?;
     let stored = patch(&env, &web, MERGE, &change).await?.ok()?;
     ensure!(stored["spec"].get("minReplicaz").is_none(), "{stored}");
 
-    let applied = patch(&env, &format!("{web}?fieldManager=x"), APPLY, &misspelled()).await?;
+    let applied =
+        patch(&env, &format!("{web}?fieldManager=x"), APPLY, &autoscaler_with_unknown_field())
+            .await?;
     let message = "failed to create typed patch object (/web; autoscaling/v2, \
         Kind=HorizontalPodAutoscaler): .spec.minReplicaz: field not declared in schema";
     ensure!((applied.code, &applied.body["message"]) == (500, &json!(message)), "{applied:?}");
 
-    let response = post(&env, &format!("{path}?fieldValidation=Foo"), &misspelled()).await?;
+    let response =
+        post(&env, &format!("{path}?fieldValidation=Foo"), &autoscaler_with_unknown_field())
+            .await?;
     let message = "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \
         \"Foo\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"";
-    response.is_error(422, "Invalid", message)
+    response.expect_error(422, "Invalid", message)
 }
 
 pub(crate) async fn api_values_of_wrong_type(env: TestEnv) -> Result<()> {
@@ -78,7 +86,7 @@ pub(crate) async fn api_values_of_wrong_type(env: TestEnv) -> Result<()> {
         *object.pointer_mut(pointer).expect("a field") = value;
         let kind = "Deployment in version \"v1\" cannot be handled as a Deployment";
         let message = format!("{kind}: json: cannot unmarshal {why}");
-        post(&env, &deployments(&env), &object).await?.is_error(400, "BadRequest", &message)?;
+        post(&env, &deployments(&env), &object).await?.expect_error(400, "BadRequest", &message)?;
     }
     Ok(())
 }
@@ -111,7 +119,7 @@ pub(crate) async fn api_protobuf_and_v1(env: TestEnv) -> Result<()> {
     });
     ensure!(created["spec"] == expected, "{created}");
     let broken = send(&env, Method::POST, &path, PROTOBUF, &json!("abc")).await?;
-    broken.is_error_like(
+    broken.expect_error_starting_with(
         400,
         "BadRequest",
         "the object provided is unrecognized (must be of type",

@@ -11,10 +11,10 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{JSON, MERGE, config_maps, delete, get, names, patch, post, version};
+use super::{JSON, MERGE, config_maps, delete, get, names, patch, post, resource_version};
 use crate::test_env::{TestEnv, WAIT_LIMIT};
 
-async fn create(env: &TestEnv, names: &[&str]) -> Result<()> {
+async fn create_config_maps(env: &TestEnv, names: &[&str]) -> Result<()> {
     for name in names {
         let object = json!({"metadata": {"name": name, "labels": {"name": name, "suite": "yes"}}});
         post(env, &config_maps(env), &object).await?.ok()?;
@@ -24,13 +24,13 @@ async fn create(env: &TestEnv, names: &[&str]) -> Result<()> {
 
 /// All pages of a list show the state at its beginning.
 pub(in super::super) async fn api_pages(env: TestEnv) -> Result<()> {
-    create(&env, &["a", "b", "c", "d", "e"]).await?;
+    create_config_maps(&env, &["a", "b", "c", "d", "e"]).await?;
     let path = format!("{}?labelSelector=suite", config_maps(&env));
     let first = get(&env, &format!("{path}&limit=2")).await?.ok()?;
     ensure!(names(&first) == ["a", "b"] && first["kind"] == "ConfigMapList", "{first}");
     // With a selector, the server returns no remaining count.
     ensure!(first["metadata"]["remainingItemCount"].is_null(), "{first}");
-    create(&env, &["bb"]).await?;
+    create_config_maps(&env, &["bb"]).await?;
     let mut page = first.clone();
     let mut seen = Vec::new();
     while let Some(token) = page["metadata"]["continue"].as_str() {
@@ -64,7 +64,11 @@ pub(in super::super) async fn api_rejected_lists(env: TestEnv) -> Result<()> {
         ("continue=x", "invalid continue token: "),
         ("resourceVersion=x", "invalid resource version: resourceVersion: Invalid value: \"x\": "),
     ] {
-        get(&env, &format!("{path}?{query}")).await?.is_error_like(400, "BadRequest", text)?;
+        get(&env, &format!("{path}?{query}")).await?.expect_error_starting_with(
+            400,
+            "BadRequest",
+            text,
+        )?;
     }
     let begins = "ListOptions.meta.k8s.io \"\" is invalid: ";
     for (query, text) in [
@@ -82,7 +86,7 @@ pub(in super::super) async fn api_rejected_lists(env: TestEnv) -> Result<()> {
         ),
     ] {
         let response = get(&env, &format!("{path}?{query}")).await?;
-        response.is_error(422, "Invalid", &format!("{begins}{text}")).with_context(|| query)?;
+        response.expect_error(422, "Invalid", &format!("{begins}{text}")).with_context(|| query)?;
     }
     Ok(())
 }
@@ -93,7 +97,7 @@ struct Watch {
     lines: VecDeque<Value>,
 }
 
-async fn watch(env: &TestEnv, query: &str) -> Result<Watch> {
+async fn start_watch(env: &TestEnv, query: &str) -> Result<Watch> {
     let request =
         Request::get(format!("{}?watch=1&{query}", config_maps(env))).header("accept", JSON);
     let response = env.client.send(request.body(Vec::new().into())?).await?;
@@ -119,7 +123,7 @@ impl Watch {
     }
 
     /// Checks type and name of the next event, and returns its object.
-    async fn expect(&mut self, kind: &str, name: &str) -> Result<Value> {
+    async fn expect_event(&mut self, kind: &str, name: &str) -> Result<Value> {
         let (got, object) = self.next().await?;
         ensure!(
             got == kind && object["metadata"]["name"] == name,
@@ -131,32 +135,34 @@ impl Watch {
 
 /// A watch delivers all changes after its resource version, in order.
 pub(in super::super) async fn api_watch(env: TestEnv) -> Result<()> {
-    create(&env, &["a", "b"]).await?;
+    create_config_maps(&env, &["a", "b"]).await?;
     let path = config_maps(&env);
     let start = get(&env, &path).await?.ok()?;
-    let mut all =
-        watch(&env, &format!("labelSelector=suite%3Dyes&resourceVersion={}", version(&start)?))
-            .await?;
-    create(&env, &["c"]).await?;
+    let mut all = start_watch(
+        &env,
+        &format!("labelSelector=suite%3Dyes&resourceVersion={}", resource_version(&start)?),
+    )
+    .await?;
+    create_config_maps(&env, &["c"]).await?;
     let changed =
         patch(&env, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
     patch(&env, &format!("{path}/b"), MERGE, &json!({"metadata": {"labels": {"suite": "no"}}}))
         .await?
         .ok()?;
     delete(&env, &format!("{path}/c"), &Value::Null).await?.ok()?;
-    all.expect("ADDED", "c").await?;
-    ensure!(all.expect("MODIFIED", "a").await? == changed);
+    all.expect_event("ADDED", "c").await?;
+    ensure!(all.expect_event("MODIFIED", "a").await? == changed);
     // An object that leaves the selection is DELETED: the old object with the new resource version.
-    let left = all.expect("DELETED", "b").await?;
+    let left = all.expect_event("DELETED", "b").await?;
     ensure!(left["metadata"]["labels"]["suite"] == "yes", "{left}");
-    let gone = all.expect("DELETED", "c").await?;
-    let number = |object: &Value| -> Result<u64> { Ok(version(object)?.parse()?) };
+    let gone = all.expect_event("DELETED", "c").await?;
+    let number = |object: &Value| -> Result<u64> { Ok(resource_version(object)?.parse()?) };
     ensure!(number(&left)? > number(&changed)? && number(&gone)? > number(&left)?, "{left} {gone}");
 
     // Without a resource version, the existing objects come first.
     let (kind, a) = loop {
-        let event = watch(&env, "fieldSelector=metadata.name%3Da").await?.next().await?;
-        // The watch cache of a busy API server may lag. Then clients try again.
+        let event = start_watch(&env, "fieldSelector=metadata.name%3Da").await?.next().await?;
+        // The watch cache of a busy API server may lag. Then the response is 504.
         if event.1["code"] != 504 {
             break event;
         }
@@ -169,10 +175,10 @@ pub(in super::super) async fn api_watch(env: TestEnv) -> Result<()> {
 
 /// A streaming list delivers the objects, then a bookmark, then changes.
 pub(in super::super) async fn api_streaming_list(env: TestEnv) -> Result<()> {
-    create(&env, &["a", "b"]).await?;
+    create_config_maps(&env, &["a", "b"]).await?;
     let path = config_maps(&env);
     let query = "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
-    let mut stream = watch(&env, &format!("{query}&labelSelector=suite")).await?;
+    let mut stream = start_watch(&env, &format!("{query}&labelSelector=suite")).await?;
     let (kind, a) = stream.next().await?;
     let message = a["message"].as_str().unwrap_or_default();
     if kind == "ERROR" && message.contains("storage feature RequestWatchProgress is disabled") {
@@ -180,14 +186,17 @@ pub(in super::super) async fn api_streaming_list(env: TestEnv) -> Result<()> {
         return Ok(());
     }
     ensure!(kind == "ADDED" && a["metadata"]["name"] == "a", "{kind} {a}");
-    let b = stream.expect("ADDED", "b").await?;
+    let b = stream.expect_event("ADDED", "b").await?;
     let (kind, bookmark) = stream.next().await?;
     ensure!(kind == "BOOKMARK" && bookmark["kind"] == "ConfigMap", "{kind} {bookmark}");
     let end = &bookmark["metadata"]["annotations"]["k8s.io/initial-events-end"];
     ensure!(*end == "true", "{bookmark}");
-    ensure!(version(&bookmark)?.parse::<u64>()? >= version(&b)?.parse()?, "{bookmark}");
+    ensure!(
+        resource_version(&bookmark)?.parse::<u64>()? >= resource_version(&b)?.parse()?,
+        "{bookmark}"
+    );
     let changed =
         patch(&env, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
-    ensure!(stream.expect("MODIFIED", "a").await? == changed);
+    ensure!(stream.expect_event("MODIFIED", "a").await? == changed);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The API server without a controller and without pods.
 //!
-//! Messages of Kubernetes are compared exactly, messages that quote a Go library by their
-//! beginning.
+//! Messages of Kubernetes are compared exactly. Messages that quote a Go library are compared by
+//! their beginning.
 
 pub(super) mod changes;
 pub(super) mod discovery;
@@ -40,8 +40,8 @@ impl Response {
     }
 
     /// Checks for an error with this message.
-    fn is_error(&self, code: u16, reason: &str, message: &str) -> Result<()> {
-        self.is_status(code, reason)?;
+    fn expect_error(&self, code: u16, reason: &str, message: &str) -> Result<()> {
+        self.expect_status(code, reason)?;
         ensure!(
             self.body["message"] == message,
             "expected {message:?}, got {}",
@@ -51,14 +51,14 @@ impl Response {
     }
 
     /// Checks for an error whose message begins with `beginning`.
-    fn is_error_like(&self, code: u16, reason: &str, beginning: &str) -> Result<()> {
-        self.is_status(code, reason)?;
+    fn expect_error_starting_with(&self, code: u16, reason: &str, beginning: &str) -> Result<()> {
+        self.expect_status(code, reason)?;
         let message = self.body["message"].as_str().unwrap_or_default();
         ensure!(message.starts_with(beginning), "expected {beginning:?}, got {message:?}");
         Ok(())
     }
 
-    fn is_status(&self, code: u16, reason: &str) -> Result<()> {
+    fn expect_status(&self, code: u16, reason: &str) -> Result<()> {
         ensure!(self.code == code, "expected {code}, got {}: {}", self.code, self.body);
         let expected = json!(["Status", "v1", "Failure", code, reason]);
         let got = ["kind", "apiVersion", "status", "code", "reason"]
@@ -158,13 +158,11 @@ fn autoscaler(name: &str, extra_fields: Value) -> Value {
     })
 }
 
-/// Names of the items of a list.
 fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().into_iter().flatten();
     items.filter_map(|item| item["metadata"]["name"].as_str()).collect()
 }
 
-/// Resource version of an object.
-fn version(object: &Value) -> Result<&str> {
+fn resource_version(object: &Value) -> Result<&str> {
     object["metadata"]["resourceVersion"].as_str().context("no resourceVersion")
 }

@@ -76,26 +76,26 @@ pub(in super::super) async fn api_rejected_patches(env: TestEnv) -> Result<()> {
         json!({"op": "turn", "path": "/spec/replicas"}),
     ] {
         let response = patch(&env, &path, JSON_PATCH, &json!([operation])).await?;
-        response.is_error(422, "Invalid", rejected).with_context(|| operation.to_string())?;
+        response.expect_error(422, "Invalid", rejected).with_context(|| operation.to_string())?;
     }
     for (media_type, body) in
         [(JSON_PATCH, json!({})), (MERGE, json!([1])), (MERGE, json!("{\"a\""))]
     {
         let response = patch(&env, &path, media_type, &body).await?;
-        response.is_error_like(400, "BadRequest", "error decoding patch: ")?;
+        response.expect_error_starting_with(400, "BadRequest", "error decoding patch: ")?;
     }
     let response = patch(&env, &path, MERGE, &json!({"metadata": {"name": "xyz"}})).await?;
     let text = "the name of the object (xyz) does not match the name on the URL (web)";
-    response.is_error(400, "BadRequest", text)?;
+    response.expect_error(400, "BadRequest", text)?;
     let response = patch(&env, &path, MERGE, &json!({"spec": {"replicas": -1}})).await?;
     let text = "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
-    response.is_error(422, "Invalid", text)?;
+    response.expect_error(422, "Invalid", text)?;
     ensure!(get(&env, &path).await?.ok()? == stored, "it changed");
     Ok(())
 }
 
 /// Field managers: operation, name, fields.
-fn managed(object: &Value) -> Vec<Value> {
+fn managed_fields(object: &Value) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.into_iter().flatten();
     entries
@@ -112,11 +112,11 @@ pub(in super::super) async fn api_apply(env: TestEnv) -> Result<()> {
     ensure!(new.code == 201, "{new:?}");
     let target = json!({"f:apiVersion": {}, "f:kind": {}, "f:name": {}});
     let fields = json!({"f:scaleTargetRef": target, "f:maxReplicas": {}, "f:minReplicas": {}});
-    ensure!(managed(&new.body) == [json!(["Apply", "one", fields])], "{}", new.body);
+    ensure!(managed_fields(&new.body) == [json!(["Apply", "one", fields])], "{}", new.body);
 
     let other = wanted(json!({"minReplicas": 3}));
     let response = patch(&env, &by("two"), APPLY, &other).await?;
-    response.is_error(
+    response.expect_error(
         409,
         "Conflict",
         "Apply failed with 1 conflict: conflict with \"one\": .spec.minReplicas",
@@ -129,25 +129,25 @@ pub(in super::super) async fn api_apply(env: TestEnv) -> Result<()> {
         patch(&env, &by("two"), APPLY, &wanted(json!({"minReplicas": 3, "maxReplicas": 9})))
             .await?;
     let text = "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.maxReplicas\n- .spec.minReplicas";
-    response.is_error(409, "Conflict", text)?;
+    response.expect_error(409, "Conflict", text)?;
     let forced = patch(&env, &format!("{}&force=true", by("two")), APPLY, &other).await?.ok()?;
     ensure!(forced["spec"]["minReplicas"] == 3, "{forced}");
-    ensure!(managed(&forced).len() == 2, "{forced}");
+    ensure!(managed_fields(&forced).len() == 2, "{forced}");
     // A field without manager is removed; here the default replaces it.
     let dropped = patch(&env, &by("two"), APPLY, &wanted(json!({}))).await?.ok()?;
     ensure!(dropped["spec"]["minReplicas"] == 1, "{dropped}");
     let updated =
         patch(&env, &by("hand"), MERGE, &json!({"spec": {"maxReplicas": 6}})).await?.ok()?;
     ensure!(
-        managed(&updated).contains(&json!(["Update", "hand", {"f:maxReplicas": {}}])),
+        managed_fields(&updated).contains(&json!(["Update", "hand", {"f:maxReplicas": {}}])),
         "{updated}"
     );
     let response = patch(&env, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
     let text = "Apply failed with 1 conflict: conflict with \"hand\" using autoscaling/v2: .spec.maxReplicas";
-    response.is_error(409, "Conflict", text)?;
+    response.expect_error(409, "Conflict", text)?;
     let response = patch(&env, &path, APPLY, &wanted(json!({}))).await?;
     let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
-    response.is_error(422, "Invalid", text)?;
+    response.expect_error(422, "Invalid", text)?;
     let response = patch(&env, &by("one"), APPLY, &json!({"metadata": {"name": "web"}})).await?;
-    response.is_error(400, "BadRequest", "invalid object type: /, Kind=")
+    response.expect_error(400, "BadRequest", "invalid object type: /, Kind=")
 }

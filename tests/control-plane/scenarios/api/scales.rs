@@ -4,9 +4,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{
-    APPLY, JSON_PATCH, MERGE, STRATEGIC, deployment, deployments, get, patch, post, put, version,
+    APPLY, JSON_PATCH, MERGE, STRATEGIC, deployment, deployments, get, patch, post, put,
+    resource_version,
 };
-use crate::scenarios::targets::define;
+use crate::scenarios::targets::define_kind;
 use crate::test_env::TestEnv;
 use crate::workload::Kind;
 
@@ -26,9 +27,12 @@ pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
     let mut next = scale.clone();
     next["spec"]["replicas"] = 3.into();
     let stored = put(&env, &path, &next).await?.ok()?;
-    ensure!(stored["spec"]["replicas"] == 3 && version(&stored)? != version(&scale)?, "{stored}");
+    ensure!(
+        stored["spec"]["replicas"] == 3 && resource_version(&stored)? != resource_version(&scale)?,
+        "{stored}"
+    );
     let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
-    put(&env, &path, &next).await?.is_error(409, "Conflict", modified)?;
+    put(&env, &path, &next).await?.expect_error(409, "Conflict", modified)?;
     for (place, value, code, reason, text) in [
         (
             "uid",
@@ -55,12 +59,15 @@ pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
         let mut wrong =
             json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": 9}});
         wrong["metadata"][place] = value.into();
-        put(&env, &path, &wrong).await?.is_error_like(code, reason, text).with_context(|| place)?;
+        put(&env, &path, &wrong)
+            .await?
+            .expect_error_starting_with(code, reason, text)
+            .with_context(|| place)?;
     }
     let negative =
         json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": -3}});
     let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be greater than or equal to 0";
-    put(&env, &path, &negative).await?.is_error(422, "Invalid", text)?;
+    put(&env, &path, &negative).await?.expect_error(422, "Invalid", text)?;
     let set = |replicas: i64| json!({"spec": {"replicas": replicas}});
     let applied = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 7},
@@ -84,7 +91,7 @@ pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
 /// The scale of a custom resource follows its definition.
 pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
     let kind = Kind::new("api.hpa-rs.test", "v1", "Queue", "queues");
-    define(&env, kind, &["v1", "v1alpha1"]).await?;
+    define_kind(&env, kind, &["v1", "v1alpha1"]).await?;
     let path = format!("/apis/api.hpa-rs.test/v1/namespaces/{}/queues", env.ns);
     let object = json!({
         "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "jobs"},
@@ -102,7 +109,7 @@ pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
     next["spec"]["replicas"] = 4.into();
     put(&env, &scale, &next).await?.ok()?;
     let modified = "Operation cannot be fulfilled on queues.api.hpa-rs.test \"jobs\": the object has been modified; please apply your changes to the latest version and try again";
-    put(&env, &scale, &next).await?.is_error(409, "Conflict", modified)?;
+    put(&env, &scale, &next).await?.expect_error(409, "Conflict", modified)?;
     let stored = get(&env, &jobs.replace("/v1/", "/v1alpha1/")).await?.ok()?;
     ensure!(
         stored["apiVersion"] == "api.hpa-rs.test/v1alpha1" && stored["spec"]["replicas"] == 4,
@@ -112,7 +119,7 @@ pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
 
     for path in [&jobs, &scale] {
         let response = patch(&env, path, STRATEGIC, &json!({})).await?;
-        response.is_error_like(
+        response.expect_error_starting_with(
             415,
             "UnsupportedMediaType",
             "the body of the request was in an unknown format",
@@ -120,14 +127,14 @@ pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
     }
     let response = patch(&env, &scale, MERGE, &json!({"spec": {"replicas": -5}})).await?;
     let text = "Queue.api.hpa-rs.test \"jobs\" is invalid: .spec.replicas: Invalid value: -5: should be a non-negative integer";
-    response.is_error(422, "Invalid", text)?;
+    response.expect_error(422, "Invalid", text)?;
     let response = put(&env, &jobs, &object).await?;
     let text = "queues.api.hpa-rs.test \"jobs\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
-    response.is_error(422, "Invalid", text)?;
+    response.expect_error(422, "Invalid", text)?;
     let nameless = json!({"metadata": {"name": "no-kind"}});
     let text =
         "the object provided is unrecognized (must be of type Queue): Object 'Kind' is missing in";
-    post(&env, &path, &nameless).await?.is_error_like(400, "BadRequest", text)?;
+    post(&env, &path, &nameless).await?.expect_error_starting_with(400, "BadRequest", text)?;
     // Unset replicas can't be read, but can be written.
     let bare = json!({
         "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "bare"}, "spec": {},
@@ -135,7 +142,7 @@ pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
     post(&env, &path, &bare).await?.ok()?;
     let response = get(&env, &format!("{path}/bare/scale")).await?;
     let text = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
-    response.is_error(500, "InternalError", text)?;
+    response.expect_error(500, "InternalError", text)?;
     let scale =
         patch(&env, &format!("{path}/bare/scale"), MERGE, &json!({"spec": {"replicas": 2}}))
             .await?

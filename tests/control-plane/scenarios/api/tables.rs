@@ -70,7 +70,7 @@ pub(in super::super) async fn api_tables(env: TestEnv) -> Result<()> {
     let response =
         send(&env, Method::GET, &format!("{path}?includeObject=All"), TABLE, &Value::Null).await?;
     let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty";
-    response.is_error(400, "BadRequest", text)
+    response.expect_error(400, "BadRequest", text)
 }
 
 /// Metadata of one object and of a list.

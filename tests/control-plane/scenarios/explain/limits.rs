@@ -3,15 +3,15 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::super::{cpu, external};
+use super::super::{cpu_metric, external_metric};
 use super::{CONTROLLER, Expected, Site};
 
 const ACTIVE: [&str; 3] = ["ScalingActive", "True", "ValidMetricFound"];
 
 pub(super) async fn within_tolerance(site: Site) -> Result<Expected> {
-    let target = site.deployment(4).await?;
-    site.cpu(51);
-    site.hpa(target.hpa(2, 10, cpu(50))).await?;
+    let target = site.create_deployment(4).await?;
+    site.set_cpu(51);
+    site.create_hpa(target.hpa_spec(2, 10, cpu_metric(50))).await?;
     Ok(site.expect(
         ACTIVE,
         &[
@@ -23,9 +23,9 @@ pub(super) async fn within_tolerance(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn at_max_replicas(site: Site) -> Result<Expected> {
-    let target = site.deployment(4).await?;
-    site.cpu(100);
-    site.hpa(target.hpa(2, 4, cpu(50))).await?;
+    let target = site.create_deployment(4).await?;
+    site.set_cpu(100);
+    site.create_hpa(target.hpa_spec(2, 4, cpu_metric(50))).await?;
     Ok(site.expect(
         ["ScalingLimited", "True", "TooManyReplicas"],
         &[
@@ -38,9 +38,9 @@ pub(super) async fn at_max_replicas(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn at_min_replicas(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
-    site.cpu(5);
-    site.hpa(target.hpa(2, 10, cpu(50))).await?;
+    let target = site.create_deployment(2).await?;
+    site.set_cpu(5);
+    site.create_hpa(target.hpa_spec(2, 10, cpu_metric(50))).await?;
     Ok(site.expect(
         ["ScalingLimited", "True", "TooFewReplicas"],
         &[
@@ -51,17 +51,17 @@ pub(super) async fn at_min_replicas(site: Site) -> Result<Expected> {
     ))
 }
 
-/// The spec with a rule of `behavior`.
+/// The spec with scaling rules for one direction.
 fn with_rules(mut spec: Value, direction: &str, rules: Value) -> Value {
     spec["behavior"] = json!({ direction: rules });
     spec
 }
 
 pub(super) async fn scale_up_disabled(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
-    site.cpu(100);
-    let spec = target.hpa(2, 10, cpu(50));
-    site.hpa(with_rules(spec, "scaleUp", json!({ "selectPolicy": "Disabled" }))).await?;
+    let target = site.create_deployment(2).await?;
+    site.set_cpu(100);
+    let spec = target.hpa_spec(2, 10, cpu_metric(50));
+    site.create_hpa(with_rules(spec, "scaleUp", json!({ "selectPolicy": "Disabled" }))).await?;
     Ok(site.expect(
         ["ScalingLimited", "True", "ScaleUpLimit"],
         &[
@@ -73,13 +73,13 @@ pub(super) async fn scale_up_disabled(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn held_by_policy(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
-    site.cpu(100);
+    let target = site.create_deployment(2).await?;
+    site.set_cpu(100);
     let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 1800 });
-    let spec = target.hpa(2, 10, cpu(50));
-    site.hpa(with_rules(spec, "scaleUp", json!({ "policies": [policy] }))).await?;
-    target.scaled_to(3).await?;
-    site.has_reported(3).await?;
+    let spec = target.hpa_spec(2, 10, cpu_metric(50));
+    site.create_hpa(with_rules(spec, "scaleUp", json!({ "policies": [policy] }))).await?;
+    target.wait_for_replicas(3).await?;
+    site.wait_for_reported_replicas(3).await?;
     Ok(site.expect(
         ["ScalingLimited", "True", "ScaleUpLimit"],
         &[
@@ -93,11 +93,11 @@ pub(super) async fn held_by_policy(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn held_by_stabilization(site: Site) -> Result<Expected> {
-    let target = site.deployment(4).await?;
-    site.cpu(10);
-    let spec = target.hpa(1, 10, cpu(50));
+    let target = site.create_deployment(4).await?;
+    site.set_cpu(10);
+    let spec = target.hpa_spec(1, 10, cpu_metric(50));
     let rules = json!({ "stabilizationWindowSeconds": 600 });
-    site.hpa(with_rules(spec, "scaleDown", rules)).await?;
+    site.create_hpa(with_rules(spec, "scaleDown", rules)).await?;
     Ok(site.expect(
         ["AbleToScale", "True", "ScaleDownStabilized"],
         &[
@@ -112,14 +112,14 @@ pub(super) async fn held_by_stabilization(site: Site) -> Result<Expected> {
 
 /// Only this controller reads the annotation.
 pub(super) async fn paused(site: Site) -> Result<Expected> {
-    let target = site.deployment(4).await?;
+    let target = site.create_deployment(4).await?;
     let is_known = site.controller == CONTROLLER;
-    site.cpu(if is_known { 100 } else { 50 });
+    site.set_cpu(if is_known { 100 } else { 50 });
     let object = json!({
         "metadata": {
             "name": site.name, "annotations": { "autoscaling.hpa-rs.dev/pause": "true" },
         },
-        "spec": target.hpa(2, 10, cpu(50)),
+        "spec": target.hpa_spec(2, 10, cpu_metric(50)),
     });
     site.env.hpas().create(&<_>::default(), &serde_json::from_value(object)?).await?;
     if !is_known {
@@ -137,11 +137,11 @@ pub(super) async fn paused(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn scaled_to_zero(site: Site) -> Result<Expected> {
-    let target = site.deployment(1).await?;
+    let target = site.create_deployment(1).await?;
     site.env.metrics.set_external(&site.env.ns, "queue", &[("", "0")]);
-    site.hpa(target.hpa(0, 10, external("queue", "10"))).await?;
-    target.scaled_to(0).await?;
-    site.has_reported(0).await?;
+    site.create_hpa(target.hpa_spec(0, 10, external_metric("queue", "10"))).await?;
+    target.wait_for_replicas(0).await?;
+    site.wait_for_reported_replicas(0).await?;
     Ok(site.expect(
         ["ScaledToZero", "True", "ScaledToZero"],
         &[

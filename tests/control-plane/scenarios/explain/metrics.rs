@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::super::{cpu, external};
+use super::super::{cpu_metric, external_metric};
 use super::{Expected, Site};
 use crate::metrics::{Outage, Source};
 use crate::test_env::TestEnv;
@@ -11,12 +11,12 @@ use crate::test_env::TestEnv;
 const FAILED: [&str; 3] = ["ScalingActive", "False", "FailedGetResourceMetric"];
 
 pub(super) async fn one_metric_missing(site: Site) -> Result<Expected> {
-    let target = site.deployment(4).await?;
-    site.cpu(10);
-    let mut metrics = cpu(50);
-    let missing = external("absent", "10");
+    let target = site.create_deployment(4).await?;
+    site.set_cpu(10);
+    let mut metrics = cpu_metric(50);
+    let missing = external_metric("absent", "10");
     metrics.as_array_mut().into_iter().for_each(|list| list.push(missing[0].clone()));
-    site.hpa(target.hpa(1, 10, metrics)).await?;
+    site.create_hpa(target.hpa_spec(1, 10, metrics)).await?;
     Ok(site.expect(
         ["ScalingActive", "False", "FailedGetExternalMetric"],
         &[
@@ -34,8 +34,8 @@ async fn with_outage(site: Site, outage: Outage) -> Result<Site> {
     env.create_namespace().await?;
     env.metrics.set_outage(&env.ns, Source::Resource, Some(outage));
     let site = Site { env, ..site };
-    let target = site.deployment(2).await?;
-    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    let target = site.create_deployment(2).await?;
+    site.create_hpa(target.hpa_spec(1, 10, cpu_metric(50))).await?;
     Ok(site)
 }
 
@@ -60,14 +60,14 @@ pub(super) async fn no_samples(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn container_unknown(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
-    site.cpu(50);
+    let target = site.create_deployment(2).await?;
+    site.set_cpu(50);
     let source = json!({
         "name": "cpu", "container": "application",
         "target": { "type": "Utilization", "averageUtilization": 50 },
     });
     let metrics = json!([{ "type": "ContainerResource", "containerResource": source }]);
-    site.hpa(target.hpa(1, 10, metrics)).await?;
+    site.create_hpa(target.hpa_spec(1, 10, metrics)).await?;
     Ok(site.expect(
         ["ScalingActive", "False", "FailedGetContainerResourceMetric"],
         &[

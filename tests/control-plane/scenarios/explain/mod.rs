@@ -10,26 +10,26 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use serde_json::Value;
 
-use super::targets::define;
+use super::targets::define_kind;
 use crate::metrics::Load;
 use crate::test_env::{Hpa, Target, TestEnv, has_condition, has_replicas};
 use crate::workload::Kind;
 
 const REFERENCE: &str = "kube-controller-manager";
 const CONTROLLER: &str = "hpa-controller";
-/// Kinds whose status only a scenario writes: one for each controller, because they share a control
-/// plane.
+/// Kinds without a workload controller: one for each scenario, because both scenarios share a
+/// control plane.
 const UNMANAGED_KIND: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gizmo", "gizmos");
 const UNMANAGED_KIND_BESIDE_REFERENCE: Kind =
     Kind::new("explain.hpa-rs.test", "v1", "Gadget", "gadgets");
-/// Number of situations that are set up concurrently.
+/// The number of situations that are set up concurrently.
 const CONCURRENCY: usize = 8;
 
 /// An autoscaler, and the target of its name.
 struct Site {
     env: TestEnv,
     name: String,
-    /// The kind of the targets without workload controller.
+    /// The kind of targets that have no workload controller.
     unmanaged_kind: Kind,
     /// The field manager of the controller.
     controller: &'static str,
@@ -50,24 +50,24 @@ impl Site {
         Expected { site: self, condition, texts }
     }
 
-    async fn deployment(&self, replicas: i32) -> Result<Target> {
-        self.env.deployment(&self.name, replicas).await
+    async fn create_deployment(&self, replicas: i32) -> Result<Target> {
+        self.env.create_deployment(&self.name, replicas).await
     }
 
     /// Sets the CPU usage of each pod, in percent of its request.
-    fn cpu(&self, percent: i64) {
-        self.env.cpu(&self.name, Load::PerPod(percent));
+    fn set_cpu(&self, percent: i64) {
+        self.env.set_cpu(&self.name, Load::PerPod(percent));
     }
 
     /// Waits until the controller has reported these replicas.
-    async fn has_reported(&self, replicas: i32) -> Result<()> {
+    async fn wait_for_reported_replicas(&self, replicas: i32) -> Result<()> {
         let has_replicas = |hpa: &Hpa| has_replicas(hpa, replicas);
         self.env.wait_for_hpa(&self.name, "the replicas in the status", has_replicas).await?;
         Ok(())
     }
 
-    async fn hpa(&self, spec: Value) -> Result<()> {
-        self.env.hpa(&self.name, spec).await.map(drop)
+    async fn create_hpa(&self, spec: Value) -> Result<()> {
+        self.env.create_hpa(&self.name, spec).await.map(drop)
     }
 }
 
@@ -112,14 +112,14 @@ pub(super) async fn explain_beside_this_controller(env: TestEnv) -> Result<()> {
 }
 
 pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
-    let Some(_reference) = env.plane.reference()? else {
+    let Some(_reference) = env.plane.start_reference()? else {
         return Ok(());
     };
     explain_all(&env, UNMANAGED_KIND_BESIDE_REFERENCE, REFERENCE).await
 }
 
 async fn explain_all(env: &TestEnv, unmanaged_kind: Kind, controller: &'static str) -> Result<()> {
-    define(env, unmanaged_kind, &["v1"]).await?;
+    define_kind(env, unmanaged_kind, &["v1"]).await?;
     let mut explained = Vec::new();
     for (name, set_up) in SITUATIONS.iter().copied() {
         let site =
@@ -151,24 +151,24 @@ async fn explain(expected: &Expected) -> Result<()> {
     for part in texts.iter().map(String::as_str).chain([reason]) {
         ensure!(text.contains(part), "no {part:?} in:\n{text}");
     }
-    has_next_step(&text)?;
+    check_next_step(&text)?;
     let report: Value = serde_json::from_str(&env.explain(name, &["--output=json"]).await?)?;
-    agrees(&report, &hpa).with_context(|| text)?;
+    check_agreement(&report, &hpa).with_context(|| text)?;
     let manager = &report["controller"]["name"];
     ensure!(manager == site.controller, "the status is of {manager}");
     Ok(())
 }
 
 /// The explanation must have a next step, or a change that would affect the decision.
-fn has_next_step(text: &str) -> Result<()> {
+fn check_next_step(text: &str) -> Result<()> {
     let sections = ["\nWhat to do\n  ", "\nWhat would change it\n  "];
     ensure!(sections.iter().any(|section| text.contains(section)), "no next step in:\n{text}");
     Ok(())
 }
 
-/// The controller doesn't scale here. The explanation must not scale, or must say that only the
-/// controller has the reason.
-fn agrees(report: &Value, hpa: &Hpa) -> Result<()> {
+/// The controller doesn't scale in these situations. The explanation must agree, or must say that
+/// it doesn't know past recommendations and scalings.
+fn check_agreement(report: &Value, hpa: &Hpa) -> Result<()> {
     let current = hpa.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0);
     let explained = &report["currentReplicas"];
     if report["reason"] != "failed" {

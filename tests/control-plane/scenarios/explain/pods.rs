@@ -7,9 +7,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::super::{cpu, external};
+use super::super::{cpu_metric, external_metric};
 use super::{Expected, Site};
-use crate::control_plane::from;
+use crate::control_plane::from_json;
 use crate::workload::container;
 
 const ACTIVE: [&str; 3] = ["ScalingActive", "True", "ValidMetricFound"];
@@ -21,7 +21,7 @@ fn ago(minutes: i64) -> String {
 }
 
 /// The status of a running pod that started some minutes ago, ready or unready since then.
-fn running(minutes: i64, is_ready: bool) -> Value {
+fn running_status(minutes: i64, is_ready: bool) -> Value {
     let status = if is_ready { "True" } else { "False" };
     json!({
         "phase": "Running", "startTime": ago(minutes),
@@ -37,29 +37,29 @@ async fn set_status(site: &Site, pod: &str, status: Value) -> Result<()> {
 }
 
 /// Creates a pod that the target doesn't own but its selector matches.
-async fn add(site: &Site, pod: &str, containers: Value) -> Result<()> {
+async fn add_pod(site: &Site, pod: &str, containers: Value) -> Result<()> {
     let api = Api::<Pod>::namespaced(site.env.client.clone(), &site.env.ns);
     let object = json!({
         "metadata": { "name": pod, "labels": { "app": site.name } },
         "spec": { "containers": containers },
     });
-    api.create(&PostParams::default(), &from(object)?).await?;
-    set_status(site, pod, running(10, true)).await
+    api.create(&PostParams::default(), &from_json(object)?).await?;
+    set_status(site, pod, running_status(10, true)).await
 }
 
-/// Four pods, two of them with zero usage. The bound keeps a controller from scaling before it has
-/// their status.
-async fn half_counts(site: &Site, status: impl Fn() -> Value) -> Result<()> {
-    let target = site.deployment(4).await?;
+/// Creates an autoscaler of four pods. Two of them have this status and count as 0. maxReplicas
+/// keeps the controller from scaling before it has observed the status.
+async fn create_with_two_unready_pods(site: &Site, status: impl Fn() -> Value) -> Result<()> {
+    let target = site.create_deployment(4).await?;
     for index in [1, 3] {
         set_status(site, &format!("{}-{index}", site.name), status()).await?;
     }
-    site.cpu(100);
-    site.hpa(target.hpa(2, 4, cpu(50))).await
+    site.set_cpu(100);
+    site.create_hpa(target.hpa_spec(2, 4, cpu_metric(50))).await
 }
 
 pub(super) async fn pending_pods(site: Site) -> Result<Expected> {
-    half_counts(&site, || json!({ "phase": "Pending" })).await?;
+    create_with_two_unready_pods(&site, || json!({ "phase": "Pending" })).await?;
     Ok(site.expect(
         ACTIVE,
         &[
@@ -71,7 +71,7 @@ pub(super) async fn pending_pods(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn starting_pods(site: Site) -> Result<Expected> {
-    half_counts(&site, || running(0, false)).await?;
+    create_with_two_unready_pods(&site, || running_status(0, false)).await?;
     Ok(site.expect(
         ACTIVE,
         &[
@@ -83,12 +83,12 @@ pub(super) async fn starting_pods(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn unready_pods(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
+    let target = site.create_deployment(2).await?;
     for index in [0, 1] {
-        set_status(&site, &format!("{}-{index}", site.name), running(10, false)).await?;
+        set_status(&site, &format!("{}-{index}", site.name), running_status(10, false)).await?;
     }
-    site.cpu(100);
-    site.hpa(target.hpa(1, 2, cpu(50))).await?;
+    site.set_cpu(100);
+    site.create_hpa(target.hpa_spec(1, 2, cpu_metric(50))).await?;
     Ok(site.expect(
         FAILED,
         &[
@@ -100,11 +100,11 @@ pub(super) async fn unready_pods(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn request_missing(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
+    let target = site.create_deployment(2).await?;
     let job = format!("{}-job", site.name);
-    add(&site, &job, json!([{ "name": "proxy", "image": "none" }])).await?;
-    site.cpu(50);
-    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    add_pod(&site, &job, json!([{ "name": "proxy", "image": "none" }])).await?;
+    site.set_cpu(50);
+    site.create_hpa(target.hpa_spec(1, 10, cpu_metric(50))).await?;
     Ok(site.expect(
         FAILED,
         &[
@@ -117,10 +117,10 @@ pub(super) async fn request_missing(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn foreign_pods(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
-    add(&site, &format!("{}-job", site.name), json!([container("app")])).await?;
-    site.cpu(50);
-    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    let target = site.create_deployment(2).await?;
+    add_pod(&site, &format!("{}-job", site.name), json!([container("app")])).await?;
+    site.set_cpu(50);
+    site.create_hpa(target.hpa_spec(1, 10, cpu_metric(50))).await?;
     Ok(site.expect(
         ACTIVE,
         &[
@@ -131,7 +131,7 @@ pub(super) async fn foreign_pods(site: Site) -> Result<Expected> {
     ))
 }
 
-/// As in a rolling update: both replica sets have pods.
+/// During a rolling update, both replica sets have pods.
 pub(super) async fn surplus_pods(site: Site) -> Result<Expected> {
     let target = super::targets::unmanaged_target(
         &site,
@@ -142,10 +142,10 @@ pub(super) async fn surplus_pods(site: Site) -> Result<Expected> {
     )
     .await?;
     for index in 0..5 {
-        add(&site, &format!("{}-{index}", site.name), json!([container("app")])).await?;
+        add_pod(&site, &format!("{}-{index}", site.name), json!([container("app")])).await?;
     }
     site.env.metrics.set_external(&site.env.ns, "rate", &[("", "40")]);
-    site.hpa(target.hpa(1, 10, external("rate", "10"))).await?;
+    site.create_hpa(target.hpa_spec(1, 10, external_metric("rate", "10"))).await?;
     Ok(site.expect(
         ACTIVE,
         &[

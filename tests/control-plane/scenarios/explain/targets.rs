@@ -5,9 +5,9 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::super::cpu;
+use super::super::cpu_metric;
 use super::{Expected, Site};
-use crate::control_plane::from;
+use crate::control_plane::from_json;
 use crate::test_env::Target;
 
 const SCALE_UNAVAILABLE: [&str; 3] = ["AbleToScale", "False", "FailedGetScale"];
@@ -21,17 +21,17 @@ pub(super) async fn unmanaged_target(site: &Site, replicas: i32, status: Value) 
         "apiVersion": unmanaged_kind.api_version(), "kind": unmanaged_kind.kind,
         "metadata": { "name": name }, "spec": { "replicas": replicas },
     });
-    api.create(&PostParams::default(), &from(object)?).await?;
+    api.create(&PostParams::default(), &from_json(object)?).await?;
     let patch = Patch::Merge(json!({ "status": status }));
     api.patch_status(name, &PatchParams::default(), &patch).await?;
     Ok(Target { kind: *unmanaged_kind, name: name.clone(), api })
 }
 
 pub(super) async fn disabled_at_zero(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
+    let target = site.create_deployment(2).await?;
     target.scale(0).await?;
-    target.scaled_to(0).await?;
-    site.hpa(target.hpa(2, 10, cpu(50))).await?;
+    target.wait_for_replicas(0).await?;
+    site.create_hpa(target.hpa_spec(2, 10, cpu_metric(50))).await?;
     Ok(site.expect(
         ["ScalingActive", "False", "ScalingDisabled"],
         &[
@@ -41,16 +41,16 @@ pub(super) async fn disabled_at_zero(site: Site) -> Result<Expected> {
     ))
 }
 
-async fn hpa_of(site: &Site, api_version: &str, kind: &str) -> Result<()> {
+async fn create_hpa_for(site: &Site, api_version: &str, kind: &str) -> Result<()> {
     let target = json!({ "apiVersion": api_version, "kind": kind, "name": site.name });
     let spec = json!({
-        "scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 5, "metrics": cpu(50),
+        "scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 5, "metrics": cpu_metric(50),
     });
-    site.hpa(spec).await
+    site.create_hpa(spec).await
 }
 
 pub(super) async fn target_missing(site: Site) -> Result<Expected> {
-    hpa_of(&site, "apps/v1", "Deployment").await?;
+    create_hpa_for(&site, "apps/v1", "Deployment").await?;
     Ok(site.expect(
         SCALE_UNAVAILABLE,
         &[
@@ -63,7 +63,7 @@ pub(super) async fn target_missing(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn kind_unknown(site: Site) -> Result<Expected> {
-    hpa_of(&site, "apps/v1", "Deploymint").await?;
+    create_hpa_for(&site, "apps/v1", "Deploymint").await?;
     Ok(site.expect(
         SCALE_UNAVAILABLE,
         &[
@@ -76,7 +76,7 @@ pub(super) async fn kind_unknown(site: Site) -> Result<Expected> {
 
 pub(super) async fn selector_missing(site: Site) -> Result<Expected> {
     let target = unmanaged_target(&site, 2, json!({ "replicas": 2 })).await?;
-    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    site.create_hpa(target.hpa_spec(1, 10, cpu_metric(50))).await?;
     Ok(site.expect(
         ["ScalingActive", "False", "InvalidSelector"],
         &["NAME stays at 2: ", "has no status.selector", "labelSelectorPath"],
@@ -84,11 +84,11 @@ pub(super) async fn selector_missing(site: Site) -> Result<Expected> {
 }
 
 pub(super) async fn target_shared(site: Site) -> Result<Expected> {
-    let target = site.deployment(2).await?;
-    site.cpu(50);
+    let target = site.create_deployment(2).await?;
+    site.set_cpu(50);
     let other = format!("{}-too", site.name);
-    site.env.hpa(&other, target.hpa(2, 5, cpu(50))).await?;
-    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    site.env.create_hpa(&other, target.hpa_spec(2, 5, cpu_metric(50))).await?;
+    site.create_hpa(target.hpa_spec(1, 10, cpu_metric(50))).await?;
     Ok(site.expect(
         ["ScalingActive", "False", "AmbiguousSelector"],
         &[

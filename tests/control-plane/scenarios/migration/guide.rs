@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 
 const TEXT: &str = include_str!("../../../../docs/migration.md");
 
-/// The purpose of a code block. In the guide, checks and rollbacks start with a bold word.
+/// The purpose of a code block. In the guide, a bold word precedes checks and rollbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Steps,
@@ -16,7 +16,7 @@ pub(super) enum Part {
 struct Block {
     section: &'static str,
     part: Part,
-    /// Whole commands: continued lines are joined.
+    /// Commands, each with its continued lines joined.
     commands: Vec<String>,
     has_run: bool,
 }
@@ -26,7 +26,7 @@ pub(super) struct Guide {
 }
 
 impl Guide {
-    pub(super) fn read() -> Self {
+    pub(super) fn parse() -> Self {
         let mut blocks: Vec<Block> = Vec::new();
         let (mut section, mut part, mut in_block) = ("", Part::Steps, false);
         for line in TEXT.lines() {
@@ -68,7 +68,7 @@ impl Guide {
         Ok(commands)
     }
 
-    /// Fails if a code block was not requested.
+    /// Fails if a code block was not run.
     pub(super) fn check_complete(&self) -> Result<()> {
         let forgotten = self.blocks.iter().find(|block| !block.has_run);
         let forgotten = forgotten.map(|block| (block.section, block.part, &block.commands));

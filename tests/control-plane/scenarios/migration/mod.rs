@@ -13,8 +13,8 @@ use kube::api::DynamicObject;
 use self::guide::Part::{Back, Check, Steps};
 use self::release::{NAME, NAMESPACE, Release};
 use self::user::User;
-use super::coexistence::CUSTOM;
-use super::cpu;
+use super::coexistence::CUSTOM_KIND;
+use super::cpu_metric;
 use crate::metrics::Load;
 use crate::test_env::{Target, TestEnv, WAIT_LIMIT};
 use crate::wait;
@@ -41,19 +41,19 @@ pub(super) async fn migration_guide(env: TestEnv) -> Result<()> {
         skipped("there is no kubectl or no helm");
         return Ok(());
     };
-    let Some(built_in) = env.plane.reference()? else {
+    let Some(built_in) = env.plane.start_reference()? else {
         skipped("there is no built-in controller");
         return Ok(());
     };
-    let web = env.deployment("web", 2).await?;
-    env.cpu("web", Load::Total(100));
-    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
-    env.settled("web", 2).await?;
+    let web = env.create_deployment("web", 2).await?;
+    env.set_cpu("web", Load::Total(100));
+    env.create_hpa("web", web.hpa_spec(1, 10, cpu_metric(50))).await?;
+    env.wait_until_settled("web", 2).await?;
     let migration = Migration { env, web };
 
-    // The built-in controller runs, and the shadow sees it scale.
+    // The built-in controller scales while shadow mode compares.
     let shadow_report = user.follow("1. Run in shadow mode", Steps);
-    tokio::try_join!(shadow_report, migration.scales_to(4))?;
+    tokio::try_join!(shadow_report, migration.scale_by_load(4))?;
     let shadow = migration.start_release().await?;
     user.follow("2. Record the current state", Steps).await?;
     drop(built_in);
@@ -61,18 +61,18 @@ pub(super) async fn migration_guide(env: TestEnv) -> Result<()> {
     user.follow("4. Switch hpa-rs on", Steps).await?;
     let release = migration.start_release().await?;
     migration.wait_for_lease().await?;
-    migration.scales_to(6).await?;
-    migration.scales_to(4).await?;
+    migration.scale_by_load(6).await?;
+    migration.scale_by_load(4).await?;
     user.follow("4. Switch hpa-rs on", Check).await?;
     user.follow("4. Switch hpa-rs on", Back).await?;
     release.stop().await?;
-    let built_in = migration.env.plane.reference()?;
-    migration.scales_to(2).await?;
+    let built_in = migration.env.plane.start_reference()?;
+    migration.scale_by_load(2).await?;
     user.run_inline("helm uninstall hpa-controller --namespace autoscaling").await?;
 
     migration.follow_managed_control_plane(&mut user).await?;
     drop(built_in);
-    user.has_followed_the_whole_guide()
+    user.check_guide_is_complete()
 }
 
 impl Migration {
@@ -81,23 +81,23 @@ impl Migration {
         user.follow("1. Install hpa-rs", Steps).await?;
         let release = self.start_release().await?;
         user.follow("2. Move one autoscaler", Steps).await?;
-        self.custom_autoscaler_is_active().await?;
-        self.scales_to(4).await?;
+        self.wait_for_active_autoscaler().await?;
+        self.scale_by_load(4).await?;
         user.follow("2. Move one autoscaler", Back).await?;
-        self.scales_to(6).await?;
+        self.scale_by_load(6).await?;
 
         user.follow("2. Move one autoscaler", Steps).await?;
-        self.custom_autoscaler_is_active().await?;
+        self.wait_for_active_autoscaler().await?;
         let restore = "kubectl -n shop get rhpa web -o yaml | hpa convert --to core > web.yaml";
         user.run_inline(restore).await?;
         user.follow("2. Move one autoscaler", Back).await?;
-        self.scales_to(4).await?;
+        self.scale_by_load(4).await?;
 
         user.follow("3. Move a namespace", Steps).await?;
-        self.custom_autoscaler_is_active().await?;
-        self.scales_to(6).await?;
+        self.wait_for_active_autoscaler().await?;
+        self.scale_by_load(6).await?;
         user.follow("3. Move a namespace", Back).await?;
-        self.scales_to(2).await?;
+        self.scale_by_load(2).await?;
 
         release.stop().await?;
         user.run_inline("helm uninstall hpa-controller --namespace autoscaling").await?;
@@ -106,9 +106,9 @@ impl Migration {
     }
 
     /// Changes the load, and waits until the running controller has scaled.
-    async fn scales_to(&self, replicas: i32) -> Result<()> {
-        self.env.cpu("web", Load::Total(i64::from(replicas) * 50));
-        self.web.scaled_to(replicas).await?;
+    async fn scale_by_load(&self, replicas: i32) -> Result<()> {
+        self.env.set_cpu("web", Load::Total(i64::from(replicas) * 50));
+        self.web.wait_for_replicas(replicas).await?;
         Ok(())
     }
 
@@ -128,10 +128,10 @@ impl Migration {
         Ok(())
     }
 
-    /// The check of the guide: `AbleToScale` and `ScalingActive` are `True`.
-    async fn custom_autoscaler_is_active(&self) -> Result<()> {
+    /// Waits for the result of the guide's check: `AbleToScale` and `ScalingActive` are `True`.
+    async fn wait_for_active_autoscaler(&self) -> Result<()> {
         let (client, ns) = (self.env.client.clone(), &self.env.ns);
-        let api = Api::<DynamicObject>::namespaced_with(client, ns, &CUSTOM.resource());
+        let api = Api::<DynamicObject>::namespaced_with(client, ns, &CUSTOM_KIND.resource());
         wait::object(&api, "web", "a status", WAIT_LIMIT, |hpa| {
             let conditions = hpa.data["status"]["conditions"].as_array();
             ["AbleToScale", "ScalingActive"].iter().all(|condition| {

@@ -18,7 +18,7 @@ pub(super) const NAMESPACE: &str = "autoscaling";
 pub(super) const NAME: &str = "hpa-controller";
 /// The flags that are replaced, because there is no pod with a service account and its own port.
 const REPLACED_FLAGS: [&str; 2] = ["--in-cluster", "--metrics-port"];
-const FLAGS: [&str; 4] = [
+const ADDED_FLAGS: [&str; 4] = [
     "--metrics-port=0",
     "--leader-elect-resource-namespace=autoscaling",
     "--horizontal-pod-autoscaler-sync-period=1s",
@@ -38,7 +38,7 @@ impl Release {
     pub(super) async fn start(env: &TestEnv, deployments: &Api<Deployment>) -> Result<Self> {
         let kubeconfig = env.plane.account_kubeconfig(NAMESPACE, NAME).await?;
         let mut arguments = arguments(&deployments.get(NAME).await?)?;
-        arguments.extend(FLAGS.map(str::to_owned));
+        arguments.extend(ADDED_FLAGS.map(str::to_owned));
         arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
         let stop = CancellationToken::new();
         let process = tokio::spawn(run(env.clone(), arguments, stop.clone()));
@@ -63,7 +63,7 @@ fn arguments(deployment: &Deployment) -> Result<Vec<String>> {
     Ok(kept.cloned().collect())
 }
 
-/// Runs the controller until `stop`, and starts it again whenever it exits.
+/// Runs the controller until `stop` is cancelled, and restarts it whenever it exits.
 async fn run(env: TestEnv, arguments: Vec<String>, stop: CancellationToken) -> Result<()> {
     loop {
         let mut command = Command::new(&env.binary);

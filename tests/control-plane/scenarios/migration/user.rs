@@ -50,7 +50,7 @@ impl User {
             ("HPA_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD", "1s".to_owned()),
             ("HPA_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION", "2s".to_owned()),
         ]);
-        let (guide, assignments) = (Guide::read(), Vec::new());
+        let (guide, assignments) = (Guide::parse(), Vec::new());
         Ok(Some(Self { guide, namespace: env.ns.clone(), dir, variables, assignments }))
     }
 
@@ -89,7 +89,7 @@ impl User {
         Ok(stdout)
     }
 
-    pub(super) fn has_followed_the_whole_guide(&self) -> Result<()> {
+    pub(super) fn check_guide_is_complete(&self) -> Result<()> {
         self.guide.check_complete()
     }
 

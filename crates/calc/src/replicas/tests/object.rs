@@ -35,7 +35,7 @@ fn target(replicas: i32) -> ValueTarget {
 #[case::at_zero_without_usage("", 0, 0, Ok((0, Rule::Proportional)))]
 #[case::negative("r", -1, 1, Ok((0, Rule::Proportional)))]
 #[case::maximum("r", i64::MAX, 1, Ok((i32::MAX, Rule::Proportional)))]
-fn value_proposal(
+fn value_ratio_is_multiplied_by_ready_pods(
     #[case] kinds: &str,
     #[case] usage: i64,
     #[case] replicas: i32,
@@ -53,7 +53,7 @@ fn value_proposal(
 #[case::below(2999, (3, 750))]
 #[case::zero(0, (0, 0))]
 #[case::maximum(i64::MAX, (i32::MAX, 1 << 61))]
-fn object_average_value_proposal(#[case] usage: i64, #[case] expected: (i32, i64)) {
+fn object_value_is_divided_by_its_target(#[case] usage: i64, #[case] expected: (i32, i64)) {
     let proposal = object_average_value(&target(4), milli(usage));
     assert_eq!((proposal.replicas, proposal.usage.as_milli()), expected);
 }
@@ -62,7 +62,10 @@ fn object_average_value_proposal(#[case] usage: i64, #[case] expected: (i32, i64
 #[case::usage(1500, (2, 1500))]
 #[case::no_usage(0, (0, 0))]
 #[case::negative(-1500, (-1, -1500))]
-fn object_average_value_at_zero_replicas(#[case] usage: i64, #[case] expected: (i32, i64)) {
+fn object_average_at_zero_replicas_is_the_whole_value(
+    #[case] usage: i64,
+    #[case] expected: (i32, i64),
+) {
     let proposal = object_average_value(&target(0), milli(usage));
     assert_eq!((proposal.replicas, proposal.usage.as_milli()), expected);
 }
@@ -75,7 +78,7 @@ fn object_average_value_at_zero_replicas(#[case] usage: i64, #[case] expected: (
 #[case::negative_partial_sum(&[5, -6, 5], (i32::MAX, i64::MAX))]
 #[case::overflow(&[i64::MAX, 1], (i32::MAX, i64::MAX))]
 #[case::rounds_to_maximum(&[i64::MAX - 1], (i32::MAX, i64::MAX))]
-fn external_average_value_proposal(#[case] values: &[i64], #[case] expected: (i32, i64)) {
+fn external_series_are_added_for_an_average(#[case] values: &[i64], #[case] expected: (i32, i64)) {
     let proposal = external_average_value(&target(4), &millis(values));
     assert_eq!((proposal.replicas, proposal.usage.as_milli()), expected);
 }

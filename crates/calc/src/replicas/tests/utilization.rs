@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::{NO_SAMPLE, RULES, TEN_PERCENT, pods, samples, utilized};
+use super::{NO_SAMPLE, READINESS, TEN_PERCENT, pods, samples, utilized};
 use crate::{
     api::{Pod, ResourceName},
     replicas::{CalculationError, Rule, UtilizationTarget, utilization},
@@ -94,7 +94,7 @@ use crate::{
 )]
 #[case::maximum("r", &[Some(i64::MAX)], 50, 1, (42_949_673, i32::MAX, Rule::Proportional))]
 #[case::minimum("r", &[Some(i64::MIN)], 50, 1, (-42_949_672, i32::MIN, Rule::Proportional))]
-fn utilization_proposal(
+fn utilization_is_compared_with_its_target(
     #[case] kinds: &str,
     #[case] values: &[Option<i64>],
     #[case] target: i32,
@@ -252,7 +252,7 @@ fn utilization_is_relative_to_the_requests_that_count(
         container,
         tolerances: TEN_PERCENT,
     };
-    let proposal = utilization(&target, &[pod_with(spec)], &samples(&[Some(1000)]), &RULES);
+    let proposal = utilization(&target, &[pod_with(spec)], &samples(&[Some(1000)]), &READINESS);
     let utilization =
         proposal.map(|proposal| proposal.utilization.unwrap()).map_err(|error| error.to_string());
     assert_eq!(utilization, expected.map_err(str::to_owned));

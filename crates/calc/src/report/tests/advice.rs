@@ -18,7 +18,7 @@ fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] adv
     let mut inputs = inputs_with_unreadable_metric("False");
     inputs.readings =
         [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
-    contains(&inputs.report(), advice);
+    assert_contains(&inputs.report(), advice);
     assert!(!inputs.report().to_string().contains("apiservices"));
 }
 
@@ -59,7 +59,7 @@ fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) 
     inputs.readings = [(0, Err(error))].into_iter().collect();
     let report = inputs.report();
     assert!(report.sentence.starts_with("stays at 4: cpu cannot be read"), "{}", report.sentence);
-    contains(&report, advice);
+    assert_contains(&report, advice);
 }
 
 #[rstest]
@@ -71,25 +71,28 @@ fn container_without_samples_has_advice(#[case] container: &str, #[case] advice:
     let metric = json!({ "type": "ContainerResource", "containerResource": source });
     let mut inputs = inputs(json!({ "metrics": [metric] }));
     inputs.readings = [(0, Ok(samples(&[])))].into_iter().collect();
-    contains(&inputs.report(), advice);
+    assert_contains(&inputs.report(), advice);
 }
 
 #[test]
-fn external_metric_without_a_value_has_no_pods() {
+fn advice_about_an_external_metric_does_not_mention_pods() {
     let mut inputs = inputs_with_unreadable_metric("False");
     inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::External)))].into_iter().collect();
-    contains(&inputs.report(), "and that an adapter such as hpa adapter or KEDA has the metric.\n");
+    assert_contains(
+        &inputs.report(),
+        "and that an adapter such as hpa adapter or KEDA has the metric.\n",
+    );
     let known = BTreeMap::from([(0, "A rule has it.".to_owned())]);
     assert_eq!(inputs.report_with_advice(None, &known).advice, ["A rule has it."]);
 }
 
 #[test]
-fn metric_without_an_api_has_advice() {
+fn unknown_metric_has_advice() {
     let mut inputs = inputs(json!({}));
     let error = "the server could not find the metric cpu for pods";
     inputs.readings =
         [(0, Err(ReadError::fetch(MetricsApi::Resource, error)))].into_iter().collect();
-    contains(&inputs.report(), "metrics.k8s.io has no metric cpu. Check the names");
+    assert_contains(&inputs.report(), "metrics.k8s.io has no metric cpu. Check the names");
 }
 
 #[rstest]
@@ -115,7 +118,7 @@ fn invalid_setting_has_advice_and_is_a_problem(#[case] name: &str, #[case] expec
     let policy = SettingPolicy::default();
     inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
     let text = format!("invalid settings: annotation autoscaling.hpa-rs.dev/{expected}");
-    contains(&inputs.report(), &format!("Correct the {text}"));
+    assert_contains(&inputs.report(), &format!("Correct the {text}"));
     let short = ShortReport::new(&inputs.hpa, &inputs.settings);
     assert!(short.is_problem(at(0)) && short.sentence.contains(&text), "{short:?}");
 }
@@ -139,7 +142,7 @@ fn selector_without_pods_has_advice() {
     let mut inputs = inputs(json!({}));
     inputs.selected = SelectedPods::default();
     inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Resource)))].into_iter().collect();
-    contains(&inputs.report(), "No pod matches the target's selector");
+    assert_contains(&inputs.report(), "No pod matches the target's selector");
 }
 
 #[test]
@@ -148,5 +151,5 @@ fn pods_without_request_are_listed() {
     let names = ["web-0", "web-1", "web-2", "web-3"];
     let request = |name: &str| if name < "web-2" { Some("600m") } else { None };
     inputs.selected = SelectedPods::new(names.map(|name| pod(name, "Running", request(name))));
-    contains(&inputs.report(), "(missing in web-2, web-3)");
+    assert_contains(&inputs.report(), "(missing in web-2, web-3)");
 }

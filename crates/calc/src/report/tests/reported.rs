@@ -48,8 +48,8 @@ fn reported_cause_precedes_the_error_of_reading_here(
         "stays at 4: {cause}, as the controller last reported; this can't be read here: {NOT_FOUND}"
     );
     assert_eq!(report.sentence, expected);
-    contains(&report, advice);
-    contains(&report, "use its flags: --metrics-config");
+    assert_contains(&report, advice);
+    assert_contains(&report, "use its flags: --metrics-config");
     assert!(!report.to_string().contains("metrics-server"), "{report}");
     assert_eq!(report.state(State::Failing), State::Failing);
 }
@@ -59,12 +59,15 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
     let message = "unable to fetch metrics from external metrics API: unable to fetch metrics: the \
                    request to http://queues failed: unable to resolve queues";
     let mut inputs = failing_inputs(NOT_FOUND, message);
-    contains(&inputs.report(), "use its flags: --metrics-config");
+    assert_contains(&inputs.report(), "use its flags: --metrics-config");
     let key = "metric-config.external.mails.json-path/endpoint";
     inputs.hpa.metadata.annotations.insert(key.into(), "http://queues".into());
     let report = inputs.report();
-    contains(&report, "annotations metric-config.*, check the server in the message and these");
-    contains(&report, "reason=CreateNewMetricsCollector,involvedObject.name=web");
+    assert_contains(
+        &report,
+        "annotations metric-config.*, check the server in the message and these",
+    );
+    assert_contains(&report, "reason=CreateNewMetricsCollector,involvedObject.name=web");
 }
 
 #[rstest]
@@ -75,7 +78,7 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
 fn reported_failure_of_the_same_api_is_not_repeated(#[case] message: &str) {
     let report = failing_inputs(NOT_FOUND, message).report();
     assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {NOT_FOUND}"));
-    contains(&report, "No server is registered for metrics.k8s.io: install metrics-server");
+    assert_contains(&report, "No server is registered for metrics.k8s.io: install metrics-server");
 }
 
 #[test]
@@ -83,7 +86,7 @@ fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
     let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
     let report = failing_inputs(forbidden, NOT_FOUND).report();
     assert!(report.sentence.starts_with(&format!("stays at 4: {NOT_FOUND}, as the ")), "{report}");
-    contains(&report, "You may not read the metrics here.");
+    assert_contains(&report, "You may not read the metrics here.");
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn pause_is_first_if_metrics_can_not_be_read_here() {
         "is paused by annotation and has 4 replicas, 6 desired: queue is at 7, target 5, as the ";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert!(!report.to_string().contains("without the pause"), "{report}");
-    contains(&report, "Remove the annotation");
+    assert_contains(&report, "Remove the annotation");
     let mut failing = failing_inputs(NOT_FOUND, NOT_FOUND);
     failing.settings.pause = Pause::BOTH;
     let report = failing.report();

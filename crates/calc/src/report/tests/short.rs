@@ -78,14 +78,14 @@ fn state_and_sentence_follow_from_the_status(
 
 fn with_scale(hpa: &HorizontalPodAutoscaler, scale: &Scale) -> ShortReport {
     let surroundings = Surroundings { scale: Some(scale), ..Surroundings::default() };
-    ShortReport::in_cluster(hpa, &Settings::default(), surroundings)
+    ShortReport::with_surroundings(hpa, &Settings::default(), surroundings)
 }
 
 #[test]
 fn other_autoscalers_of_the_target_are_named_once() {
     let others = ["rhpa/shop/web".to_owned()];
-    let surroundings = Surroundings { of_same_target: &others, ..Surroundings::default() };
-    let report = |hpa| ShortReport::in_cluster(&hpa, &Settings::default(), surroundings);
+    let surroundings = Surroundings { other_autoscalers: &others, ..Surroundings::default() };
+    let report = |hpa| ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
     let steady = report(hpa(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")]));
     let expected = format!("{MEASURED}; minReplicas is 2; rhpa/shop/web scales the same target");
     assert_eq!((&*steady.sentence, steady.is_problem(at(0))), (&*expected, true));
@@ -144,7 +144,7 @@ fn invalid_setting_is_a_problem_with_any_controller() {
     let old = condition("CustomSettings", "True", "InvalidSettings");
     let mut hpa = hpa(9, 9, &[old]);
     hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/paused".into(), "true".into());
-    let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     assert_eq!(report.warnings, [Warning::InvalidSettings]);
     let text = "invalid settings: annotation autoscaling.hpa-rs.dev/paused is not a setting (did \
@@ -162,7 +162,7 @@ fn load_within_the_tolerance_is_steady() {
 }
 
 #[test]
-fn dry_run_needs_no_status() {
+fn dry_run_is_the_state_even_without_a_status() {
     let mut hpa = hpa(4, 4, &[]);
     hpa.status = <_>::default();
     let settings = Settings { dry_run: true, ..Settings::default() };
@@ -178,7 +178,7 @@ fn pause_has_no_effect_with_the_built_in_controller() {
         let annotation = format!("autoscaling.hpa-rs.dev/{name}");
         hpa.metadata.annotations.insert(annotation, "true".to_owned());
     }
-    let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
         "{MEASURED}; fewer than 9 pods exist and count; \
@@ -195,7 +195,7 @@ fn pause_has_no_effect_with_the_built_in_controller() {
         "{sentence}"
     );
     hpa.metadata.annotations.clear();
-    let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     assert_eq!((report.state, report.warnings.len()), (State::WaitingForPods, 0));
 }
@@ -206,7 +206,8 @@ fn settings_have_no_effect_with_the_built_in_controller() {
     let mut report = |name: &str, value: &str| {
         let annotation = format!("autoscaling.hpa-rs.dev/{name}");
         hpa.metadata.annotations.insert(annotation, value.to_owned());
-        let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+        let settings =
+            Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
         assert!(settings.has_ignored());
         ShortReport::new(&hpa, &settings)
     };

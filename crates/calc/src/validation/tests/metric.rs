@@ -24,7 +24,7 @@ fn utilization() -> Value {
 #[case::resource_at_zero(0, "Resource", false)]
 #[case::pods_at_zero(0, "Pods", false)]
 #[case::container_resource_at_zero(0, "ContainerResource", false)]
-fn zero_needs_a_metric_without_pods(
+fn zero_min_replicas_needs_an_object_or_external_metric(
     #[case] min: i32,
     #[case] source_type: &str,
     #[case] permitted: bool,
@@ -80,7 +80,11 @@ fn missing_member_of_a_metric_is_required(#[case] source_type: &str, #[case] mem
     "Forbidden spec.metrics[0].external: Forbidden: must populate the given metric source only",
     "Forbidden spec.metrics[0].pods: Forbidden: must populate the given metric source only",
 ])]
-fn metric_members(#[case] source_type: &str, #[case] members: &[&str], #[case] expected: &[&str]) {
+fn only_the_member_of_the_type_may_be_set(
+    #[case] source_type: &str,
+    #[case] members: &[&str],
+    #[case] expected: &[&str],
+) {
     let mut metric = json!({ "type": source_type });
     for member in members {
         // Valid in an External metric. For other types, the target isn't validated.
@@ -139,7 +143,11 @@ const VALUE_AND_AVERAGE: &str =
 #[case::type_not_known("external", json!({ "type": "value&", "value": "1" }),
     &[r#"Invalid type: Invalid value: "value\u0026": must be either Utilization, Value, or AverageValue"#])]
 #[case::type_of_another_member("external", json!({ "type": "Utilization", "value": "1" }), &[])]
-fn targets(#[case] member: &str, #[case] mut target: Value, #[case] expected: &[&str]) {
+fn violations_of_metric_targets_are_reported(
+    #[case] member: &str,
+    #[case] mut target: Value,
+    #[case] expected: &[&str],
+) {
     target.as_object_mut().unwrap().entry("type").or_insert("Value".into());
     let source = json!({ "name": "cpu", "container": "main", "metric": { "name": "m" },
         "describedObject": { "kind": "Service", "name": "main" }, "target": target });
@@ -154,7 +162,7 @@ fn targets(#[case] member: &str, #[case] mut target: Value, #[case] expected: &[
 #[case::one_byte("m", &[])]
 #[case::two_dots("..", &["Invalid: Invalid value: \"..\": may not be '..'"])]
 #[case::slash("a/b", &["Invalid: Invalid value: \"a/b\": may not contain '/'"])]
-fn metric_name(#[case] name: &str, #[case] expected: &[&str]) {
+fn metric_name_must_be_a_path_segment(#[case] name: &str, #[case] expected: &[&str]) {
     let source =
         json!({ "metric": { "name": name }, "target": { "type": "Value", "averageValue": "1" } });
     let found = causes(json!({ "metrics": [{ "type": "Pods", "pods": source }] }));
@@ -209,7 +217,7 @@ fn resource_metric_accepts_any_non_empty_name() {
 #[case::prefix_over_limit(&format!("{}/b", "a".repeat(254)),
     &["prefix part must be no more than 253 bytes", NOT_EXTENDED])]
 #[case::empty_prefix("/b", &["prefix part must be non-empty", NOT_EXTENDED])]
-fn container_resource_name(#[case] name: &str, #[case] expected: &[&str]) {
+fn container_resource_must_be_standard_or_extended(#[case] name: &str, #[case] expected: &[&str]) {
     let source = json!({ "name": name, "container": "main", "target": utilization() });
     let found = causes(
         json!({ "metrics": [{ "type": "ContainerResource", "containerResource": source }] }),
@@ -241,7 +249,7 @@ fn container_resource_name_with_two_slashes_is_not_a_label_key() {
 #[case::hyphen_at_the_end("a-", &[LABEL])]
 #[case::digits_and_hyphen("0-0", &[])]
 #[case::empty_label("a..b", &[LABEL])]
-fn container_name(#[case] name: &str, #[case] expected: &[&str]) {
+fn container_name_must_be_a_dns_label(#[case] name: &str, #[case] expected: &[&str]) {
     let source = json!({ "name": "cpu", "container": name, "target": utilization() });
     let found = causes(
         json!({ "metrics": [{ "type": "ContainerResource", "containerResource": source }] }),

@@ -40,7 +40,7 @@ fn causes(changes: Value) -> Vec<String> {
     causes_of(changes, ValidationOptions::default())
 }
 
-/// The texts without a part that all of them have.
+/// The texts, without the first occurrence of `part` in each.
 fn without(texts: &[String], part: &str) -> Vec<String> {
     texts.iter().map(|text| text.replacen(part, "", 1)).collect()
 }
@@ -78,7 +78,7 @@ fn without(texts: &[String], part: &str) -> Vec<String> {
     "Invalid spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
 ])]
 #[case::highest(i32::MAX, i32::MAX, true, &[])]
-fn bounds(
+fn violations_of_bounds_are_reported(
     #[case] min: i32,
     #[case] max: i32,
     #[case] scale_to_zero: bool,
@@ -147,7 +147,7 @@ fn unset_min_replicas_is_not_compared() {
     &[r#"Invalid apiVersion: Invalid value: "//": unexpected GroupVersion string: //"#])]
 #[case::kind_is_case_sensitive("replicationcontroller", "n", "v1",
     &[r#"Invalid apiVersion: Invalid value: "v1": apiVersion must specify API group"#])]
-fn scale_target_ref(
+fn violations_of_the_scale_target_are_reported(
     #[case] kind: &str,
     #[case] name: &str,
     #[case] api_version: &str,
@@ -196,7 +196,7 @@ const NO_POLICY: &str = "Required policies: Required value: must specify at leas
 #[case::tolerance_below_zero(json!({ "tolerance": "-1n" }),
     &[r#"Invalid tolerance: Invalid value: "-1n": must be greater than or equal to 0"#])]
 #[case::tolerance_above_one(json!({ "tolerance": "2" }), &[])]
-fn scaling_rules(
+fn violations_of_scaling_rules_are_reported(
     #[values("scaleUp", "scaleDown")] direction: &str,
     #[case] changes: Value,
     #[case] expected: &[&str],
@@ -251,13 +251,13 @@ const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower
 #[case::dot_last("a.", &[NO_SUBDOMAIN])]
 #[case::not_ascii("ä", &[NO_SUBDOMAIN])]
 #[case::line_break_last("a\n", &[NO_SUBDOMAIN])]
-fn object_name(#[case] name: &str, #[case] expected: &[&str]) {
+fn object_name_must_be_a_dns_subdomain(#[case] name: &str, #[case] expected: &[&str]) {
     let prefix = format!("Invalid metadata.name: Invalid value: {}: ", Quoted(name));
     assert_eq!(without(&texts(&validate_name(name)), &prefix), expected);
 }
 
 #[test]
-fn empty_object_name() {
+fn object_name_is_required() {
     let expected = "Required metadata.name: Required value: name or generateName is required";
     assert_eq!(texts(&validate_name("")), [expected]);
 }
@@ -268,7 +268,7 @@ fn empty_object_name() {
 #[case::one_twice(&["x", "x"], r#"K.g "a\"b" is invalid: f: x"#)]
 #[case::two(&["x", "y"], r#"K.g "a\"b" is invalid: [f: x, f: y]"#)]
 #[case::two_one_of_them_twice(&["x", "y", "x"], r#"K.g "a\"b" is invalid: [f: x, f: y]"#)]
-fn message(#[case] messages: &[&str], #[case] expected: &str) {
+fn message_has_every_cause_once(#[case] messages: &[&str], #[case] expected: &str) {
     let cause = |message: &&str| Cause {
         reason: CauseReason::Invalid,
         message: (*message).to_owned(),

@@ -16,7 +16,11 @@ fn is_accepted(old: Value, new: Value, scale_to_zero: bool) -> bool {
 #[case::one_becomes_zero(json!({ "minReplicas": 1 }), 0, false)]
 #[case::unset_becomes_zero(json!({ "minReplicas": null }), 0, false)]
 #[case::less_than_zero_becomes_zero(json!({ "minReplicas": -1 }), 0, false)]
-fn min_replicas_without_gate(#[case] old: Value, #[case] new: i32, #[case] expected: bool) {
+fn zero_min_replicas_may_stay_without_the_feature_gate(
+    #[case] old: Value,
+    #[case] new: i32,
+    #[case] expected: bool,
+) {
     assert_eq!(is_accepted(old, json!({ "minReplicas": new }), false), expected);
 }
 
@@ -31,7 +35,7 @@ fn min_replicas_without_gate(#[case] old: Value, #[case] new: i32, #[case] expec
 #[case::changed_to_the_core_kind(("K", "v1", "a"), ("ReplicationController", "v1", "a"), true)]
 #[case::core_kind_not_changed(
     ("ReplicationController", "a/b/c", "a"), ("ReplicationController", "a/b/c", "a"), true)]
-fn scale_target(
+fn unchanged_scale_target_may_be_invalid(
     #[case] old: (&str, &str, &str),
     #[case] new: (&str, &str, &str),
     #[case] expected: bool,
@@ -60,7 +64,10 @@ fn object(source_type: &str, api_version: &str) -> Value {
 #[case::wrong_in_a_metric_of_another_type(vec![object("Pods", "a/b/c")], false)]
 #[case::type_without_its_member(vec![json!({ "type": "Object" })], false)]
 #[case::no_metric_before(vec![], false)]
-fn object_metric_with_two_slashes(#[case] old: Vec<Value>, #[case] expected: bool) {
+fn invalid_described_object_needs_an_earlier_invalid_one(
+    #[case] old: Vec<Value>,
+    #[case] expected: bool,
+) {
     let new = json!({ "metrics": [object("Object", "x/y/z")] });
     assert_eq!(is_accepted(json!({ "metrics": old }), new, true), expected);
 }

@@ -18,48 +18,55 @@ use crate::{
     tests::recorded_logs,
 };
 
-/// Counts updates, and failed ones.
+/// The number of failures of watches.
 #[derive(Default)]
-struct Updates([AtomicUsize; 2]);
+struct WatchFailures(AtomicUsize);
 
-impl CollectionObserver for Updates {
-    fn collected(&self, _: &'static str, _: Duration, _: bool) {}
+impl CollectionObserver for WatchFailures {
+    fn collection_succeeded(&self, _: &'static str, _: Duration) {}
 
-    fn updated(&self, has_failed: bool) {
-        self.0[usize::from(has_failed)].fetch_add(1, Ordering::SeqCst);
+    fn collection_failed(&self, _: &'static str, _: Duration) {}
+
+    fn watch_succeeded(&self) {}
+
+    fn watch_failed(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// Watches the autoscalers of these API groups of a testbed.
-fn watch(testbed: &Testbed, groups: &'static [AutoscalerGroup]) -> (Arc<Collection>, Arc<Updates>) {
+fn watch(
+    testbed: &Testbed,
+    groups: &'static [AutoscalerGroup],
+) -> (Arc<Collection>, Arc<WatchFailures>) {
     let client = testbed.client();
     let objects = Arc::new(KubeObjects::new(client.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
-    let updates = Arc::<Updates>::default();
+    let failures = Arc::<WatchFailures>::default();
     let collection = Arc::new(Collection::new(
         CollectionSettings::default(),
         Arc::new(Clients::new(Settings::default(), cluster.clone()).unwrap()),
         objects,
         cluster,
         Arc::new(|| Timestamp::UNIX_EPOCH),
-        updates.clone(),
+        failures.clone(),
     ));
     tokio::spawn({
         let collection = collection.clone();
         async move { collection.watch(client, groups, None).await }
     });
-    (collection, updates)
+    (collection, failures)
 }
 
 #[tokio::test(start_paused = true)]
-async fn absent_api_is_neither_a_warning_nor_a_failed_update() {
+async fn api_that_is_not_installed_is_not_reported_as_failed() {
     let (logs, _guard) = recorded_logs();
     let testbed = Testbed::default();
-    let (collection, updates) = watch(&testbed, &[AutoscalerGroup::Core, AutoscalerGroup::Custom]);
-    collection.listed().await;
+    let (collection, failures) = watch(&testbed, &[AutoscalerGroup::Core, AutoscalerGroup::Custom]);
+    collection.wait_for_first_list().await;
     sleep(Duration::from_mins(5)).await;
     assert_eq!(*logs.lock(), [""; 0]);
-    assert_eq!(updates.0[1].load(Ordering::SeqCst), 0);
+    assert_eq!(failures.0.load(Ordering::SeqCst), 0);
 }
 
 /// A watch that fails to start resumes without a relist.
@@ -77,7 +84,7 @@ async fn each_outage_of_a_watch_is_logged() {
     };
     let fault = outage();
     let (collection, _) = watch(&testbed, &[AutoscalerGroup::Core]);
-    collection.listed().await;
+    collection.wait_for_first_list().await;
     sleep(Duration::from_mins(2)).await;
     assert_eq!(logs.lock().len(), 1);
     faults.remove(fault);
@@ -93,7 +100,7 @@ async fn each_outage_of_a_watch_is_logged() {
     testbed.apply(autoscaler).unwrap();
     sleep(Duration::from_secs(1)).await;
     outage();
-    testbed.drop_watches();
+    testbed.end_watches();
     sleep(Duration::from_mins(2)).await;
     let logs = logs.lock();
     assert_eq!(logs.len(), 2, "{logs:?}");

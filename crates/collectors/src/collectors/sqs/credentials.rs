@@ -1,5 +1,5 @@
-//! Reads AWS credentials from environment variables, or those of a service account, a container or
-//! an instance. Profile files and single sign-on are not supported.
+//! Reads the AWS credentials in environment variables, or those of a service account, a container
+//! or an instance. Profile files and single sign-on are not supported.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// The remaining validity at which credentials are replaced.
-const MARGIN: SignedDuration = SignedDuration::from_mins(5);
-/// The timeout of local metadata services. A service responds at once, but without one, packets may
-/// get lost silently.
+const RENEWAL_MARGIN: SignedDuration = SignedDuration::from_mins(5);
+/// The timeout of requests to local metadata services. Such a service responds at once. If there is
+/// none, the packets may get lost without an error.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(2);
-const SESSION: &str = "hpa";
-const INSTANCE: &str = "http://169.254.169.254";
-const CONTAINER: &str = "http://169.254.170.2";
+const DEFAULT_SESSION_NAME: &str = "hpa";
+const INSTANCE_METADATA_URL: &str = "http://169.254.169.254";
+const CONTAINER_CREDENTIALS_URL: &str = "http://169.254.170.2";
 const ROLE_PATH: &str = "/latest/meta-data/iam/security-credentials/";
 
 #[derive(Clone, Debug)]
@@ -35,15 +35,15 @@ pub(super) struct AwsCredentials {
 /// The response of the credential services of containers and instances.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Document {
+struct CredentialDocument {
     access_key_id: String,
     secret_access_key: String,
     token: String,
     expiration: Timestamp,
 }
 
-impl From<Document> for AwsCredentials {
-    fn from(document: Document) -> Self {
+impl From<CredentialDocument> for AwsCredentials {
+    fn from(document: CredentialDocument) -> Self {
         Self {
             access_key_id: document.access_key_id,
             secret_key: Secret::new(document.secret_access_key),
@@ -67,7 +67,7 @@ impl CredentialCache {
     ) -> Result<AwsCredentials, FetchError> {
         let mut cached = self.0.lock().await;
         let is_valid = |credentials: &&AwsCredentials| {
-            credentials.expiration.is_none_or(|end| end.duration_since(now) > MARGIN)
+            credentials.expiration.is_none_or(|end| end.duration_since(now) > RENEWAL_MARGIN)
         };
         if let Some(credentials) = cached.as_ref().filter(is_valid) {
             return Ok(credentials.clone());
@@ -85,11 +85,13 @@ pub(super) fn endpoint(
     region: &str,
 ) -> Result<Uri, FetchError> {
     let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
-    let configured = http.variable(&variable).or_else(|| http.variable("AWS_ENDPOINT_URL"));
+    let configured = http
+        .environment_variable(&variable)
+        .or_else(|| http.environment_variable("AWS_ENDPOINT_URL"));
     let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
     let url = configured.filter(|url| !url.is_empty());
     let url = url.unwrap_or_else(|| format!("https://{service}.{region}.{domain}/"));
-    url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
+    url::parse(&url).map_err(|_| FetchError::AwsEndpoint(service))
 }
 
 struct CredentialSource<'s> {
@@ -98,7 +100,7 @@ struct CredentialSource<'s> {
 }
 
 impl CredentialSource<'_> {
-    /// Tries the sources in the order of the AWS SDKs.
+    /// Uses the first configured source, in the order of the AWS SDKs.
     async fn credentials(&self) -> Result<AwsCredentials, FetchError> {
         if let (Some(id), Some(key)) =
             (self.variable("AWS_ACCESS_KEY_ID"), self.variable("AWS_SECRET_ACCESS_KEY"))
@@ -119,20 +121,24 @@ impl CredentialSource<'_> {
         }
         let relative = self.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
         let absolute = self.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-        if let Some(url) = relative.map(|path| format!("{CONTAINER}{path}")).or(absolute) {
+        if let Some(url) =
+            relative.map(|path| format!("{CONTAINER_CREDENTIALS_URL}{path}")).or(absolute)
+        {
             return self.container(&url).await;
         }
         self.instance().await
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        self.http.variable(name).filter(|value| !value.is_empty())
+        self.http.environment_variable(name).filter(|value| !value.is_empty())
     }
 
     /// Assumes the role of a service account (IRSA).
     async fn web_identity(&self, file: String, role: &str) -> Result<AwsCredentials, FetchError> {
         let token = Credential::File(file.into()).read()?;
-        let session = self.variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| SESSION.to_owned());
+        let session = self
+            .variable("AWS_ROLE_SESSION_NAME")
+            .unwrap_or_else(|| DEFAULT_SESSION_NAME.to_owned());
         let form = form_urlencoded::Serializer::new(String::new())
             .append_pair("Action", "AssumeRoleWithWebIdentity")
             .append_pair("Version", "2011-06-15")
@@ -145,7 +151,7 @@ impl CredentialSource<'_> {
         let request = HttpRequest::new(endpoint, Destination::Operator, self.http.limits(), "");
         let body = self.send(request.post("application/x-www-form-urlencoded", form)).await?;
         let body = String::from_utf8_lossy(&body);
-        // None of these values contains XML escapes.
+        // These values never contain XML escapes, so the text needs no XML parser.
         let text = |name: &str| {
             let (_, after) = body.split_once(&format!("<{name}>"))?;
             let (value, _) = after.split_once(&format!("</{name}>"))?;
@@ -159,7 +165,7 @@ impl CredentialSource<'_> {
                 expiration: Some(text("Expiration")?.parse().ok()?),
             })
         };
-        credentials().ok_or_else(|| unexpected("it has no credentials of the role"))
+        credentials().ok_or_else(|| unexpected_response("it has no credentials of the role"))
     }
 
     /// Reads the credentials of a container (ECS, EKS Pod Identity).
@@ -167,7 +173,7 @@ impl CredentialSource<'_> {
         let token = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::new);
         let file = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
         let file = file.map(|path| Credential::File(path.into()).read()).transpose()?;
-        let mut request = self.local(Method::GET, url)?;
+        let mut request = self.local_request(Method::GET, url)?;
         if let Some(token) = file.or(token) {
             let value = HeaderValue::try_from(token.text())
                 .map_err(|_| http_error(&request.uri, HttpError::Header))?;
@@ -182,25 +188,27 @@ impl CredentialSource<'_> {
             return Err(FetchError::NotConfigured("a credential for AWS"));
         }
         let endpoint = self.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-        let endpoint = endpoint.unwrap_or_else(|| INSTANCE.to_owned());
+        let endpoint = endpoint.unwrap_or_else(|| INSTANCE_METADATA_URL.to_owned());
         let base = endpoint.trim_end_matches('/');
         let lifetime = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
-        let request = self.local(Method::PUT, &format!("{base}/latest/api/token"))?;
+        let request = self.local_request(Method::PUT, &format!("{base}/latest/api/token"))?;
         let token = self.send(request.header(lifetime, HeaderValue::from_static("300"))).await?;
-        let token = HeaderValue::try_from(token).map_err(|_| unexpected("it has no token"))?;
+        let token =
+            HeaderValue::try_from(token).map_err(|_| unexpected_response("it has no token"))?;
         let get = async |path: &str| {
             let name = HeaderName::from_static("x-aws-ec2-metadata-token");
-            let request = self.local(Method::GET, &format!("{base}{ROLE_PATH}{path}"))?;
+            let request = self.local_request(Method::GET, &format!("{base}{ROLE_PATH}{path}"))?;
             self.send(request.header(name, token.clone())).await
         };
         let roles = get("").await?;
         let roles = String::from_utf8_lossy(&roles);
-        let role = roles.lines().next().ok_or_else(|| unexpected("the instance has no role"))?;
+        let role =
+            roles.lines().next().ok_or_else(|| unexpected_response("the instance has no role"))?;
         decode(&get(role.trim()).await?)
     }
 
-    /// Creates a request to a local metadata service, which never uses a proxy.
-    fn local(&self, method: Method, url: &str) -> Result<HttpRequest, FetchError> {
+    /// Creates a request to a local metadata service. It never goes through a proxy.
+    fn local_request(&self, method: Method, url: &str) -> Result<HttpRequest, FetchError> {
         let uri: Uri =
             url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;
         let request = HttpRequest::new(uri, Destination::Local, self.http.limits(), "");
@@ -219,11 +227,11 @@ impl CredentialSource<'_> {
 }
 
 fn decode(body: &[u8]) -> Result<AwsCredentials, FetchError> {
-    let document: Document =
-        serde_json::from_slice(body).map_err(|_| unexpected("it has no credentials"))?;
+    let document: CredentialDocument =
+        serde_json::from_slice(body).map_err(|_| unexpected_response("it has no credentials"))?;
     Ok(document.into())
 }
 
-fn unexpected(problem: &'static str) -> FetchError {
+fn unexpected_response(problem: &'static str) -> FetchError {
     FetchError::Response { service: "the source of credentials for AWS", problem }
 }

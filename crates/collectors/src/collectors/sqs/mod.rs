@@ -30,9 +30,9 @@ const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
 const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
 
 /// The maximum number of cached queue URLs. Tenants can choose any number of names.
-const MAX_QUEUES: usize = 1000;
+const MAX_QUEUE_URLS: usize = 1000;
 
-/// A queue, and the messages that are counted in addition to the visible ones.
+/// A queue, and which of its messages are counted in addition to the visible ones.
 #[derive(Clone, Debug)]
 pub(crate) struct SqsQueue {
     queue: String,
@@ -86,7 +86,7 @@ impl Collector for SqsQueue {
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let url = self.url(context).await?;
+        let url = self.queue_url(context).await?;
         let mut names = vec![VISIBLE];
         names.extend(self.in_flight.then_some(IN_FLIGHT));
         names.extend(self.delayed.then_some(DELAYED));
@@ -94,12 +94,12 @@ impl Collector for SqsQueue {
         let result = call_action(context, "GetQueueAttributes", &self.region, body).await;
         if result.is_err() {
             // The queue may have been recreated in another account.
-            clients.queue_urls.lock().remove(&self.key());
+            clients.queue_urls.lock().remove(&self.cache_key());
         }
         let Attributes { attributes } = result?;
         let count = |name: &str| {
             let value = attributes.get(name).and_then(|value| value.parse::<i64>().ok());
-            value.ok_or_else(|| unexpected("the length of the queue is missing"))
+            value.ok_or_else(|| unexpected_response("the length of the queue is missing"))
         };
         let total = names.into_iter().try_fold(0_i64, |total, name| {
             Ok::<_, FetchError>(total.saturating_add(count(name)?))
@@ -110,13 +110,13 @@ impl Collector for SqsQueue {
 }
 
 impl SqsQueue {
-    fn key(&self) -> (String, String) {
+    fn cache_key(&self) -> (String, String) {
         (self.region.clone(), self.queue.clone())
     }
 
-    async fn url(&self, context: &Context<'_>) -> Result<String, FetchError> {
+    async fn queue_url(&self, context: &Context<'_>) -> Result<String, FetchError> {
         let clients = context.clients;
-        let cached = clients.queue_urls.lock().get(&self.key()).cloned();
+        let cached = clients.queue_urls.lock().get(&self.cache_key()).cloned();
         if let Some(url) = cached {
             return Ok(url);
         }
@@ -124,10 +124,10 @@ impl SqsQueue {
         let QueueUrl { queue_url } =
             call_action(context, "GetQueueUrl", &self.region, body).await?;
         let mut queues = clients.queue_urls.lock();
-        if queues.len() >= MAX_QUEUES {
+        if queues.len() >= MAX_QUEUE_URLS {
             queues.clear();
         }
-        queues.insert(self.key(), queue_url.clone());
+        queues.insert(self.cache_key(), queue_url.clone());
         Ok(queue_url)
     }
 }
@@ -143,7 +143,8 @@ async fn call_action<T: DeserializeOwned>(
     if reply.status != StatusCode::OK {
         return Err(refusal(&request, &reply));
     }
-    serde_json::from_slice(&reply.body).map_err(|_| unexpected("the body can't be decoded"))
+    serde_json::from_slice(&reply.body)
+        .map_err(|_| unexpected_response("the body can't be decoded"))
 }
 
 async fn signed_request(
@@ -183,8 +184,8 @@ async fn signed_request(
     Ok(request.post(CONTENT_TYPE, body))
 }
 
-/// The AWS errors that tenants may see. Other messages could contain accounts and roles.
-const ERRORS: [&str; 9] = [
+/// The AWS errors that tenants may see. Other errors could contain accounts and roles.
+const SHOWN_ERRORS: [&str; 9] = [
     "AccessDenied",
     "AccessDeniedException",
     "ExpiredTokenException",
@@ -199,12 +200,12 @@ const ERRORS: [&str; 9] = [
 fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
     let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
     let kind = kind.unwrap_or_default();
-    match ERRORS.into_iter().find(|known| kind.rsplit(['#', '.']).next() == Some(known)) {
+    match SHOWN_ERRORS.into_iter().find(|known| kind.rsplit(['#', '.']).next() == Some(known)) {
         Some(known) => FetchError::Server { service: SERVICE, message: known },
         None => http_error(&request.uri, HttpError::Status(reply.status)),
     }
 }
 
-fn unexpected(problem: &'static str) -> FetchError {
+fn unexpected_response(problem: &'static str) -> FetchError {
     FetchError::Response { service: SERVICE, problem }
 }

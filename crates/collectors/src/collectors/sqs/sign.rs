@@ -31,29 +31,30 @@ pub(super) fn authorization(
     let day = date.split('T').next().unwrap_or_default();
     let SignedRequest { region, service, .. } = request;
     let scope = format!("{day}/{region}/{service}/aws4_request");
-    let names: Vec<&str> = request.headers.iter().map(|(name, _)| *name).collect();
-    let names = names.join(";");
+    let header_names: Vec<&str> = request.headers.iter().map(|(name, _)| *name).collect();
+    let header_names = header_names.join(";");
     let headers: String = request.headers.iter().fold(String::new(), |mut text, (name, value)| {
         let _ = writeln!(text, "{name}:{}", value.trim());
         text
     });
-    let hash = hex(digest::digest(&digest::SHA256, request.body).as_ref());
-    let canonical = format!("POST\n{}\n\n{headers}\n{names}\n{hash}", request.path);
-    let canonical = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
-    let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{canonical}");
+    let body_hash = hex(digest::digest(&digest::SHA256, request.body).as_ref());
+    let canonical = format!("POST\n{}\n\n{headers}\n{header_names}\n{body_hash}", request.path);
+    let request_hash = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
+    let string_to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{request_hash}");
 
     let mut key = format!("AWS4{}", credentials.secret_key.text()).into_bytes();
     for part in [day, region, service, "aws4_request"] {
-        key = mac(&key, part);
+        key = hmac_sha256(&key, part);
     }
-    let signature = hex(&mac(&key, &text));
+    let signature = hex(&hmac_sha256(&key, &string_to_sign));
     let id = &credentials.access_key_id;
     format!(
-        "AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}"
+        "AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={header_names}, \
+         Signature={signature}"
     )
 }
 
-fn mac(key: &[u8], text: &str) -> Vec<u8> {
+fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
 }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
     use crate::settings::Secret;
 
-    fn signature(headers: &[(&str, &str)], body: &str) -> String {
+    fn authorization_of(headers: &[(&str, &str)], body: &str) -> String {
         let credentials = AwsCredentials {
             access_key_id: "AKIDEXAMPLE".to_owned(),
             secret_key: Secret::new("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"),
@@ -93,17 +94,17 @@ mod tests {
         let host = ("host", "example.amazonaws.com");
         let date = ("x-amz-date", "20150830T123600Z");
         assert_eq!(
-            signature(&[host, date], ""),
+            authorization_of(&[host, date], ""),
             "AWS4-HMAC-SHA256 \
              Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, \
              SignedHeaders=host;x-amz-date, \
              Signature=5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"
         );
         let form = ("content-type", "application/x-www-form-urlencoded");
-        let signed = signature(&[form, host, date], "Param1=value1");
+        let header = authorization_of(&[form, host, date], "Param1=value1");
         assert!(
-            signed.ends_with("ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a"),
-            "{signed}"
+            header.ends_with("ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a"),
+            "{header}"
         );
     }
 

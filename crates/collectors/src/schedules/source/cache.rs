@@ -23,7 +23,7 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct State {
-    entries: BTreeMap<ScheduleKey, Arc<Entry>>,
+    entries: BTreeMap<ScheduleKey, Arc<CachedSchedule>>,
     /// By kind and namespace of a watch. An empty namespace means all.
     health: BTreeMap<(ScheduleKind, String), Health>,
 }
@@ -32,22 +32,23 @@ struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Synced,
-    /// The resource is not installed.
-    Absent,
+    /// The API server doesn't have the resource.
+    NotInstalled,
     /// Not listed yet, with the last failure.
     NotSynced(Option<String>),
 }
 
-/// A schedule.
-pub(super) struct Entry {
+/// A schedule with its compiled spec.
+pub(super) struct CachedSchedule {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) resource_version: String,
     /// `status.active`
     pub(super) is_active: bool,
-    /// As JSON, which needs less memory than a tree.
+    /// The spec as JSON, which needs less memory than a tree. It shows whether an update changed
+    /// it.
     spec: String,
     metric: Result<ScheduledMetric, String>,
-    /// Shared by the autoscalers of the schedule.
+    /// Cached, because all autoscalers of the schedule need it.
     current: Mutex<Option<CurrentValue>>,
 }
 
@@ -62,15 +63,15 @@ struct CurrentValue {
 
 impl CurrentValue {
     fn is_valid_at(&self, now: Timestamp) -> bool {
-        // Without a change within the horizon, search again after an hour.
-        let longest = jiff::SignedDuration::from_hours(1);
-        let ends = |until| now < until;
+        // If no change is known, the next search is after an hour.
+        let max_age = jiff::SignedDuration::from_hours(1);
+        let is_before = |until| now < until;
         self.since <= now
-            && self.until.map_or_else(|| now.duration_since(self.since) < longest, ends)
+            && self.until.map_or_else(|| now.duration_since(self.since) < max_age, is_before)
     }
 }
 
-impl Entry {
+impl CachedSchedule {
     pub(super) fn new(object: DynamicObject, settings: &Settings) -> Self {
         let DynamicObject { metadata, mut data, .. } = object;
         let spec = data.get_mut("spec").map(Value::take).unwrap_or_default();
@@ -94,7 +95,7 @@ impl Entry {
 
     pub(super) fn value_at(&self, now: Timestamp) -> Result<i64, String> {
         let metric = self.metric.as_ref().map_err(Clone::clone)?;
-        // An invalid entry is an error on its days only.
+        // The cached value leaves out invalid entries, but at some times these are errors.
         let is_valid = metric.problems().is_empty();
         let current = self.current.lock().filter(|current| is_valid && current.is_valid_at(now));
         match current {
@@ -103,11 +104,13 @@ impl Entry {
         }
     }
 
-    /// Whether the schedule is active. `None` if it can't be evaluated.
+    /// `status.active` at a time. `None` if the schedule can't be evaluated.
     pub(super) fn is_active_at(&self, now: Timestamp) -> Option<bool> {
         self.metric.as_ref().ok()?.is_active_at(now).ok()
     }
 
+    /// The time of the next change of the value. `None` if no change is known, or if the schedule
+    /// can't be evaluated.
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let metric = self.metric.as_ref().ok()?;
         let mut current = self.current.lock();
@@ -122,16 +125,16 @@ impl Entry {
 }
 
 impl Cache {
-    pub(super) fn get(&self, key: &ScheduleKey) -> Option<Arc<Entry>> {
+    pub(super) fn get(&self, key: &ScheduleKey) -> Option<Arc<CachedSchedule>> {
         self.state.read().entries.get(key).cloned()
     }
 
     /// The schedules of a kind for the autoscalers of a namespace. An empty namespace means all.
-    pub(super) fn of_namespace(
+    pub(super) fn in_namespace(
         &self,
         kind: ScheduleKind,
         namespace: &str,
-    ) -> Vec<(ScheduleKey, Arc<Entry>)> {
+    ) -> Vec<(ScheduleKey, Arc<CachedSchedule>)> {
         let is_in_scope = |key: &ScheduleKey| {
             let is_all = kind == ScheduleKind::Cluster || namespace.is_empty();
             key.kind == kind && (is_all || key.namespace == namespace)
@@ -139,7 +142,7 @@ impl Cache {
         self.all().into_iter().filter(|(key, _)| is_in_scope(key)).collect()
     }
 
-    pub(super) fn all(&self) -> Vec<(ScheduleKey, Arc<Entry>)> {
+    pub(super) fn all(&self) -> Vec<(ScheduleKey, Arc<CachedSchedule>)> {
         let state = self.state.read();
         state.entries.iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
@@ -161,7 +164,7 @@ impl Cache {
             || state.health.values().any(|health| *health == Health::NotSynced(None))
     }
 
-    /// The watches that have not synced.
+    /// A message for each watch that has not synced.
     pub(super) fn problems(&self) -> Vec<String> {
         let state = self.state.read();
         if state.health.is_empty() {
@@ -169,18 +172,18 @@ impl Cache {
         }
         let not_synced = state.health.iter().filter_map(|((kind, _), health)| match health {
             Health::NotSynced(_) => Some(format!("{} are not synced yet", kind.resource())),
-            Health::Synced | Health::Absent => None,
+            Health::Synced | Health::NotInstalled => None,
         });
         not_synced.collect()
     }
 
-    /// A receiver that is notified of changes.
+    /// A receiver that is notified of changes of schedules and of watches.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// Sets the health of a watch. If the resource is absent, its schedules are removed; after a
-    /// failure, they are kept.
+    /// Sets the health of a watch. If the resource is not installed, its schedules are removed. A
+    /// failure after the first list changes nothing.
     pub(super) fn set_health(&self, kind: ScheduleKind, namespace: &str, health: Health) {
         let mut state = self.state.write();
         let current =
@@ -191,7 +194,7 @@ impl Cache {
             return;
         }
         current.clone_from(&health);
-        if health == Health::Absent {
+        if health == Health::NotInstalled {
             state.entries.retain(|key, _| !is_of_watch(key, kind, namespace));
         }
         drop(state);
@@ -203,7 +206,7 @@ impl Cache {
         &self,
         kind: ScheduleKind,
         namespace: &str,
-        listed: BTreeMap<ScheduleKey, Entry>,
+        listed: BTreeMap<ScheduleKey, CachedSchedule>,
     ) -> BTreeSet<ScheduleKey> {
         let deleted: Vec<ScheduleKey> = {
             let state = self.state.read();
@@ -225,7 +228,7 @@ impl Cache {
     }
 
     /// Adds or replaces a schedule. Returns whether its values may differ.
-    pub(super) fn insert(&self, key: ScheduleKey, entry: Entry) -> bool {
+    pub(super) fn insert(&self, key: ScheduleKey, entry: CachedSchedule) -> bool {
         let mut state = self.state.write();
         let has_same_spec = state.entries.get(&key).is_some_and(|known| known.spec == entry.spec);
         state.entries.insert(key, Arc::new(entry));

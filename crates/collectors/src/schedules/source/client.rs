@@ -1,4 +1,4 @@
-//! Serves metrics of schedules to the controller.
+//! Serves metrics of schedules as a metrics client, for the controller.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use hpa_metrics::MetricsClient;
 
 use super::{ScheduleKey, Schedules};
 
-/// Reads metrics of schedules, and passes other queries to the next client. It wraps the coalescing
-/// client, which reuses values: the value of a schedule must be current.
+/// Reads metrics of schedules, and passes other queries to the next client. The coalescing client,
+/// which reuses values, must be behind this client, because the value of a schedule must be
+/// current.
 pub struct ScheduleClient {
     schedules: Arc<Schedules>,
     next: Arc<dyn MetricsClient>,

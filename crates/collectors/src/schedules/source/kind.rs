@@ -39,7 +39,7 @@ impl ScheduleKind {
         GroupResource::new(GROUP, self.plural())
     }
 
-    /// The kind of a resource in plural or singular.
+    /// The kind of a resource, whose name may be plural or singular. The group may be missing.
     pub(super) fn for_resource(resource: &GroupResource) -> Option<Self> {
         let is_group = resource.group.is_empty() || resource.group == GROUP;
         let name = resource.resource.as_str();
@@ -71,14 +71,14 @@ pub struct ScheduleKey {
 }
 
 impl ScheduleKey {
-    /// A schedule for the autoscalers of a namespace.
+    /// The key of a schedule that autoscalers in `namespace` use.
     pub fn new(kind: ScheduleKind, namespace: &str, name: &str) -> Self {
         let namespace = if kind == ScheduleKind::Cluster { "" } else { namespace };
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// The schedule of an Object metric of an autoscaler in this namespace. `None` if the object is
-    /// not a schedule.
+    /// The schedule that an autoscaler in `namespace` refers to by `describedObject`. `None` if the
+    /// object is not a schedule.
     pub fn for_object(namespace: &str, object: &CrossVersionObjectReference) -> Option<Self> {
         if !object.is_scaling_schedule() {
             return None;

@@ -16,14 +16,14 @@ use jiff::Timestamp;
 
 pub use client::ScheduleClient;
 pub use kind::{ScheduleKey, ScheduleKind};
-pub use provider::ScheduleProvider;
+pub use provider::ScheduleSource;
 
 use self::cache::{Cache, Health};
 
 /// The maximum length of a problem in an error. Problems quote the schedule.
 const MAX_PROBLEM_CHARS: usize = 300;
 
-/// Returns the current time, which tests control.
+/// Returns the current time. Tests pass a function whose time they control.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The schedules of the cluster. [`Schedules::watch`] keeps them up to date.
@@ -56,18 +56,18 @@ pub enum NoScheduleValue {
 }
 
 impl Schedules {
-    /// An empty set of schedules, which [`Self::watch`] keeps up to date.
+    /// Creates a cache without schedules.
     pub fn new(settings: crate::schedules::Settings, now: Now) -> Self {
         Self { settings, now, cache: Cache::default() }
     }
 
-    /// The current value of a schedule, with the time.
+    /// The current value of a schedule, and the time for which it was computed.
     pub fn value(&self, key: &ScheduleKey) -> Result<(i64, Timestamp), NoScheduleValue> {
         let now = (self.now)();
         let Some(entry) = self.cache.get(key) else {
             return Err(match self.cache.health(key) {
                 Health::Synced => NoScheduleValue::NotFound(key.clone()),
-                Health::Absent => NoScheduleValue::NotInstalled(key.kind),
+                Health::NotInstalled => NoScheduleValue::NotInstalled(key.kind),
                 Health::NotSynced(reason) => {
                     let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                     NoScheduleValue::NotSynced { kind: key.kind, reason }
@@ -89,12 +89,13 @@ impl Schedules {
     }
 
     /// Waits until each first list is complete or has failed. [`Self::watch`] must run.
-    pub async fn listed(&self) {
+    pub async fn wait_for_first_list(&self) {
         let mut changes = self.cache.subscribe();
         while self.cache.is_listing() && changes.changed().await.is_ok() {}
     }
 
-    /// The kinds that are not synced, with the reason. A kind that is not installed is synced.
+    /// Fails with a message for each watch that has not synced. The watch of a kind that is not
+    /// installed counts as synced.
     pub fn readiness(&self) -> Result<(), Vec<String>> {
         let problems = self.cache.problems();
         if problems.is_empty() { Ok(()) } else { Err(problems) }

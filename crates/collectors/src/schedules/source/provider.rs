@@ -1,4 +1,4 @@
-//! Serves metrics of schedules to the adapter.
+//! Serves metrics of schedules as a metric source, for the adapter.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use super::{
     kind::{ScheduleKey, ScheduleKind, VERSION},
 };
 
-/// A metric source for schedules. A metric of a schedule has the schedule's value, whatever its
-/// name. Discovery therefore lists no metrics.
-pub struct ScheduleProvider(Arc<Schedules>);
+/// A metric source for schedules. Every metric of a schedule has the schedule's value: the name of
+/// the metric doesn't matter. Discovery therefore lists no metrics.
+pub struct ScheduleSource(Arc<Schedules>);
 
-impl ScheduleProvider {
+impl ScheduleSource {
     /// A source for these schedules.
     pub fn new(schedules: Arc<Schedules>) -> Self {
         Self(schedules)
@@ -31,20 +31,20 @@ impl ScheduleProvider {
 
     /// The kind of a requested resource. Autoscalers request metrics of a `ClusterScalingSchedule`
     /// in their own namespace.
-    fn kind(resource: &GroupResource, is_namespaced: bool) -> Option<ScheduleKind> {
+    fn kind_in_scope(resource: &GroupResource, is_namespaced: bool) -> Option<ScheduleKind> {
         let kind = ScheduleKind::for_resource(resource)?;
         (is_namespaced || kind == ScheduleKind::Cluster).then_some(kind)
     }
 
-    fn kind_of(request: &CustomQuery) -> Result<ScheduleKind, MetricError> {
-        Self::kind(&request.resource, request.is_namespaced()).ok_or_else(|| {
-            let reason = format!("{} have no schedule", request.resource);
+    fn requested_kind(request: &CustomQuery) -> Result<ScheduleKind, MetricError> {
+        Self::kind_in_scope(&request.resource, request.is_namespaced()).ok_or_else(|| {
+            let reason = format!("{} is not a kind of schedule", request.resource);
             MetricError::UnknownMetric(NotFound::Other(reason))
         })
     }
 }
 
-fn values(kind: ScheduleKind, items: Vec<MetricValue>) -> CustomValues {
+fn custom_values(kind: ScheduleKind, items: Vec<MetricValue>) -> CustomValues {
     let object_kind = ObjectKind {
         resource: kind.resource(),
         version: VERSION.to_owned(),
@@ -54,26 +54,26 @@ fn values(kind: ScheduleKind, items: Vec<MetricValue>) -> CustomValues {
     CustomValues { object_kind, items, omitted: Vec::new(), origin }
 }
 
-fn item(name: &str, (value, timestamp): (i64, Timestamp)) -> MetricValue {
+fn metric_value(name: &str, (value, timestamp): (i64, Timestamp)) -> MetricValue {
     let value = MilliValue::from_units(value);
     MetricValue { object: name.into(), timestamp, window_seconds: None, value }
 }
 
-impl ScheduleProvider {
+impl ScheduleSource {
     fn custom_by_name(
         &self,
         request: &CustomQuery,
         name: &str,
     ) -> Result<CustomValues, MetricError> {
-        let kind = Self::kind_of(request)?;
+        let kind = Self::requested_kind(request)?;
         let value = self.0.value(&ScheduleKey::new(kind, &request.namespace, name));
         let value = value.map_err(|error| match error {
             NoScheduleValue::NotFound(_) | NoScheduleValue::NotInstalled(_) => {
                 MetricError::NoValueForObject(NotFound::Other(error.to_string()))
             }
-            other => MetricError::fetch(other),
+            other => MetricError::from_fetch_error(other),
         })?;
-        Ok(values(kind, vec![item(name, value)]))
+        Ok(custom_values(kind, vec![metric_value(name, value)]))
     }
 
     fn custom_by_selector(
@@ -81,21 +81,21 @@ impl ScheduleProvider {
         request: &CustomQuery,
         objects: &Selector,
     ) -> Result<CustomValues, MetricError> {
-        let kind = Self::kind_of(request)?;
-        let schedules = self.0.cache.of_namespace(kind, &request.namespace).into_iter();
+        let kind = Self::requested_kind(request)?;
+        let schedules = self.0.cache.in_namespace(kind, &request.namespace).into_iter();
         let selected = schedules.filter(|(_, entry)| objects.matches(&entry.labels));
         let items = selected.filter_map(|(key, _)| match self.0.value(&key) {
-            Ok(value) => Some(item(&key.name, value)),
+            Ok(value) => Some(metric_value(&key.name, value)),
             Err(error) => {
                 debug!(%error, "a schedule has no value");
                 None
             }
         });
-        Ok(values(kind, items.collect()))
+        Ok(custom_values(kind, items.collect()))
     }
 }
 
-impl Catalog for ScheduleProvider {
+impl Catalog for ScheduleSource {
     fn groups(&self) -> ApiGroups {
         ApiGroups { custom: true, ..ApiGroups::default() }
     }
@@ -105,7 +105,7 @@ impl Catalog for ScheduleProvider {
     }
 
     fn has(&self, query: &Query) -> bool {
-        matches!(query, Query::Custom(query) if Self::kind_of(query).is_ok())
+        matches!(query, Query::Custom(query) if Self::requested_kind(query).is_ok())
     }
 
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
@@ -118,7 +118,7 @@ impl Catalog for ScheduleProvider {
 }
 
 #[async_trait]
-impl MetricSource for ScheduleProvider {
+impl MetricSource for ScheduleSource {
     fn catalog(&self) -> &dyn Catalog {
         self
     }

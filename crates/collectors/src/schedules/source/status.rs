@@ -10,14 +10,15 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::{Schedules, cache::Entry, kind::ScheduleKey};
+use super::{Schedules, cache::CachedSchedule, kind::ScheduleKey};
 
-/// The pause after a change of a schedule. The writes of a status are also changes.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The minimum time between two checks of all statuses. Each write of a status is a change, after
+/// which another check would follow at once.
+const MIN_WAIT: Duration = Duration::from_secs(1);
 
-/// The maximum wait for a change after the pause. Pause and wait add up to the 10 s between checks
-/// of the status in kube-metrics-adapter.
-const WAIT: Duration = Duration::from_secs(9);
+/// The maximum wait for a change after [`MIN_WAIT`]. Together, they are the 10 s between checks of
+/// the status in kube-metrics-adapter.
+const MAX_FURTHER_WAIT: Duration = Duration::from_secs(9);
 
 impl Schedules {
     /// Writes `status.active` of all schedules whenever it changes. Never returns. Must run in only
@@ -27,16 +28,16 @@ impl Schedules {
         let mut has_failed = false;
         loop {
             changes.mark_unchanged();
-            has_failed = self.write_outdated(&client, has_failed).await;
-            sleep(PAUSE).await;
+            has_failed = self.write_outdated_statuses(&client, has_failed).await;
+            sleep(MIN_WAIT).await;
             // Continues after a change or the timeout.
-            timeout(WAIT, changes.changed()).await.ok();
+            timeout(MAX_FURTHER_WAIT, changes.changed()).await.ok();
         }
     }
 
     /// Writes outdated statuses. Returns whether a write failed. Logs only the first of consecutive
     /// failures.
-    async fn write_outdated(&self, client: &Client, has_failed: bool) -> bool {
+    async fn write_outdated_statuses(&self, client: &Client, has_failed: bool) -> bool {
         let now = (self.now)();
         let mut fails_now = false;
         for (key, entry) in self.cache.all() {
@@ -44,9 +45,9 @@ impl Schedules {
             else {
                 continue;
             };
-            match write(client, &key, &entry, is_active).await {
+            match write_status(client, &key, &entry, is_active).await {
                 Ok(()) => debug!(schedule = %key, is_active, "wrote the status"),
-                // The schedule has changed or was deleted. The watch will deliver that.
+                // The schedule was changed or deleted. The watch will report that.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {
                     if !has_failed && !fails_now {
@@ -61,11 +62,11 @@ impl Schedules {
     }
 }
 
-/// Writes the status of this version of a schedule.
-async fn write(
+/// Writes `status.active`, unless the schedule has changed since it was cached.
+async fn write_status(
     client: &Client,
     key: &ScheduleKey,
-    entry: &Entry,
+    entry: &CachedSchedule,
     is_active: bool,
 ) -> kube::Result<()> {
     let resource = key.kind.api_resource();

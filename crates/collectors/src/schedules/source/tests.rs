@@ -90,7 +90,7 @@ fn schedule(kind: &str, name: &str, entry: Value) -> Value {
 }
 
 /// An entry with the value 10 for a minute, some seconds after the start.
-fn once(seconds: i64) -> Value {
+fn entry_after(seconds: i64) -> Value {
     let date = start() + SignedDuration::from_secs(seconds);
     json!({ "type": "OneTime", "date": date.to_string(), "durationMinutes": 1, "value": 10 })
 }
@@ -128,7 +128,7 @@ async fn schedules_are_read_once_their_kinds_are_installed() {
 async fn invalid_schedule_is_reported_with_its_field_and_others_work() {
     let cluster = Cluster::start(&testbed_with_definitions());
     cluster.apply("ScalingSchedule", "bad", json!({ "type": "OneTime", "value": 1 }));
-    cluster.apply("ScalingSchedule", "good", once(-90));
+    cluster.apply("ScalingSchedule", "good", entry_after(-90));
     sleep(Duration::from_secs(1)).await;
     assert_eq!(
         cluster.value(ScheduleKind::Namespaced, "bad").unwrap_err(),
@@ -140,30 +140,30 @@ async fn invalid_schedule_is_reported_with_its_field_and_others_work() {
 #[tokio::test(start_paused = true)]
 async fn only_changes_of_the_spec_are_reported() {
     let cluster = Cluster::start(&testbed_with_definitions());
-    let mut object = schedule("ScalingSchedule", "noon", once(600));
+    let mut object = schedule("ScalingSchedule", "noon", entry_after(600));
     cluster.testbed.apply(object.clone()).unwrap();
-    cluster.apply("ClusterScalingSchedule", "all", once(600));
+    cluster.apply("ClusterScalingSchedule", "all", entry_after(600));
     sleep(Duration::from_secs(1)).await;
-    let take = || {
+    let take_changed = || {
         let mut taken = std::mem::take(&mut *cluster.changed.lock());
         taken.sort();
         taken
     };
-    assert_eq!(take(), ["ClusterScalingSchedule all", "ScalingSchedule shop/noon"]);
+    assert_eq!(take_changed(), ["ClusterScalingSchedule all", "ScalingSchedule shop/noon"]);
     object["status"] = json!({ "active": true });
     cluster.testbed.apply(object.clone()).unwrap();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(take(), [""; 0]);
+    assert_eq!(take_changed(), [""; 0]);
     object["spec"]["schedules"][0]["value"] = 11.into();
     cluster.testbed.apply(object).unwrap();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(take(), ["ScalingSchedule shop/noon"]);
+    assert_eq!(take_changed(), ["ScalingSchedule shop/noon"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn next_change_is_each_step_of_a_ramp() {
     let cluster = Cluster::start(&testbed_with_definitions());
-    cluster.apply("ScalingSchedule", "noon", once(120));
+    cluster.apply("ScalingSchedule", "noon", entry_after(120));
     sleep(Duration::from_secs(1)).await;
     let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": { "namespace": "shop", "name": "web" },
@@ -181,10 +181,10 @@ async fn next_change_is_each_step_of_a_ramp() {
         now = next;
         seconds.push(now.duration_since(start()).as_secs());
     }
-    // Ten steps of a ramp of one minute up to the value 10; the first one has the value 0.
+    // A ramp of one minute to the value 10 has ten steps. The first one, at 60 s, has the value 0.
     let up = [66, 72, 78, 84, 90, 96, 102, 108, 114, 120];
     assert_eq!(seconds[..up.len()], up);
-    // The last step down has the value 0.
+    // The last change is to the value 0.
     assert_eq!(seconds.last(), Some(&234));
 }
 
@@ -193,7 +193,7 @@ async fn status_is_written_when_a_schedule_becomes_active_and_inactive() {
     let cluster = Cluster::start(&testbed_with_definitions());
     let (schedules, client) = (cluster.schedules.clone(), cluster.testbed.client());
     tokio::spawn(async move { schedules.write_statuses(client).await });
-    cluster.apply("ScalingSchedule", "noon", once(120));
+    cluster.apply("ScalingSchedule", "noon", entry_after(120));
     // The first ramp starts after a minute, and the last one ends after four.
     let mut states = Vec::new();
     for _ in 0..6 {
@@ -221,11 +221,11 @@ fn request(resource: &str, namespace: &str) -> CustomQuery {
 #[tokio::test(start_paused = true)]
 async fn source_reads_by_name_and_by_selector() {
     let cluster = Cluster::start(&testbed_with_definitions());
-    cluster.apply("ScalingSchedule", "noon", once(0));
-    cluster.apply("ScalingSchedule", "night", once(10_000));
-    cluster.apply("ClusterScalingSchedule", "all", once(0));
+    cluster.apply("ScalingSchedule", "noon", entry_after(0));
+    cluster.apply("ScalingSchedule", "night", entry_after(10_000));
+    cluster.apply("ClusterScalingSchedule", "all", entry_after(0));
     sleep(Duration::from_secs(1)).await;
-    let provider = ScheduleProvider::new(cluster.schedules.clone());
+    let provider = ScheduleSource::new(cluster.schedules.clone());
     for (resource, namespace, name) in [
         ("scalingschedules.zalando.org", "shop", "noon"),
         ("scalingschedule", "shop", "noon"),
@@ -269,10 +269,10 @@ async fn each_outage_of_a_watch_and_its_end_are_logged() {
     sleep(Duration::from_mins(2)).await;
     faults.remove(fault);
     sleep(Duration::from_mins(2)).await;
-    cluster.apply("ScalingSchedule", "noon", once(0));
+    cluster.apply("ScalingSchedule", "noon", entry_after(0));
     sleep(Duration::from_secs(1)).await;
     outage();
-    testbed.drop_watches();
+    testbed.end_watches();
     sleep(Duration::from_mins(2)).await;
     let failed = "unable to watch scaling schedules, retrying";
     assert_eq!(*logs.lock(), [failed, "scaling schedules are watched again", failed]);

@@ -12,14 +12,15 @@ use tracing::{info, warn};
 
 use super::{
     Schedules,
-    cache::{Entry, Health},
+    cache::{CachedSchedule, Health},
     kind::{ScheduleKey, ScheduleKind},
 };
 
 impl Schedules {
-    /// Watches the schedules of these namespaces, or of all if there are none. Never returns. A
-    /// resource may be installed later. Calls `on_change` with schedules whose values may have
-    /// changed.
+    /// Watches the schedules of these namespaces. An empty list means all namespaces. Calls
+    /// `on_change` with the schedules whose values may have changed.
+    ///
+    /// Never returns: if a resource is not installed, it may be installed later.
     pub async fn watch(
         &self,
         client: Client,
@@ -62,32 +63,37 @@ impl Schedules {
                     continue;
                 }
                 Ok(watcher::Event::InitApply(object)) => {
-                    listed.insert(key(&object), Entry::new(object, &self.settings));
+                    listed.insert(key(&object), CachedSchedule::new(object, &self.settings));
                     continue;
                 }
                 Ok(watcher::Event::InitDone) => {
-                    succeeded(kind, &mut has_failed);
+                    log_recovery(kind, &mut has_failed);
                     let listed = std::mem::take(&mut listed);
                     self.cache.replace(kind, namespace, listed).into_iter().collect()
                 }
-                // A watch may also resume without a relist.
+                // The watch works again: it may resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
-                    succeeded(kind, &mut has_failed);
+                    log_recovery(kind, &mut has_failed);
                     let key = key(&object);
-                    let entry = Entry::new(object, &self.settings);
+                    let entry = CachedSchedule::new(object, &self.settings);
                     if !self.cache.insert(key.clone(), entry) {
                         continue;
                     }
                     vec![key]
                 }
                 Ok(watcher::Event::Delete(object)) => {
-                    succeeded(kind, &mut has_failed);
+                    log_recovery(kind, &mut has_failed);
                     let key = key(&object);
                     self.cache.remove(&key);
                     vec![key]
                 }
                 Err(error) => {
-                    self.failed(kind, namespace, &error, std::mem::replace(&mut has_failed, true));
+                    self.handle_failure(
+                        kind,
+                        namespace,
+                        &error,
+                        std::mem::replace(&mut has_failed, true),
+                    );
                     continue;
                 }
             };
@@ -97,8 +103,8 @@ impl Schedules {
         }
     }
 
-    /// Logs the first of consecutive failures.
-    fn failed(
+    /// Updates the health of the watch. Logs only the first of consecutive failures.
+    fn handle_failure(
         &self,
         kind: ScheduleKind,
         namespace: &str,
@@ -111,7 +117,7 @@ impl Schedules {
         );
         let resource = kind.resource();
         if is_absent {
-            self.cache.set_health(kind, namespace, Health::Absent);
+            self.cache.set_health(kind, namespace, Health::NotInstalled);
             if !is_repeated {
                 info!(%resource, "resource not installed, its schedules are unavailable");
             }
@@ -126,7 +132,7 @@ impl Schedules {
 }
 
 /// Logs the end of consecutive failures.
-fn succeeded(kind: ScheduleKind, has_failed: &mut bool) {
+fn log_recovery(kind: ScheduleKind, has_failed: &mut bool) {
     if std::mem::take(has_failed) {
         info!(resource = %kind.resource(), "scaling schedules are watched again");
     }

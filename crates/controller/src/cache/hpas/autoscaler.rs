@@ -41,7 +41,7 @@ pub struct Autoscaler {
     is_suspended: AtomicBool,
     scale_distrusted_at: Mutex<Option<Instant>>,
     replica_mismatch: Mutex<ReplicaMismatch>,
-    history: Mutex<StoredHistory>,
+    history: Mutex<HistoryState>,
     early_retries: Mutex<EarlyRetries>,
     /// The due time of the next periodic reconcile, if an additional one is queued before it.
     periodic_due: Mutex<Option<Instant>>,
@@ -94,12 +94,12 @@ pub enum Change {
     Unchanged,
 }
 
-/// The difference between the outcomes of two reconciles.
+/// The change of the error from the previous reconcile to the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureChange {
     /// Both succeeded.
     None,
-    /// The last one failed, with another error than the one before or after a success.
+    /// The last one failed, and the previous one succeeded or failed with another error.
     New,
     /// Both failed with the same error.
     Same,
@@ -107,19 +107,19 @@ pub enum FailureChange {
     Ended,
 }
 
-/// A history, and when it was stored.
+/// A history in memory, and the time of its last update.
 #[derive(Debug, Default)]
-struct StoredHistory {
+struct HistoryState {
     history: History,
-    stored_at: Option<Instants>,
-    /// Set from the restore of a history until a reconcile checks it.
-    restored: Option<HistoryEnd>,
+    updated_at: Option<Instants>,
+    /// Set when a history is restored, and removed when a reconcile checks it.
+    restored: Option<RestoredEnd>,
 }
 
-/// The state at the end of a restored history.
+/// The end of a restored history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct HistoryEnd {
-    /// The target's replicas. `None` if the history may lack its last part.
+struct RestoredEnd {
+    /// The target's replicas at that time. `None` if the history may lack its last part.
     replicas: Option<i32>,
 }
 
@@ -168,7 +168,7 @@ impl Autoscaler {
         self.latest.read().object.clone()
     }
 
-    /// The latest known version of the object, and its effective settings.
+    /// Like [`Autoscaler::object`], with the object's effective settings.
     pub fn object_with_settings(
         &self,
         source: &SettingSource,
@@ -178,7 +178,7 @@ impl Autoscaler {
         (latest.object.clone(), settings.clone())
     }
 
-    /// The effective settings of the latest known version.
+    /// The effective settings of [`Autoscaler::object`].
     pub fn settings(&self, source: &SettingSource) -> Arc<Settings> {
         self.object_with_settings(source).1
     }
@@ -198,8 +198,8 @@ impl Autoscaler {
         (latest.spec_hash == Some(spec_hash)).then(|| latest.object.spec.clone())
     }
 
-    /// Whether the stored object can't be decoded. A suspended autoscaler is not reconciled until a
-    /// later version can be.
+    /// Whether the API server's latest version can't be decoded. A suspended autoscaler is not
+    /// reconciled until a version can be decoded.
     pub fn is_suspended(&self) -> bool {
         self.is_suspended.load(Ordering::Relaxed)
     }
@@ -208,32 +208,35 @@ impl Autoscaler {
         self.is_suspended.store(true, Ordering::Relaxed);
     }
 
-    /// The time when the cached scale of the target became unsafe to decide on. It is safe again
-    /// after a GET of the scale (`None`), or if the cache is listed after this time.
+    /// The time when the cached scale of the target became unsafe to decide on. `None` if it is
+    /// safe: a GET has read the scale since. A list of the cache after this time makes it safe too.
     pub(crate) fn scale_distrusted_at(&self) -> Option<Instant> {
         *self.scale_distrusted_at.lock()
     }
 
-    /// See [`Autoscaler::scale_distrusted_at`].
-    pub(crate) fn set_scale_trusted(&self, is_trusted: bool) {
-        *self.scale_distrusted_at.lock() = (!is_trusted).then(Instant::now);
+    pub(crate) fn trust_scale(&self) {
+        *self.scale_distrusted_at.lock() = None;
     }
 
-    /// Compares the replicas that the target reports with its pods. If they differ for long, the
-    /// cached scale may be outdated, so the next reconcile reads it.
+    pub(crate) fn distrust_scale(&self) {
+        *self.scale_distrusted_at.lock() = Some(Instant::now());
+    }
+
+    /// Compares the replicas that the target reports with its pods. If they differ for several
+    /// reconciles, the cached scale may be outdated, so the next reconcile reads the scale.
     pub(crate) fn compare_replicas<'a>(&self, replicas: i32, pods: impl Iterator<Item = &'a Pod>) {
         if self.replica_mismatch.lock().observe(replicas, pods) {
-            self.set_scale_trusted(false);
+            self.distrust_scale();
         }
     }
 
-    /// A copy of the history. If the wall clock was set since the history was stored, the
-    /// timestamps are shifted by the step, because windows and periods are elapsed time.
+    /// A copy of the history. If the wall clock was set since the last update, the timestamps are
+    /// shifted by the step, because windows and periods are elapsed time.
     pub fn history(&self, now: Instants) -> History {
         let stored = self.history.lock();
         let mut history = stored.history.clone();
-        if let Some(stored_at) = stored.stored_at {
-            history.shift(now.wall_clock_step_since(stored_at));
+        if let Some(updated_at) = stored.updated_at {
+            history.shift(now.wall_clock_step_since(updated_at));
         }
         history
     }
@@ -242,21 +245,21 @@ impl Autoscaler {
     pub fn set_history(&self, mut history: History, now: Instants) {
         // A decision adds a recommendation, which may double the capacity of the list.
         history.recommendations.shrink_to_fit();
-        let stored_at = Some(now);
-        *self.history.lock() = StoredHistory { history, stored_at, restored: None };
+        let updated_at = Some(now);
+        *self.history.lock() = HistoryState { history, updated_at, restored: None };
     }
 
     /// Stores the history that the predecessor left. `replicas` are the target's at the end of the
     /// history; `None` if the history may lack its last part.
     pub fn restore(&self, history: History, replicas: Option<i32>, now: Instants) {
-        let (stored_at, restored) = (Some(now), Some(HistoryEnd { replicas }));
-        *self.history.lock() = StoredHistory { history, stored_at, restored };
+        let (updated_at, restored) = (Some(now), Some(RestoredEnd { replicas }));
+        *self.history.lock() = HistoryState { history, updated_at, restored };
     }
 
-    /// Compares a restored history with the replicas that the first reconcile reads. If they
-    /// differ, or if the history is incomplete, the history doesn't explain them. Then they become
-    /// a recommendation, as after a start without a history.
-    pub fn reconcile_restored_history(&self, replicas: i32, now: Instants) {
+    /// Compares the end of a restored history with the replicas that the first reconcile reads. If
+    /// they differ, or if the history is incomplete, the history doesn't explain these replicas.
+    /// Then the replicas become a recommendation, as after a start without a history.
+    pub fn check_restored_history(&self, replicas: i32, now: Instants) {
         let mut stored = self.history.lock();
         let restored = stored.restored.take();
         if restored.is_some_and(|restored| restored.replicas != Some(replicas)) {
@@ -271,7 +274,7 @@ impl Autoscaler {
         std::mem::replace(&mut *self.target_hash.lock(), hash) != hash
     }
 
-    /// Sets the error of a reconcile, `None` if it succeeded.
+    /// Sets the error of the last reconcile, `None` if it succeeded.
     pub fn set_failure(&self, failure: Option<String>) -> FailureChange {
         let mut last = self.failure.lock();
         let change = match (last.as_ref(), failure.as_ref()) {
@@ -286,7 +289,7 @@ impl Autoscaler {
 
     /// Sets whether a reconcile ended without a decision.
     pub(crate) fn set_undecided(&self, is_undecided: bool) {
-        self.early_retries.lock().set_failed(is_undecided);
+        self.early_retries.lock().set_undecided(is_undecided);
     }
 
     /// The due time of the next reconcile, after one that was due at `due`.
@@ -298,14 +301,15 @@ impl Autoscaler {
         self.early_retries.lock().next_due(due, period)
     }
 
-    /// Sets the due time of the periodic reconcile, because the next reconcile is an additional
-    /// one. Otherwise all autoscalers of a schedule would be due at the same time forever.
+    /// Sets the due time of the periodic reconcile when an additional reconcile is queued. Without
+    /// this, the additional one would shift the periodic ones: all autoscalers of a schedule would
+    /// be due at the same time from then on.
     pub(crate) fn set_periodic_due(&self, periodic: Instant) {
         *self.periodic_due.lock() = Some(periodic);
     }
 
     /// Sets the message about invalid annotations, `None` if all are valid. Returns whether to
-    /// report it, which is once for every different message.
+    /// report the message: if it differs from the last one.
     pub fn set_invalid_annotations(&self, message: Option<&str>) -> bool {
         let mut last = self.invalid_annotations.lock();
         let is_new = message.is_some() && last.as_deref() != message;
@@ -313,18 +317,16 @@ impl Autoscaler {
         is_new
     }
 
-    /// Start of the last reconcile that wrote the status, in monotonic time.
     pub(crate) fn status_written_at(&self) -> Option<Duration> {
         *self.status_written_at.lock()
     }
 
-    /// See [`Autoscaler::status_written_at`].
     pub(crate) fn set_status_written_at(&self, at: Duration) {
         *self.status_written_at.lock() = Some(at);
     }
 
-    /// Stores a peer's newest status write, as recorded in a version of the autoscaler. A write in
-    /// the first version that this process reads is not new.
+    /// Stores a peer's newest status write, as recorded in a version of the autoscaler. If that is
+    /// the first version that this process reads, the write doesn't count as new.
     pub(crate) fn observe_peer_write(&self, write: StatusWrite, is_first_version: bool) {
         self.peer_writes.observe(write, is_first_version);
     }
@@ -339,20 +341,20 @@ impl Autoscaler {
         self.peer_writes.take_new()
     }
 
-    /// Marks the status writes so far as taken: the peer was expected to write them.
+    /// Marks the last status write as taken, so that the next reconcile ignores it.
     pub(crate) fn ignore_past_peer_writes(&self) {
         self.peer_writes.ignore_past();
     }
 
-    /// Stores an object that was read, unless its UID differs.
-    pub(crate) fn refresh(&self, StoredHpa { object, spec_hash }: StoredHpa) {
+    /// Stores the response to a GET, unless its UID differs.
+    pub(crate) fn apply_read(&self, StoredHpa { object, spec_hash }: StoredHpa) {
         if self.has_uid(&object.metadata.uid) {
             self.update(object, Origin::Watch, Some(spec_hash));
         }
     }
 
-    /// Stores a version of the object, unless a newer one is known. The first version after a
-    /// suspension counts as a changed spec.
+    /// Stores a version of the object, unless it is from a watch and a newer one is cached. The
+    /// first version after a suspension counts as a changed spec.
     pub(super) fn update(
         &self,
         object: HorizontalPodAutoscaler,
@@ -360,21 +362,22 @@ impl Autoscaler {
         spec_hash: Option<u64>,
     ) -> Change {
         let mut latest = self.latest.write();
-        let Latest { object: last, spec_hash: last_hash, settings } = &mut *latest;
-        let is_older = is_newer(&last.metadata.resource_version, &object.metadata.resource_version);
+        let Latest { object: cached, spec_hash: cached_hash, settings } = &mut *latest;
+        let is_older =
+            is_newer(&cached.metadata.resource_version, &object.metadata.resource_version);
         if origin == Origin::Watch && is_older {
             return Change::Unchanged;
         }
         let change = match () {
-            () if !desired_state_eq(last, &object) => Change::SpecChanged,
-            () if last.status != object.status => Change::StatusChanged,
+            () if !desired_state_eq(cached, &object) => Change::SpecChanged,
+            () if cached.status != object.status => Change::StatusChanged,
             () => Change::Unchanged,
         };
         if change == Change::SpecChanged {
             settings.take();
         }
-        *last_hash = spec_hash.or(last_hash.filter(|_| change != Change::SpecChanged));
-        *last = Arc::new(without_spare_capacity(object));
+        *cached_hash = spec_hash.or(cached_hash.filter(|_| change != Change::SpecChanged));
+        *cached = Arc::new(without_spare_capacity(object));
         if self.is_suspended.swap(false, Ordering::Relaxed) {
             return Change::SpecChanged;
         }
@@ -401,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_no_spare_capacity() {
+    fn cached_lists_have_no_spare_capacity() {
         let decoded = || {
             let object = r#"{
                 "spec": { "metrics": [{ "type": "Resource" }] },

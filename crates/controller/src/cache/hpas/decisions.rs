@@ -5,36 +5,36 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Stands for an absent value in a sample.
-const NONE: i64 = i64::MIN;
+/// The number that encodes an absent value in a sample.
+const ABSENT: i64 = i64::MIN;
 /// The numbers of a sample before the values of its metrics: time, current, desired, proposed.
 const FIXED_NUMBERS: usize = 4;
 /// The estimated overhead of an allocation in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// The last decisions of one autoscaler: the last decision of each run of equal outcomes, and the
-/// numbers of every reconcile. The oldest ones are dropped first.
+/// The last decisions of one autoscaler. Consecutive decisions with equal outcomes are a run, of
+/// which only the last decision is stored; a sample of each reconcile has its numbers. The oldest
+/// runs and samples are dropped first.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     runs: VecDeque<DecisionRun>,
     /// The bytes of all texts.
     text_bytes: usize,
     metrics: Box<[Box<str>]>,
-    /// Each sample takes [`FIXED_NUMBERS`], and one number for each metric.
+    /// The samples one after the other: each has [`FIXED_NUMBERS`], and one number per metric.
     samples: VecDeque<i64>,
 }
 
 /// Consecutive decisions with the same outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct DecisionRun {
-    /// The time of the first one.
+    /// The time of the first decision.
     pub(crate) from: Timestamp,
-    /// The time of the last one.
+    /// The time of the last decision.
     pub(crate) until: Timestamp,
     pub(crate) count: u32,
-    /// A hash of what the decisions have in common.
-    outcome: u64,
-    /// The last one, as JSON.
+    outcome_hash: u64,
+    /// The last decision, as JSON.
     pub(crate) decision: Box<str>,
     /// Its explanation, as JSON.
     pub(crate) explanation: Box<str>,
@@ -44,8 +44,8 @@ pub(crate) struct DecisionRun {
 #[derive(Debug)]
 pub(crate) struct RecordedDecision {
     pub(crate) at: Timestamp,
-    /// A hash. Consecutive decisions with the same hash are a run.
-    pub(crate) outcome: u64,
+    /// Consecutive decisions with the same hash are a run.
+    pub(crate) outcome_hash: u64,
     pub(crate) decision: Box<str>,
     pub(crate) explanation: Box<str>,
 }
@@ -62,8 +62,8 @@ pub struct DecisionSample {
 }
 
 impl Decisions {
-    /// Adds a decision, and drops the oldest ones until all take at most `limit` bytes. Samples
-    /// take at most half of `limit`.
+    /// Adds a decision and its sample, and drops the oldest ones until all take at most `limit`
+    /// bytes. Samples take at most half of that.
     pub(crate) fn record(
         &mut self,
         decision: RecordedDecision,
@@ -97,8 +97,8 @@ impl Decisions {
     /// The samples, oldest first.
     pub(crate) fn samples(&self) -> impl Iterator<Item = DecisionSample> {
         let stride = self.stride();
-        let at = |index: usize| self.samples.get(index).copied().unwrap_or(NONE);
-        let some = |number: i64| (number != NONE).then_some(number);
+        let at = |index: usize| self.samples.get(index).copied().unwrap_or(ABSENT);
+        let present = |number: i64| (number != ABSENT).then_some(number);
         let replicas = |number: i64| i32::try_from(number).ok();
         (0..self.samples.len() / stride).map(move |sample| {
             let start = sample * stride;
@@ -108,13 +108,13 @@ impl Decisions {
                 desired: replicas(at(start + 2)),
                 proposed: replicas(at(start + 3)),
                 values: (start + FIXED_NUMBERS..start + stride)
-                    .map(|index| some(at(index)))
+                    .map(|index| present(at(index)))
                     .collect(),
             }
         })
     }
 
-    /// The memory that the decisions take.
+    /// The bytes of all allocations.
     pub(crate) fn bytes(&self) -> usize {
         let runs = self.runs.capacity() * size_of::<DecisionRun>() + self.text_bytes;
         let names =
@@ -127,10 +127,11 @@ impl Decisions {
     }
 
     fn add_to_runs(&mut self, recorded: RecordedDecision) {
-        let RecordedDecision { at, outcome, decision, explanation } = recorded;
-        let mut run = DecisionRun { from: at, until: at, count: 1, outcome, decision, explanation };
+        let RecordedDecision { at, outcome_hash, decision, explanation } = recorded;
+        let (from, until, count) = (at, at, 1);
+        let mut run = DecisionRun { from, until, count, outcome_hash, decision, explanation };
         self.text_bytes += run.text_bytes();
-        let last = self.runs.back_mut().filter(|last| last.outcome == outcome);
+        let last = self.runs.back_mut().filter(|last| last.outcome_hash == outcome_hash);
         match last {
             Some(last) => {
                 self.text_bytes -= last.text_bytes();
@@ -143,30 +144,31 @@ impl Decisions {
 
     fn add_sample(&mut self, sample: &DecisionSample, limit: usize) {
         let stride = self.stride();
-        let max = limit / (stride * size_of::<i64>()) * stride;
-        while self.samples.len() + stride > max && !self.samples.is_empty() {
+        let max_numbers = limit / (stride * size_of::<i64>()) * stride;
+        while self.samples.len() + stride > max_numbers && !self.samples.is_empty() {
             self.samples.drain(..stride.min(self.samples.len()));
         }
-        if self.samples.capacity() > max {
-            self.samples.shrink_to(max);
+        if self.samples.capacity() > max_numbers {
+            self.samples.shrink_to(max_numbers);
         }
-        if max == 0 {
+        if max_numbers == 0 {
             return;
         }
         if self.samples.len() + stride > self.samples.capacity() {
             // Doubles the capacity as `VecDeque` does, but not beyond the limit.
-            let capacity = (self.samples.capacity() * 2).clamp(stride * 8, max.max(stride * 8));
-            self.samples.reserve_exact(capacity.min(max) - self.samples.len());
+            let capacity =
+                (self.samples.capacity() * 2).clamp(stride * 8, max_numbers.max(stride * 8));
+            self.samples.reserve_exact(capacity.min(max_numbers) - self.samples.len());
         }
-        let replicas = |number: Option<i32>| number.map_or(NONE, i64::from);
+        let replicas = |number: Option<i32>| number.map_or(ABSENT, i64::from);
         self.samples.extend([
             sample.at.as_millisecond(),
             sample.current.into(),
             replicas(sample.desired),
             replicas(sample.proposed),
         ]);
-        let values = sample.values.iter().map(|value| value.unwrap_or(NONE));
-        self.samples.extend(values.chain(std::iter::repeat(NONE)).take(stride - FIXED_NUMBERS));
+        let values = sample.values.iter().map(|value| value.unwrap_or(ABSENT));
+        self.samples.extend(values.chain(std::iter::repeat(ABSENT)).take(stride - FIXED_NUMBERS));
     }
 
     /// Drops the oldest run. Returns whether there was one.
@@ -197,10 +199,10 @@ mod tests {
         DecisionSample { at: at(second), current: 2, desired: None, proposed: Some(3), values }
     }
 
-    fn record(decisions: &mut Decisions, second: i64, outcome: u64, limit: usize) {
+    fn record(decisions: &mut Decisions, second: i64, outcome_hash: u64, limit: usize) {
         let text = || format!("{second:0>100}").into_boxed_str();
-        let decision =
-            RecordedDecision { at: at(second), outcome, decision: text(), explanation: text() };
+        let (at, decision, explanation) = (at(second), text(), text());
+        let decision = RecordedDecision { at, outcome_hash, decision, explanation };
         decisions.record(decision, &sample(second, &[Some(second)]), &["cpu"], limit);
     }
 
@@ -224,7 +226,7 @@ mod tests {
         let mut decisions = Decisions::default();
         let text = || Box::from("{}");
         let decision =
-            RecordedDecision { at: at(1), outcome: 1, decision: text(), explanation: text() };
+            RecordedDecision { at: at(1), outcome_hash: 1, decision: text(), explanation: text() };
         let values = sample(1, &[None, Some(-7)]);
         decisions.record(decision, &values, &["cpu", "queue"], 10_000);
         assert_eq!(decisions.samples().collect::<Vec<_>>(), [values]);
@@ -237,7 +239,7 @@ mod tests {
         record(&mut decisions, 0, 1, 10_000);
         let text = || Box::from("{}");
         let decision =
-            RecordedDecision { at: at(15), outcome: 1, decision: text(), explanation: text() };
+            RecordedDecision { at: at(15), outcome_hash: 1, decision: text(), explanation: text() };
         decisions.record(decision, &sample(15, &[]), &["memory"], 10_000);
         let samples: Vec<_> = decisions.samples().collect();
         assert_eq!(samples, [sample(15, &[None])]);
@@ -259,8 +261,7 @@ mod tests {
         }
     }
 
-    /// Recounts the bytes of everything stored.
-    fn memory(decisions: &Decisions) -> usize {
+    fn recounted_bytes(decisions: &Decisions) -> usize {
         let text = |text: &str| text.len() + ALLOCATION_BYTES;
         let texts = decisions.runs.iter().map(|run| text(&run.decision) + text(&run.explanation));
         let names = decisions.metrics.iter().map(|name| text(name) + size_of::<Box<str>>());
@@ -277,13 +278,13 @@ mod tests {
         let mut add = |second: i64, metrics: &[&str]| {
             let decision = RecordedDecision {
                 at: at(second),
-                outcome: u64::try_from(second / 3).unwrap(),
+                outcome_hash: u64::try_from(second / 3).unwrap(),
                 decision: "d".repeat(100).into(),
-                // Runs of all lengths are replaced and dropped.
+                // The sizes vary, so that larger and smaller runs are replaced and dropped.
                 explanation: "e".repeat(usize::try_from(second * 37 % 400).unwrap()).into(),
             };
             decisions.record(decision, &sample(second, &[Some(second)]), metrics, limit);
-            assert_eq!(decisions.bytes(), memory(&decisions), "at {second}");
+            assert_eq!(decisions.bytes(), recounted_bytes(&decisions), "at {second}");
             assert!(decisions.bytes() <= limit, "at {second}: {}", decisions.bytes());
             let bytes_of_samples = decisions.samples.capacity() * size_of::<i64>();
             assert!(bytes_of_samples <= limit / 2, "at {second}: {bytes_of_samples}");
@@ -292,7 +293,7 @@ mod tests {
         };
         for second in 0..1000 {
             let (bytes, times) = add(second, &["cpu"]);
-            // 62 samples of five numbers.
+            // Half of the limit has space for 62 samples of five numbers.
             let first = (second - 61).max(0);
             assert_eq!(times, (first..=second).collect::<Vec<_>>());
             assert!(second < 61 || bytes > limit / 2 - 40, "at {second}: {bytes}");

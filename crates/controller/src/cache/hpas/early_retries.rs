@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The times of early retries after the first reconcile. A new autoscaler is retried early if it
-/// can't be decided on: its target or pods may have been created a moment later.
+/// The times of early retries, counted from the first reconcile. If a reconcile of a new autoscaler
+/// ends without a decision, it is retried early: its target or pods may be created a moment later.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(5)];
 
 /// The early retries of an autoscaler.
 #[derive(Debug, Default)]
 pub(super) struct EarlyRetries {
-    /// The autoscaler was created while this controller watched, and still has early retries.
+    /// The autoscaler was created while this controller watched, and its early retries aren't over.
     is_new: bool,
     /// The due time of the first reconcile.
     first_due: Option<Instant>,
     /// The last reconcile ended without a decision.
-    has_failed: bool,
+    is_undecided: bool,
 }
 
 /// The next due time of an autoscaler.
@@ -32,8 +32,8 @@ impl EarlyRetries {
         Self { is_new: true, ..Self::default() }
     }
 
-    pub(super) fn set_failed(&mut self, has_failed: bool) {
-        self.has_failed = has_failed;
+    pub(super) fn set_undecided(&mut self, is_undecided: bool) {
+        self.is_undecided = is_undecided;
     }
 
     /// The next due time after a reconcile that was due at `due`. Early retries don't shift the
@@ -46,7 +46,7 @@ impl EarlyRetries {
         let end = first + period;
         let mut retries = RETRY_AFTER.iter().map(|delay| first + *delay);
         let retry = retries.find(|retry| *retry > due && *retry < end);
-        if let Some(retry) = retry.filter(|_| self.has_failed) {
+        if let Some(retry) = retry.filter(|_| self.is_undecided) {
             return NextDue::Early(retry);
         }
         self.is_new = false;
@@ -62,13 +62,13 @@ mod tests {
 
     const PERIOD: u64 = 15;
 
-    /// The seconds at which an autoscaler is due, after `failures` reconciles without a decision.
+    /// The seconds at which an autoscaler is due, if its first `failures` reconciles don't decide.
     fn due_times(mut retries: EarlyRetries, failures: usize, period: u64) -> Vec<u64> {
         let start = Instant::now();
         let mut times = vec![0];
         for index in 0..4 {
             let due = start + Duration::from_secs(times[index]);
-            retries.set_failed(index < failures);
+            retries.set_undecided(index < failures);
             let (NextDue::Early(next) | NextDue::Periodic(next)) =
                 retries.next_due(due, Duration::from_secs(period));
             times.push(next.duration_since(start).as_secs());
@@ -81,7 +81,7 @@ mod tests {
     #[case::first(1, [0, 2, 15, 30, 45])]
     #[case::second(2, [0, 2, 5, 15, 30])]
     #[case::all(9, [0, 2, 5, 15, 30])]
-    fn new_autoscaler_is_retried_early_while_it_fails(
+    fn new_autoscaler_without_a_decision_is_retried_early(
         #[case] failures: usize,
         #[case] expected: [u64; 5],
     ) {

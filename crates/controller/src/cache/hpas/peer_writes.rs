@@ -11,23 +11,24 @@ pub(super) struct PeerWrites(Mutex<Option<Box<LastWrite>>>);
 #[derive(Debug)]
 struct LastWrite {
     write: StatusWrite,
-    /// No reconcile has taken it yet.
+    /// No reconcile has taken this write yet.
     is_new: bool,
     /// A reconcile has taken a write of this manager before.
     is_known_manager: bool,
 }
 
-/// A status write of a peer that no reconcile has seen before.
+/// A status write of a peer, at the first reconcile after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PeerWrite {
     pub(crate) write: StatusWrite,
-    /// It is the first one by this manager.
+    /// No reconcile has taken a write of this manager before.
     pub(crate) is_first: bool,
 }
 
 impl PeerWrites {
-    /// Stores the newest write in a version of the autoscaler. It is not new in the first version
-    /// that this process sees, since it may be of a controller that has been replaced.
+    /// Stores the newest write in a version of the autoscaler. If that is the first version that
+    /// this process sees, the write doesn't count as new: a controller that has been replaced may
+    /// have made it.
     pub(super) fn observe(&self, write: StatusWrite, is_first_version: bool) {
         let mut last = self.0.lock();
         match last.as_mut() {
@@ -57,7 +58,7 @@ impl PeerWrites {
         Some(PeerWrite { write: last.write.clone(), is_first })
     }
 
-    /// Marks the writes so far as taken.
+    /// Marks the last write as taken.
     pub(super) fn ignore_past(&self) {
         if let Some(last) = self.0.lock().as_mut() {
             last.is_new = false;

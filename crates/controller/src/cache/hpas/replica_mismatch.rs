@@ -20,7 +20,8 @@ impl ReplicaMismatch {
     /// Compares the replicas that a target reports with its pods. Returns whether the next
     /// reconcile must read the scale.
     ///
-    /// Kinds differ in whether they count pods that are being deleted or have finished.
+    /// Some kinds count pods that are being deleted or have finished, others don't. So any number
+    /// from the active pods to all pods matches.
     pub(super) fn observe<'a>(
         &mut self,
         replicas: i32,
@@ -67,15 +68,15 @@ mod tests {
     }
 
     #[test]
-    fn lasting_mismatch_is_noticed_after_three_reconciles_and_then_rarely() {
+    fn lasting_mismatch_requires_a_read_after_three_reconciles_and_then_rarely() {
         let mut mismatch = ReplicaMismatch::default();
         let pods = running(2);
-        let noticed: Vec<u32> = (1..=45).filter(|_| mismatch.observe(4, pods.iter())).collect();
-        assert_eq!(noticed, [3, 23, 43]);
+        let required: Vec<u32> = (1..=45).filter(|_| mismatch.observe(4, pods.iter())).collect();
+        assert_eq!(required, [3, 23, 43]);
     }
 
     #[test]
-    fn short_mismatches_are_not_noticed() {
+    fn short_mismatches_require_no_read() {
         let mut mismatch = ReplicaMismatch::default();
         let pods = running(3);
         for _ in 0..10 {
@@ -88,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn terminating_and_failed_pods_may_count_or_not() {
+    fn replicas_may_include_terminating_and_failed_pods() {
         let mut mismatch = ReplicaMismatch::default();
         let mut pods = running(2);
         pods.extend([pod(PodPhase::Running, true), pod(PodPhase::Failed, false)]);
         for replicas in [2, 3, 4, 2, 3, 4] {
             assert!(!mismatch.observe(replicas, pods.iter()));
         }
-        let noticed = (0..3).any(|_| mismatch.observe(5, pods.iter()));
-        assert!(noticed);
+        let required = (0..3).any(|_| mismatch.observe(5, pods.iter()));
+        assert!(required);
     }
 }

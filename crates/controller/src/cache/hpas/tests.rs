@@ -83,7 +83,7 @@ fn suspended_autoscaler_keeps_its_state() {
 }
 
 #[test]
-fn list_is_stored_even_with_older_versions() {
+fn listed_object_replaces_a_cached_one_with_a_newer_version() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "10", 6), Origin::Watch);
     assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::List), Change::SpecChanged);

@@ -30,8 +30,8 @@ struct ListInProgress {
 type Namespaces = HashMap<Box<str>, Arc<RwLock<Namespace>>>;
 
 impl PodIndex {
-    /// Records that a new or changed pod could not be decoded. Name and namespace are empty if
-    /// they are unknown.
+    /// Records that a new or changed pod could not be decoded. Unknown names and namespaces are
+    /// empty strings.
     pub fn add_undecodable(&self, namespace: &str, name: &str) {
         self.undecodable.lock().add(namespace, name);
     }
@@ -41,12 +41,12 @@ impl PodIndex {
         self.undecodable.lock().affects(namespace)
     }
 
-    /// The time since the watch confirmed the index.
+    /// The time since the watch last confirmed the index.
     pub fn watch_age(&self) -> &Arc<WatchAge> {
         &self.watch_age
     }
 
-    /// Adds a pod, or replaces the one of that name.
+    /// Adds a pod, or replaces the pod of that name.
     pub fn apply(&self, namespace: &str, pod: Pod) {
         self.undecodable.lock().remove(namespace, &pod.name);
         // Locked until the pod is added, so that `delete` can't remove the namespace as empty.
@@ -77,7 +77,7 @@ impl PodIndex {
         was_cached
     }
 
-    /// Starts a list, and discards one that did not finish. Readers see the state before the list
+    /// Starts a list, and discards a list that did not finish. Readers see the state before it
     /// until [`PodIndex::finish_list`].
     pub fn begin_list(&self) {
         *self.list.lock() = Some(ListInProgress::default());
@@ -87,13 +87,13 @@ impl PodIndex {
     pub fn list_apply(&self, namespace: &str, pod: Pod) {
         let mut list = self.list.lock();
         let Some(list) = list.as_mut() else { return self.apply(namespace, pod) };
-        // Shares unchanged pods with the previous state, so that a list doesn't double the memory.
+        // Unchanged pods are shared with the state before the list, to save memory.
         let unchanged = self.get(namespace, &pod.name).filter(|cached| **cached == pod);
         list.namespaces.entry(namespace.into()).or_default().apply_shared(unchanged, pod);
     }
 
-    /// Records that a pod of the list could not be decoded. Name and namespace are empty if they
-    /// are unknown.
+    /// Records that a pod of the list could not be decoded. Unknown names and namespaces are empty
+    /// strings.
     pub fn list_add_undecodable(&self, namespace: &str, name: &str) {
         if let Some(list) = self.list.lock().as_mut() {
             list.undecodable.add(namespace, name);
@@ -110,7 +110,7 @@ impl PodIndex {
             .collect();
         let previous = std::mem::replace(&mut *self.namespaces.write(), namespaces);
         *self.undecodable.lock() = list.undecodable;
-        // Freed after the lock is released.
+        // Dropped only after the lock is released, because that takes time.
         drop(previous);
     }
 
@@ -140,7 +140,7 @@ impl PodIndex {
 #[cfg(test)]
 impl PodIndex {
     /// The number of distinct label sets, label pairs and resources of a namespace.
-    pub(super) fn interned(&self, namespace: &str) -> (usize, usize, usize) {
-        self.namespace_pods(namespace).map_or((0, 0, 0), |pods| pods.read().interned())
+    pub(super) fn distinct_counts(&self, namespace: &str) -> (usize, usize, usize) {
+        self.namespace_pods(namespace).map_or((0, 0, 0), |pods| pods.read().distinct_counts())
     }
 }

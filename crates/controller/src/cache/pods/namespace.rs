@@ -25,7 +25,7 @@ pub(super) struct Namespace {
     groups: HashMap<Labels, Vec<Arc<Pod>>>,
     /// The label sets that contain a pair of key and value.
     by_pair: HashMap<(Box<str>, Box<str>), HashSet<ByAddress>>,
-    /// The number of pods that share requests and limits.
+    /// The number of pods with the same requests and limits.
     resources: HashMap<Arc<PodResources>, usize>,
 }
 
@@ -34,17 +34,17 @@ impl Namespace {
         self.apply_shared(None, pod);
     }
 
-    /// Like [`Namespace::apply`], but stores `equal` if given, which must be equal to `pod`.
+    /// Like [`Namespace::apply`], but stores `equal` instead of the equal `pod`, if it is given.
     pub(super) fn apply_shared(&mut self, equal: Option<Arc<Pod>>, pod: Pod) {
-        // The old pod is removed last, so that a group shared by both survives.
+        // The old pod leaves its group last, so that a group of both pods isn't dropped.
         let old = self.by_name.take(&*pod.name);
         let pod = equal.unwrap_or_else(|| self.intern(pod));
         *self.resources.entry(Arc::clone(&pod.resources)).or_insert(0) += 1;
         match old {
-            // Compares the contents, because a pod that is shared with the cache before a list may
-            // have another allocation of an equal label set.
+            // Compares label sets by content, not by address: a pod that is shared with the cache
+            // before a list may have its own allocation.
             Some(ByName(old)) if old.labels == pod.labels => {
-                self.in_group(&pod, |group, at| {
+                self.with_group(&pod, |group, at| {
                     if let Some(slot) = at.ok().and_then(|at| group.get_mut(at)) {
                         *slot = Arc::clone(&pod);
                     }
@@ -122,8 +122,8 @@ impl Namespace {
         Arc::new(pod)
     }
 
-    /// Calls `change` with the pod's group, and the index of the pod or where to insert it.
-    fn in_group(
+    /// Calls `change` with the pod's group and the result of a binary search for the pod in it.
+    fn with_group(
         &mut self,
         pod: &Pod,
         change: impl FnOnce(&mut Vec<Arc<Pod>>, Result<usize, usize>),
@@ -145,7 +145,7 @@ impl Namespace {
             }
             self.groups.insert(Arc::clone(&pod.labels), Vec::new());
         }
-        self.in_group(pod, |group, at| {
+        self.with_group(pod, |group, at| {
             if let Err(at) = at {
                 group.insert(at, Arc::clone(pod));
             }
@@ -153,7 +153,7 @@ impl Namespace {
     }
 
     fn leave_group(&mut self, pod: &Pod) {
-        self.in_group(pod, |group, at| {
+        self.with_group(pod, |group, at| {
             if let Ok(at) = at {
                 group.remove(at);
             }
@@ -180,8 +180,9 @@ impl Namespace {
         }
     }
 
+    /// The number of distinct label sets, label pairs and resources.
     #[cfg(test)]
-    pub(super) fn interned(&self) -> (usize, usize, usize) {
+    pub(super) fn distinct_counts(&self) -> (usize, usize, usize) {
         (self.groups.len(), self.by_pair.len(), self.resources.len())
     }
 }
@@ -210,8 +211,8 @@ impl Borrow<str> for ByName {
     }
 }
 
-/// A label set of [`Namespace::groups`], with the hash and equality of its address.
-/// Equal sets there share one allocation.
+/// A label set of [`Namespace::groups`], with the hash and equality of its address. Equal sets in
+/// the groups share one allocation.
 #[derive(Debug)]
 struct ByAddress(Labels);
 

@@ -38,12 +38,12 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
     }
 }
 
-fn names(index: &PodIndex, namespace: &str, selector: &str) -> Vec<String> {
+fn selected_names(index: &PodIndex, namespace: &str, selector: &str) -> Vec<String> {
     let selected = index.select(namespace, &Selector::parse(selector).unwrap());
     selected.iter().map(|pod| pod.name.to_string()).collect()
 }
 
-fn shop() -> PodIndex {
+fn index_with_two_namespaces() -> PodIndex {
     let index = PodIndex::default();
     index.apply("shop", pod("web-2", &[("app", "web"), ("tier", "front")], 100));
     index.apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
@@ -63,130 +63,130 @@ fn shop() -> PodIndex {
 #[case("app=web,no=pod", &[])]
 #[case("!app", &[])]
 fn select_matches_labels_and_sorts_by_name(#[case] selector: &str, #[case] expected: &[&str]) {
-    let index = shop();
-    assert_eq!(names(&index, "shop", selector), expected);
-    assert!(names(&index, "empty", selector).is_empty());
+    let index = index_with_two_namespaces();
+    assert_eq!(selected_names(&index, "shop", selector), expected);
+    assert!(selected_names(&index, "empty", selector).is_empty());
 }
 
-/// Whether the namespaces `shop` and `bank` are incomplete.
-fn incomplete(index: &PodIndex) -> (bool, bool) {
+/// Whether `shop` and `bank` are incomplete.
+fn are_incomplete(index: &PodIndex) -> (bool, bool) {
     (index.is_incomplete("shop"), index.is_incomplete("bank"))
 }
 
 #[test]
 fn undecodable_pod_makes_its_namespace_incomplete_until_decoded_or_deleted() {
-    let index = shop();
-    assert_eq!(incomplete(&index), (false, false));
+    let index = index_with_two_namespaces();
+    assert_eq!(are_incomplete(&index), (false, false));
     index.add_undecodable("shop", "web-1");
     index.add_undecodable("shop", "web-2");
-    assert_eq!(incomplete(&index), (true, false));
+    assert_eq!(are_incomplete(&index), (true, false));
     index.apply("shop", pod("web-1", &[], 100));
-    assert_eq!(incomplete(&index), (true, false));
+    assert_eq!(are_incomplete(&index), (true, false));
     index.delete("shop", "web-2");
-    assert_eq!(incomplete(&index), (false, false));
+    assert_eq!(are_incomplete(&index), (false, false));
 }
 
 #[test]
 fn list_determines_which_namespaces_are_incomplete() {
-    let index = shop();
+    let index = index_with_two_namespaces();
     index.add_undecodable("shop", "web-1");
     index.begin_list();
     index.list_add_undecodable("bank", "web-1");
-    assert_eq!(incomplete(&index), (true, false));
+    assert_eq!(are_incomplete(&index), (true, false));
     index.finish_list();
-    assert_eq!(incomplete(&index), (false, true));
+    assert_eq!(are_incomplete(&index), (false, true));
 }
 
 #[test]
 fn pod_without_a_name_makes_all_namespaces_incomplete_until_the_next_list() {
     for (namespace, name) in [("shop", ""), ("", "web-1")] {
-        let index = shop();
+        let index = index_with_two_namespaces();
         index.add_undecodable(namespace, name);
-        assert_eq!(incomplete(&index), (true, true));
+        assert_eq!(are_incomplete(&index), (true, true));
         index.begin_list();
         index.finish_list();
-        assert_eq!(incomplete(&index), (false, false));
+        assert_eq!(are_incomplete(&index), (false, false));
     }
 }
 
 #[test]
 fn selector_that_matches_nothing_selects_nothing() {
-    assert!(shop().select("shop", &Selector::nothing()).is_empty());
+    assert!(index_with_two_namespaces().select("shop", &Selector::nothing()).is_empty());
 }
 
 #[test]
 fn equal_labels_and_resources_are_shared_and_freed_with_the_last_pod() {
-    let index = shop();
-    // Label sets: front, canary, db. Pairs: app=web, app=db, tier=front, tier=canary. CPU: 100,
-    // 200.
-    assert_eq!(index.interned("shop"), (3, 4, 2));
+    let index = index_with_two_namespaces();
+    // Three label sets, the pairs app=web, app=db, tier=front and tier=canary, two CPU requests.
+    assert_eq!(index.distinct_counts("shop"), (3, 4, 2));
     let pods = index.select("shop", &Selector::parse("app=web,tier=front").unwrap());
     assert!(Arc::ptr_eq(&pods[0].labels, &pods[1].labels));
     assert!(Arc::ptr_eq(&pods[0].resources, &pods[1].resources));
 
     assert!(index.delete("shop", "web-canary"));
-    assert_eq!(index.interned("shop"), (2, 3, 2));
+    assert_eq!(index.distinct_counts("shop"), (2, 3, 2));
     assert!(index.delete("shop", "db-0"));
-    assert_eq!(index.interned("shop"), (1, 2, 1));
+    assert_eq!(index.distinct_counts("shop"), (1, 2, 1));
     assert!(index.delete("shop", "web-1"));
     assert!(index.delete("shop", "web-2"));
     assert!(!index.delete("shop", "web-2"));
-    assert_eq!(index.interned("shop"), (0, 0, 0));
+    assert_eq!(index.distinct_counts("shop"), (0, 0, 0));
     assert_eq!(index.len(), 1);
 }
 
 #[test]
 fn changed_labels_move_the_pod() {
-    let index = shop();
+    let index = index_with_two_namespaces();
     index.apply("shop", pod("web-1", &[("app", "db")], 100));
-    assert_eq!(names(&index, "shop", "app=web"), ["web-2", "web-canary"]);
-    assert_eq!(names(&index, "shop", "app=db"), ["db-0", "web-1"]);
+    assert_eq!(selected_names(&index, "shop", "app=web"), ["web-2", "web-canary"]);
+    assert_eq!(selected_names(&index, "shop", "app=db"), ["db-0", "web-1"]);
     assert_eq!(index.len(), 5);
 }
 
 #[test]
 fn changed_status_replaces_the_pod() {
-    let index = shop();
+    let index = index_with_two_namespaces();
     let mut changed = pod("web-1", &[("app", "web"), ("tier", "front")], 300);
     changed.phase = PodPhase::Failed;
     index.apply("shop", changed.clone());
-    assert_eq!(names(&index, "shop", "app=web,tier=front"), ["web-1", "web-2"]);
+    assert_eq!(selected_names(&index, "shop", "app=web,tier=front"), ["web-1", "web-2"]);
     assert_eq!(*index.select("shop", &Selector::parse("app=web").unwrap())[0], changed);
     assert_eq!(*index.get("shop", "web-1").unwrap(), changed);
-    assert_eq!(index.interned("shop").2, 3);
+    assert_eq!(index.distinct_counts("shop").2, 3);
 }
 
 #[test]
 fn finished_list_replaces_everything() {
-    let index = shop();
+    let index = index_with_two_namespaces();
     let unchanged = index.get("shop", "web-1").unwrap();
     index.begin_list();
     index.list_apply("shop", pod("web-0", &[("app", "web"), ("tier", "front")], 100));
     index.list_apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
-    assert_eq!(names(&index, "shop", "app=web"), ["web-1", "web-2", "web-canary"]);
+    assert_eq!(selected_names(&index, "shop", "app=web"), ["web-1", "web-2", "web-canary"]);
     index.finish_list();
-    assert_eq!(names(&index, "shop", ""), ["web-0", "web-1"]);
-    assert!(names(&index, "bank", "").is_empty());
-    assert_eq!(index.interned("shop"), (1, 2, 1));
+    assert_eq!(selected_names(&index, "shop", ""), ["web-0", "web-1"]);
+    assert!(selected_names(&index, "bank", "").is_empty());
+    assert_eq!(index.distinct_counts("shop"), (1, 2, 1));
     assert!(Arc::ptr_eq(&unchanged, &index.get("shop", "web-1").unwrap()));
 
-    // The shared pod has its own allocation of the label set. A change still finds its group.
+    // The pod from before the list has its own allocation of the label set. A change must
+    // nevertheless find the pod's group.
     index.apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
-    assert_eq!(names(&index, "shop", "tier=front"), ["web-0", "web-1"]);
+    assert_eq!(selected_names(&index, "shop", "tier=front"), ["web-0", "web-1"]);
     assert!(index.delete("shop", "web-1"));
-    assert_eq!(names(&index, "shop", "tier=front"), ["web-0"]);
+    assert_eq!(selected_names(&index, "shop", "tier=front"), ["web-0"]);
 }
 
 #[test]
 fn second_list_discards_the_first() {
-    let index = shop();
+    let index = index_with_two_namespaces();
     index.begin_list();
     index.list_apply("shop", pod("first", &[], 100));
     index.begin_list();
     index.list_apply("shop", pod("second", &[], 100));
     index.finish_list();
     index.finish_list();
-    assert_eq!(names(&index, "shop", ""), ["second"]);
+    assert_eq!(selected_names(&index, "shop", ""), ["second"]);
 }
 
 #[derive(Clone, Debug)]
@@ -264,6 +264,6 @@ proptest! {
         let sets: BTreeSet<_> = model.values().map(|pod| &pod.labels).collect();
         let pairs: BTreeSet<_> = sets.iter().flat_map(|set| set.iter()).collect();
         let resources: HashSet<_> = model.values().map(|pod| &pod.resources).collect();
-        prop_assert_eq!(index.interned("ns"), (sets.len(), pairs.len(), resources.len()));
+        prop_assert_eq!(index.distinct_counts("ns"), (sets.len(), pairs.len(), resources.len()));
     }
 }

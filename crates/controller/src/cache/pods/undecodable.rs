@@ -6,12 +6,12 @@ use hashbrown::{HashMap, HashSet};
 #[derive(Debug, Default)]
 pub(super) struct UndecodablePods {
     names: HashMap<Box<str>, HashSet<Box<str>>>,
-    /// Whether there are pods of unknown name or namespace.
+    /// Whether there are pods whose name or namespace is unknown.
     has_unknown: bool,
 }
 
 impl UndecodablePods {
-    /// Adds a pod. Name and namespace are empty if they are unknown.
+    /// Adds a pod. Unknown names and namespaces are empty strings.
     pub(super) fn add(&mut self, namespace: &str, name: &str) {
         if namespace.is_empty() || name.is_empty() {
             self.has_unknown = true;
@@ -29,7 +29,7 @@ impl UndecodablePods {
         }
     }
 
-    /// Whether pods of the namespace may be missing.
+    /// Whether the cache may lack pods of the namespace, or have old versions of them.
     pub(super) fn affects(&self, namespace: &str) -> bool {
         self.has_unknown || self.names.contains_key(namespace)
     }

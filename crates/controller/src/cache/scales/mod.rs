@@ -15,8 +15,8 @@ use crate::{
     scale_target::ScaleObject,
 };
 
-/// Scales by namespace and name. Reads return nothing until the cache is synced, after a failed
-/// watch, and while the watch is silent for too long.
+/// Scales by namespace and name. Reads return nothing until the cache is synced, from a failure of
+/// the watch until the relist, and while the watch is silent for too long.
 pub(crate) struct ScaleCache {
     state: RwLock<State>,
     max_age: Duration,
@@ -77,8 +77,8 @@ impl From<&CompactScale> for ScaleObject {
 }
 
 impl CompactScale {
-    /// Whether both are of the same version of an object, and yet differ. Then they were derived in
-    /// different ways.
+    /// Whether the scales differ although they are of the same version of an object. Then they
+    /// were derived in different ways, for example one with outdated paths.
     fn contradicts(&self, other: &Self) -> bool {
         !self.resource_version.is_empty()
             && self.resource_version == other.resource_version
@@ -97,28 +97,28 @@ impl ScaleCache {
         }
     }
 
-    /// The time since the watch confirmed the cache.
+    /// The time since the watch last confirmed the cache.
     pub(crate) fn watch_age(&self) -> &Arc<WatchAge> {
         &self.watch_age
     }
 
-    /// Waits until a scale in a response differs from the one that was derived from the same
-    /// version of the object.
+    /// Waits until the scale in a response differs from the scale that was derived from the same
+    /// version of the object. Returns at once if that happened since the last call.
     pub(crate) async fn contradicted(&self) {
         self.contradicted.notified().await;
     }
 
-    /// The cached scale. `None` also if the last list did not start after `after`: it may lack
-    /// changes until then.
+    /// The cached scale. `None` also if the last complete list did not start after `listed_after`:
+    /// the list may lack changes from before that time.
     pub(crate) fn get(
         &self,
         namespace: &str,
         name: &str,
-        after: Option<Instant>,
+        listed_after: Option<Instant>,
     ) -> Option<ScaleObject> {
         let state = self.state.read();
         let listed_at = state.listed_at?;
-        if after.is_some_and(|after| listed_at <= after)
+        if listed_after.is_some_and(|after| listed_at <= after)
             || self.watch_age.age().is_none_or(|age| age > self.max_age)
         {
             return None;
@@ -127,8 +127,8 @@ impl ScaleCache {
     }
 
     /// Stores the API server's response to a read or write, if it is newer than the cached scale.
-    /// A scale that isn't cached is left to the watch: it may have been deleted since the response.
-    /// A cached scale that the response contradicts is removed.
+    /// If no scale is cached, nothing is stored: the object may have been deleted since the
+    /// response. A cached scale that the response contradicts is removed.
     pub(crate) fn observe_response(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         let mut state = self.state.write();
         let key = StrPair(namespace, name);
@@ -148,8 +148,8 @@ impl ScaleCache {
         }
     }
 
-    /// Stores a scale from a watch event, unless a response already delivered a newer one. If a
-    /// response contradicts it, the cached scale is removed.
+    /// Stores a scale from a watch event, unless a response already delivered a newer one. A cached
+    /// scale that the event contradicts is removed.
     pub(crate) fn apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         let mut state = self.state.write();
         let key = StrPair(namespace, name);
@@ -193,9 +193,9 @@ impl ScaleCache {
         }
     }
 
-    /// Replaces the cache with the list. Lower resource versions also count, because the API
-    /// server's storage may have been restored; but a scale from a response that arrived during the
-    /// list stays if it is newer.
+    /// Replaces the cache with the list, even where a cached scale has a higher resource version:
+    /// the API server's storage may have been restored. Only a newer scale from a response that
+    /// arrived during the list stays.
     pub(crate) fn finish_list(&self) {
         let mut state = self.state.write();
         let Some(ListInProgress { started, scales, updated_by_response }) = state.list.take()

@@ -14,7 +14,7 @@ type OwnedPair = (Box<str>, Box<str>);
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     by_key: HashMap<HpaKey, IndexedSelector>,
-    /// Sorted. Most lists have one element, for which a `Vec` takes a tenth of a tree's memory.
+    /// Each list is sorted. Most have one element, for which a `Vec` takes less memory than a tree.
     by_pair: HashMap<OwnedPair, Vec<HpaKey>>,
     /// Autoscalers whose selectors require no pair.
     without_pair: BTreeSet<HpaKey>,
@@ -36,7 +36,7 @@ impl Namespace {
         let list_length = |(label, value): &(&str, &str)| {
             self.by_pair.get(&StrPair(label, value)).map_or(0, Vec::len)
         };
-        // The pair with the fewest selectors narrows the search most.
+        // Under the pair with the fewest selectors, the fewest are matched against a pod.
         let index_pair = selector
             .required_pairs()
             .min_by_key(list_length)
@@ -77,7 +77,7 @@ impl Namespace {
         let mut matching: BTreeSet<&HpaKey> = BTreeSet::new();
         let mut seen = HashSet::new();
         for pod in pods {
-            // The pods of a workload share a label set. Each set is matched once.
+            // Pods of a workload share a label set. Each set needs to be matched only once.
             if !seen.insert(pod.labels.as_ptr()) {
                 continue;
             }

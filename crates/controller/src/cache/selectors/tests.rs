@@ -13,11 +13,11 @@ fn pod(name: &str, labels: impl IntoIterator<Item = (String, String)>) -> Arc<Po
     Arc::new(Pod::new(name.into(), labels, false, &PodSpec::default(), &PodStatus::default()))
 }
 
-fn web(name: &str) -> Arc<Pod> {
+fn web_pod(name: &str) -> Arc<Pod> {
     pod(name, [("app".to_owned(), "web".to_owned()), ("tier".to_owned(), "front".to_owned())])
 }
 
-fn set(index: &SelectorIndex, name: &str, selector: &str) {
+fn set_selector(index: &SelectorIndex, name: &str, selector: &str) {
     index.set(&HpaKey::new("shop", name), Some(Selector::parse(selector).unwrap()));
 }
 
@@ -28,13 +28,13 @@ fn controlling(index: &SelectorIndex, pods: &[Arc<Pod>]) -> Vec<String> {
 #[test]
 fn controlling_returns_all_matching_autoscalers_sorted() {
     let index = SelectorIndex::default();
-    set(&index, "z", "app=web");
-    set(&index, "everything", "");
-    set(&index, "b", "tier in (front,back)");
-    set(&index, "other", "app=db");
-    set(&index, "narrow", "app=web,tier=back");
+    set_selector(&index, "z", "app=web");
+    set_selector(&index, "everything", "");
+    set_selector(&index, "b", "tier in (front,back)");
+    set_selector(&index, "other", "app=db");
+    set_selector(&index, "narrow", "app=web,tier=back");
     index.set(&HpaKey::new("bank", "a"), Some(Selector::parse("app=web").unwrap()));
-    let pods = [web("web-1"), web("web-2")];
+    let pods = [web_pod("web-1"), web_pod("web-2")];
     assert_eq!(controlling(&index, &pods), ["shop/b", "shop/everything", "shop/z"]);
     assert!(controlling(&index, &[]).is_empty());
     assert!(index.controlling("none", &pods).is_empty());
@@ -44,14 +44,14 @@ fn controlling_returns_all_matching_autoscalers_sorted() {
 #[test]
 fn changed_or_cleared_selector_no_longer_matches() {
     let index = SelectorIndex::default();
-    let pods = [web("web-1")];
-    set(&index, "a", "app=web");
-    set(&index, "a", "app=web");
-    set(&index, "b", "tier=front");
+    let pods = [web_pod("web-1")];
+    set_selector(&index, "a", "app=web");
+    set_selector(&index, "a", "app=web");
+    set_selector(&index, "b", "tier=front");
     assert_eq!(controlling(&index, &pods), ["shop/a", "shop/b"]);
-    set(&index, "a", "app=db");
+    set_selector(&index, "a", "app=db");
     assert_eq!(controlling(&index, &pods), ["shop/b"]);
-    set(&index, "a", "!nothing");
+    set_selector(&index, "a", "!nothing");
     index.set(&HpaKey::new("shop", "b"), None);
     assert_eq!(controlling(&index, &pods), ["shop/a"]);
     index.remove(&HpaKey::new("shop", "a"));
@@ -112,7 +112,7 @@ fn autoscalers_of_both_apis_are_separate() {
     for key in [&core, &custom] {
         index.set(key, Some(selector.clone()));
     }
-    let pods = [web("web-0")];
+    let pods = [web_pod("web-0")];
     assert_eq!(index.controlling("shop", &pods), [core.clone(), custom.clone()]);
     assert_eq!([core.to_string(), custom.to_string()], ["shop/web", "rhpa/shop/web"]);
     index.remove(&core);

@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 
 /// The maximum number of stored points of each kind: the largest and the smallest recommendations,
 /// scale-ups, scale-downs. If there are more, those closest in time are merged. Also the maximum
-/// number of stored failing metrics: the failure of any further one starts again after a restore.
+/// number of stored failing metrics: further ones count as newly failing after a restore.
 const MAX_POINTS: usize = 32;
 
 /// Failures and a wait for zero are not restored if the last leader ended longer ago: the metrics
 /// may have had other values since then.
 const MAX_GAP: SignedDuration = SignedDuration::from_hours(1);
 
-/// Larger than any number of replicas in a cluster, which has at most 150,000 pods. A
-/// larger recommendation, from an absurd metric, is stored as this number.
+/// Larger than the replicas of any target, since Kubernetes supports at most 150,000 pods in a
+/// cluster. A larger recommendation, from an absurd metric, is stored as this number.
 const MAX_REPLICAS: i32 = 1_000_000;
 
 /// A number of replicas, and a Unix time in milliseconds.
@@ -46,7 +46,7 @@ pub(super) struct HistorySnapshot {
     /// snapshot lacks that scaling.
     #[serde(rename = "scaled")]
     pub(super) last_scale_time: Option<i64>,
-    /// Oldest first, without those that no stabilization window can pick.
+    /// Oldest first. Only those that a stabilization window can still pick.
     pub(super) recommendations: Vec<Point>,
     #[serde(rename = "ups")]
     pub(super) scale_ups: Vec<Point>,
@@ -94,8 +94,8 @@ impl HistorySnapshot {
         }
     }
 
-    /// Whether [`HistorySnapshot::new`] can have made this. Users can edit the ConfigMap, and a
-    /// negative scale event, for example, would let a policy allow more than its value.
+    /// Whether [`HistorySnapshot::new`] can have made this snapshot. Users can edit the ConfigMap,
+    /// and a negative scale event, for example, would let a policy allow more than its value.
     pub(super) fn is_valid(&self) -> bool {
         let is_valid = |points: &[Point], max_points: usize, min: i32| {
             let mut numbers = points.iter().map(|(number, _)| *number);
@@ -109,8 +109,9 @@ impl HistorySnapshot {
             && self.failing_metrics.len() <= MAX_POINTS
     }
 
-    /// Whether this snapshot has to replace `stored`. A renewal of the last recommendation doesn't
-    /// count, because the renewals of the lease imply it. Neither do old points that were dropped.
+    /// Whether this snapshot must replace `stored`. It need not if only the time of the last
+    /// recommendation differs, because renewals of the lease imply that, or if only old points are
+    /// missing.
     pub(super) fn must_replace(&self, stored: &Self) -> bool {
         let last = |snapshot: &Self| snapshot.recommendations.last().map(|(replicas, _)| *replicas);
         last(self) != last(stored)
@@ -122,8 +123,8 @@ impl HistorySnapshot {
             || self.zero_since != stored.zero_since
     }
 
-    /// The history at `now`, given that the last recommendation held until `valid_until`. A scaling
-    /// that only the status records is added. If every point is outside its window or period, the
+    /// The history at `now`, if the last recommendation held until `valid_until`. If the status
+    /// records a later scaling, that is added. If every point is outside its window or period, the
     /// history is empty, and the autoscaler starts like a new one.
     pub(super) fn restore(
         &self,
@@ -138,7 +139,7 @@ impl HistorySnapshot {
         if let Some((_, at)) = snapshot.recommendations.last_mut() {
             *at = (*at).max(milliseconds(valid_until));
         }
-        // Limits times to now, because the clock of the last leader may have been ahead.
+        // No time is later than now, even if the clock of the last leader was ahead.
         let latest = milliseconds(now);
         let points = |points: &[Point], span: SignedDuration| -> Vec<(i32, Timestamp)> {
             let cutoff = milliseconds_before(now, span);
@@ -171,7 +172,7 @@ impl HistorySnapshot {
         }
     }
 
-    /// Adds the last leader's scaling after it stored this snapshot, if the status has one.
+    /// Adds the scaling in the status, if the last leader scaled after it stored this snapshot.
     fn add_unsaved_scaling(
         &mut self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -226,7 +227,7 @@ fn longest_window(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> Si
 /// A time in milliseconds, rounded up so that a restored window does not end early.
 fn milliseconds(time: Timestamp) -> i64 {
     let whole = time.as_millisecond();
-    if Timestamp::from_millisecond(whole).is_ok_and(|cut| cut < time) {
+    if Timestamp::from_millisecond(whole).is_ok_and(|truncated| truncated < time) {
         whole.saturating_add(1)
     } else {
         whole
@@ -243,8 +244,9 @@ fn sorted(mut points: Vec<Point>) -> Vec<Point> {
     points
 }
 
-/// The points, in order of time, that are the largest or the smallest of a window that ends now. No
-/// window picks any other point: one later point is at least as large, and one at least as small.
+/// The points, oldest first, that are the largest or the smallest of some window that ends now. For
+/// any other point, a later one is at least as large, and a later one is at least as small, so no
+/// window picks it.
 fn window_extremes(points: &[Point]) -> Vec<Point> {
     let (mut largest, mut smallest): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());
     for point in points.iter().rev() {
@@ -266,8 +268,8 @@ fn window_extremes(points: &[Point]) -> Vec<Point> {
     all
 }
 
-/// Merges the points closest in time until at most [`MAX_POINTS`] are left. A merged point has the
-/// later time. The last point is not merged.
+/// Merges pairs of points that are closest in time, until at most [`MAX_POINTS`] are left. A merged
+/// point has the later time. The last point is not merged.
 fn merge_closest(mut points: Vec<Point>, merge: impl Fn(i32, i32) -> i32) -> Vec<Point> {
     while points.len() > MAX_POINTS {
         let but_last = points.split_last().map_or(&[] as &[Point], |(_, others)| others);

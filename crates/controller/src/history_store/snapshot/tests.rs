@@ -23,7 +23,7 @@ fn status(desired: i32, scaled: Option<i64>) -> HorizontalPodAutoscalerStatus {
     }
 }
 
-fn recommended(points: &[(i32, i64)]) -> History {
+fn history_with(points: &[(i32, i64)]) -> History {
     let recommendation =
         |(replicas, second): &(i32, i64)| Recommendation { replicas: *replicas, at: at(*second) };
     History { recommendations: points.iter().map(recommendation).collect(), ..History::default() }
@@ -66,7 +66,7 @@ fn only_points_that_a_window_can_pick_are_stored(
 ) {
     let expected: Vec<Point> =
         stored.iter().map(|(replicas, second)| (*replicas, second * 1000)).collect();
-    assert_eq!(snapshot(&recommended(history), 5, None).recommendations, expected);
+    assert_eq!(snapshot(&history_with(history), 5, None).recommendations, expected);
 }
 
 #[rstest]
@@ -79,7 +79,7 @@ fn only_points_that_a_window_can_pick_are_stored(
 #[case::default(Value::Null, 9_700)]
 fn points_of_the_longest_window_are_stored(#[case] behavior: Value, #[case] cutoff: i64) {
     let (spec, status) = (spec(behavior), status(5, None));
-    let history = recommended(&[(9, cutoff - 1), (8, cutoff), (5, 9_999)]);
+    let history = history_with(&[(9, cutoff - 1), (8, cutoff), (5, 9_999)]);
     let snapshot = HistorySnapshot::new(
         String::new(),
         &spec,
@@ -92,7 +92,7 @@ fn points_of_the_longest_window_are_stored(#[case] behavior: Value, #[case] cuto
 }
 
 #[test]
-fn times_are_rounded_up() {
+fn stored_times_are_rounded_up_to_milliseconds() {
     let exact = at(9_990) + SignedDuration::from_nanos(1_000_001);
     let history = History {
         recommendations: vec![Recommendation { replicas: 5, at: exact }],
@@ -103,18 +103,18 @@ fn times_are_rounded_up() {
 
 #[test]
 fn last_recommendation_holds_until_the_end_of_the_last_leader() {
-    let stored = snapshot(&recommended(&[(8, 9_800), (5, 9_900)]), 8, None);
+    let stored = snapshot(&history_with(&[(8, 9_800), (5, 9_900)]), 8, None);
     assert_eq!(
         restore(&stored, &status(8, None), 10_050, 10_060),
-        recommended(&[(8, 9_800), (5, 10_050)])
+        history_with(&[(8, 9_800), (5, 10_050)])
     );
-    // Even if everything else is too old.
-    assert_eq!(restore(&stored, &status(8, None), 20_000, 20_010), recommended(&[(5, 20_000)]));
+    // The last recommendation holds even if everything else is too old.
+    assert_eq!(restore(&stored, &status(8, None), 20_000, 20_010), history_with(&[(5, 20_000)]));
 }
 
 #[test]
 fn history_of_a_leader_that_ended_long_ago_is_empty() {
-    let mut history = recommended(&[(8, 9_800), (5, 9_900)]);
+    let mut history = history_with(&[(8, 9_800), (5, 9_900)]);
     history.scale_ups = vec![event(3, 9_800)];
     let stored = snapshot(&history, 8, None);
     assert_eq!(restore(&stored, &status(8, None), 10_000, 12_000), History::default());
@@ -122,50 +122,50 @@ fn history_of_a_leader_that_ended_long_ago_is_empty() {
 
 #[test]
 fn times_in_the_future_do_not_extend_a_window() {
-    let mut history = recommended(&[(8, 9_800)]);
+    let mut history = history_with(&[(8, 9_800)]);
     history.scale_ups = vec![event(3, 9_990)];
     let restored = restore(&snapshot(&history, 8, None), &status(8, None), 9_999, 9_900);
-    assert_eq!(restored.recommendations, recommended(&[(8, 9_900)]).recommendations);
+    assert_eq!(restored.recommendations, history_with(&[(8, 9_900)]).recommendations);
     assert_eq!(restored.scale_ups, [event(3, 9_900)]);
 }
 
 #[test]
 fn scaling_that_was_not_stored_is_restored_from_the_status() {
-    let stored = snapshot(&recommended(&[(5, 9_900)]), 5, Some(9_000));
+    let stored = snapshot(&history_with(&[(5, 9_900)]), 5, Some(9_000));
     let up = restore(&stored, &status(9, Some(9_950)), 9_960, 9_970);
-    assert_eq!(up.recommendations, recommended(&[(5, 9_900), (9, 9_960)]).recommendations);
+    assert_eq!(up.recommendations, history_with(&[(5, 9_900), (9, 9_960)]).recommendations);
     assert_eq!((up.scale_ups, up.scale_downs), (vec![event(4, 9_950)], vec![]));
     let down = restore(&stored, &status(3, Some(9_950)), 9_960, 9_970);
-    assert_eq!(down.recommendations, recommended(&[(5, 9_960)]).recommendations);
+    assert_eq!(down.recommendations, history_with(&[(5, 9_960)]).recommendations);
     assert_eq!((down.scale_ups, down.scale_downs), (vec![], vec![event(2, 9_950)]));
     let none = restore(&stored, &status(9, Some(9_000)), 9_960, 9_970);
-    assert_eq!(none, recommended(&[(5, 9_960)]));
+    assert_eq!(none, history_with(&[(5, 9_960)]));
 }
 
 #[test]
-fn snapshot_differs_if_the_successor_needs_the_change() {
-    let stored = snapshot(&recommended(&[(8, 9_800), (5, 9_900)]), 8, Some(9_000));
-    let differs = |history: &[(i32, i64)], desired, scaled| {
-        snapshot(&recommended(history), desired, Some(scaled)).must_replace(&stored)
+fn snapshot_is_replaced_only_if_the_successor_needs_the_change() {
+    let stored = snapshot(&history_with(&[(8, 9_800), (5, 9_900)]), 8, Some(9_000));
+    let must_replace = |history: &[(i32, i64)], desired, scaled| {
+        snapshot(&history_with(history), desired, Some(scaled)).must_replace(&stored)
     };
-    assert!(!differs(&[(8, 9_800), (5, 9_900), (5, 9_915)], 8, 9_000), "renewed");
-    assert!(!differs(&[(5, 9_915)], 8, 9_000), "an old point dropped out");
-    assert!(differs(&[(8, 9_800), (5, 9_900), (6, 9_915)], 8, 9_000), "new recommendation");
-    assert!(differs(&[(8, 9_800), (5, 9_900)], 7, 9_000), "other replicas");
-    assert!(differs(&[(8, 9_800), (5, 9_900)], 8, 9_990), "scaled");
+    assert!(!must_replace(&[(8, 9_800), (5, 9_900), (5, 9_915)], 8, 9_000), "renewed");
+    assert!(!must_replace(&[(5, 9_915)], 8, 9_000), "an old point dropped out");
+    assert!(must_replace(&[(8, 9_800), (5, 9_900), (6, 9_915)], 8, 9_000), "new recommendation");
+    assert!(must_replace(&[(8, 9_800), (5, 9_900)], 7, 9_000), "other replicas");
+    assert!(must_replace(&[(8, 9_800), (5, 9_900)], 8, 9_990), "scaled");
     let scaled =
-        History { scale_downs: vec![event(1, 9_990)], ..recommended(&[(8, 9_800), (5, 9_900)]) };
+        History { scale_downs: vec![event(1, 9_990)], ..history_with(&[(8, 9_800), (5, 9_900)]) };
     assert!(snapshot(&scaled, 8, Some(9_000)).must_replace(&stored), "a scale event");
 }
 
-fn failing(metric: u64) -> FailingMetric {
+fn failing_metric(metric: u64) -> FailingMetric {
     let (fallback_since, recovering_since) = (Some(at(9_960)), None);
     FailingMetric { metric, since: at(9_900), fallback_since, recovering_since }
 }
 
 fn with_failures(count: u64) -> History {
-    let failing_metrics = (0..count).map(failing).collect();
-    History { failing_metrics, ..recommended(&[(5, 9_990)]) }
+    let failing_metrics = (0..count).map(failing_metric).collect();
+    History { failing_metrics, ..history_with(&[(5, 9_990)]) }
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn failing_metrics_are_restored() {
     let stored = snapshot(&with_failures(2), 5, None);
     assert_eq!(
         restore(&stored, &status(5, None), 10_050, 10_060).failing_metrics,
-        [0, 1].map(failing)
+        [0, 1].map(failing_metric)
     );
     let clock_is_behind = restore(&stored, &status(5, None), 9_950, 9_950).failing_metrics;
     assert_eq!(clock_is_behind[0].fallback_since, Some(at(9_950)));
@@ -185,9 +185,9 @@ fn failing_metrics_are_restored() {
 
 #[test]
 fn wait_for_zero_is_restored() {
-    let history = History { zero_since: Some(at(9_900)), ..recommended(&[(0, 9_990)]) };
+    let history = History { zero_since: Some(at(9_900)), ..history_with(&[(0, 9_990)]) };
     let stored = snapshot(&history, 1, None);
-    assert!(stored.must_replace(&snapshot(&recommended(&[(0, 9_990)]), 1, None)));
+    assert!(stored.must_replace(&snapshot(&history_with(&[(0, 9_990)]), 1, None)));
     let zero_since = |now| restore(&stored, &status(1, None), 10_000, now).zero_since;
     assert_eq!(zero_since(10_060), Some(at(9_900)));
     assert_eq!(zero_since(9_800), Some(at(9_800)), "the clock is behind");
@@ -227,7 +227,7 @@ fn snapshot_has_a_maximum_size() {
     let slope: Vec<(i32, i64)> = (0..290)
         .map(|second| (1000 - i32::try_from(second).expect("small"), 9_710 + second))
         .collect();
-    let mut history = recommended(&slope);
+    let mut history = history_with(&slope);
     history.scale_downs = (0..500).map(|second| event(1, 9_400 + second)).collect();
     let stored = snapshot(&history, 500, None);
     assert!(stored.recommendations.len() <= 64 && stored.scale_downs.len() <= 32, "{stored:?}");
@@ -249,7 +249,7 @@ proptest! {
         points in prop::collection::vec((0..50, 9_701..10_000_i64), 1..80),
         cutoff in 9_700..10_000_i64,
     ) {
-        let history = recommended(&points);
+        let history = history_with(&points);
         let stored = snapshot(&history, 5, None);
         let (_, last) = stored.recommendations.last().copied().expect("at least one");
         let restored = restore(&stored, &status(5, None), last / 1000, NOW);

@@ -1,4 +1,4 @@
-//! The schedule of shard writes. No I/O.
+//! The schedule of shard writes. It does no I/O.
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +22,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 const WRITE_INTERVAL_PER_AUTOSCALER_MS: u64 = 60_000;
 /// The minimum interval between writes of a shard, however many autoscalers it has.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
-/// The maximum average write rate of a shard. All 16 shards together write at most 64 KiB/s to
-/// etcd.
+/// The maximum average write rate of a shard of up to 240 KiB. A larger one may be written once a
+/// minute.
 const BYTES_PER_SECOND: u32 = 4096;
 
 /// A snapshot, to be written with its shard.
@@ -37,12 +37,12 @@ pub(super) struct PendingSnapshot {
 #[derive(Debug)]
 pub(super) struct PendingShard {
     pub(super) snapshots: HashMap<HpaKey, PendingSnapshot>,
-    /// The resource version of its ConfigMap; `None` if that doesn't exist yet.
-    pub(super) version: Option<String>,
-    /// The time of the first change since the last write.
-    changed: Option<Instant>,
+    /// The resource version of the shard's ConfigMap. `None` if that doesn't exist yet.
+    pub(super) resource_version: Option<String>,
+    /// The time of the first change since the start of the last write.
+    changed_at: Option<Instant>,
     /// The time of the first change in the write in progress or in failed writes.
-    unsaved: Option<Instant>,
+    unsaved_since: Option<Instant>,
     is_failing: bool,
     /// The earliest time of the next write.
     not_before: Instant,
@@ -52,16 +52,16 @@ impl PendingShard {
     fn new(now: Instant) -> Self {
         Self {
             snapshots: HashMap::new(),
-            version: None,
-            changed: None,
-            unsaved: None,
+            resource_version: None,
+            changed_at: None,
+            unsaved_since: None,
             is_failing: false,
             not_before: now,
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        self.changed.map(|changed| (changed + BATCH_DELAY).max(self.not_before))
+        self.changed_at.map(|changed| (changed + BATCH_DELAY).max(self.not_before))
     }
 }
 
@@ -108,17 +108,17 @@ impl WriteSchedule {
     pub(super) fn set_stored(
         &mut self,
         index: usize,
-        version: Option<String>,
+        resource_version: Option<String>,
         delay: Duration,
         now: Instant,
     ) {
         if let Some(shard) = self.shards.get_mut(index) {
-            shard.version = version;
+            shard.resource_version = resource_version;
             shard.not_before = now + delay;
         }
     }
 
-    /// Updates the snapshot of an autoscaler. Returns whether this makes a shard due.
+    /// Updates the snapshot of an autoscaler. Returns whether this schedules a write.
     pub(super) fn update(&mut self, key: &HpaKey, snapshot: PendingSnapshot, now: Instant) -> bool {
         let index = shard_index(key, self.shards.len());
         let Some(shard) = self.shards.get_mut(index) else { return false };
@@ -131,9 +131,9 @@ impl WriteSchedule {
             }
             None => shard.snapshots.insert(key.clone(), snapshot).is_none(),
         };
-        let is_first = is_changed && shard.changed.is_none();
+        let is_first = is_changed && shard.changed_at.is_none();
         if is_first {
-            shard.changed = Some(now);
+            shard.changed_at = Some(now);
         }
         self.split_if_full(now) || is_first
     }
@@ -147,7 +147,7 @@ impl WriteSchedule {
         true
     }
 
-    /// Distributes the snapshots over more shards and schedules all of them.
+    /// Distributes the snapshots over more shards, and schedules a write of every shard.
     pub(super) fn split(&mut self, count: usize, now: Instant) {
         let snapshots: Vec<_> =
             self.shards.iter_mut().flat_map(|shard| shard.snapshots.drain()).collect();
@@ -156,49 +156,49 @@ impl WriteSchedule {
             self.insert_stored(key, snapshot);
         }
         for shard in &mut self.shards {
-            shard.changed.get_or_insert(now);
+            shard.changed_at.get_or_insert(now);
         }
     }
 
-    /// The shard to write next, and when. Of several that are due at the same time, it is the one
-    /// with the highest index: a reader takes the number of shards from the headers of the first
-    /// shards, so these must be written last.
-    pub(super) fn next(&self) -> Option<(Instant, usize)> {
+    /// The due time and the index of the shard to write next. Of several shards that are due at the
+    /// same time, the one with the highest index is written first: a reader takes the number of
+    /// shards from the headers of the first shards, so these must be written last.
+    pub(super) fn next_write(&self) -> Option<(Instant, usize)> {
         let shards = self.shards.iter().enumerate();
         let due = shards.filter_map(|(index, shard)| Some((shard.due()?, index)));
         due.min_by_key(|(due, index)| (*due, usize::MAX - index))
     }
 
     /// The changed shards, last first.
-    pub(super) fn changed(&self) -> Vec<usize> {
+    pub(super) fn changed_shards(&self) -> Vec<usize> {
         let shards = self.shards.iter().enumerate().rev();
-        shards.filter(|(_, shard)| shard.changed.is_some()).map(|(index, _)| index).collect()
+        shards.filter(|(_, shard)| shard.changed_at.is_some()).map(|(index, _)| index).collect()
     }
 
-    /// Returns a shard for its write. Changes from now on need another write.
+    /// Returns the shard to write. Changes from now on need another write.
     pub(super) fn start_write(&mut self, index: usize) -> Option<&mut PendingShard> {
         let shard = self.shards.get_mut(index)?;
-        shard.unsaved = earlier(shard.unsaved, shard.changed.take());
+        shard.unsaved_since = earlier(shard.unsaved_since, shard.changed_at.take());
         Some(shard)
     }
 
     pub(super) fn write_succeeded(
         &mut self,
         index: usize,
-        version: Option<String>,
+        resource_version: Option<String>,
         bytes: usize,
         now: Instant,
     ) {
         if let Some(shard) = self.shards.get_mut(index) {
-            shard.version = version;
-            (shard.unsaved, shard.is_failing) = (None, false);
+            shard.resource_version = resource_version;
+            (shard.unsaved_since, shard.is_failing) = (None, false);
             shard.not_before = now + min_write_interval(shard.snapshots.len(), bytes);
         }
     }
 
     pub(super) fn write_failed(&mut self, index: usize, now: Instant) {
         if let Some(shard) = self.shards.get_mut(index) {
-            shard.changed.get_or_insert(now);
+            shard.changed_at.get_or_insert(now);
             shard.is_failing = true;
             shard.not_before = now + RETRY_DELAY;
         }
@@ -207,6 +207,6 @@ impl WriteSchedule {
     /// The time of the first change that could not be written.
     pub(super) fn unsaved_since(&self) -> Option<Instant> {
         let failing = self.shards.iter().filter(|shard| shard.is_failing);
-        failing.filter_map(|shard| earlier(shard.unsaved, shard.changed)).min()
+        failing.filter_map(|shard| earlier(shard.unsaved_since, shard.changed_at)).min()
     }
 }

@@ -10,8 +10,8 @@ fn snapshot(replicas: i32) -> PendingSnapshot {
     PendingSnapshot { uid: "u".into(), history }
 }
 
-/// The times of the writes in ten minutes, for autoscalers that all change every second.
-fn writes(autoscalers: usize) -> Vec<Duration> {
+/// The times of the writes in ten minutes, if all autoscalers change every second.
+fn write_times(autoscalers: usize) -> Vec<Duration> {
     let start = Instant::now();
     let mut schedule = WriteSchedule::new(1, start);
     let mut writes = Vec::new();
@@ -21,7 +21,7 @@ fn writes(autoscalers: usize) -> Vec<Duration> {
             schedule.update(&key(index), snapshot(i32::try_from(tick).expect("small")), now);
         }
         let end = now + Duration::from_secs(1);
-        while let Some((due, index)) = schedule.next().filter(|(due, _)| *due < end) {
+        while let Some((due, index)) = schedule.next_write().filter(|(due, _)| *due < end) {
             schedule.start_write(index).expect("a shard");
             schedule.write_succeeded(index, None, 100, due);
             writes.push(due - start);
@@ -33,12 +33,12 @@ fn writes(autoscalers: usize) -> Vec<Duration> {
 #[test]
 fn shard_is_written_at_most_once_per_autoscaler_and_minute() {
     for autoscalers in [1, 2, 7, 12, 40] {
-        let writes = writes(autoscalers);
+        let writes = write_times(autoscalers);
         for (index, first) in writes.iter().enumerate() {
             let minute = writes[index..].iter().filter(|at| **at < *first + Duration::from_mins(1));
             assert!(minute.count() <= autoscalers, "{autoscalers}: {writes:?}");
         }
-        // The limit is nearly reached.
+        // The writes come close to the limit.
         assert!(writes.len() >= autoscalers.min(12) * 8, "{autoscalers}: {writes:?}");
     }
 }
@@ -56,11 +56,11 @@ fn unchanged_shard_is_not_written() {
     let start = Instant::now();
     let mut schedule = WriteSchedule::new(1, start);
     assert!(schedule.update(&key(0), snapshot(5), start));
-    assert!(schedule.next().is_some());
+    assert!(schedule.next_write().is_some());
     schedule.start_write(0).expect("a shard");
     schedule.write_succeeded(0, None, 100, start);
     assert!(!schedule.update(&key(0), snapshot(5), start + Duration::from_mins(5)));
-    assert_eq!(schedule.next(), None);
+    assert_eq!(schedule.next_write(), None);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn shard_that_changes_during_its_write_is_written_again() {
     schedule.start_write(0).expect("a shard");
     schedule.update(&key(0), snapshot(6), start);
     schedule.write_succeeded(0, None, 100, start);
-    assert_eq!(schedule.next(), Some((start + Duration::from_mins(1), 0)));
+    assert_eq!(schedule.next_write(), Some((start + Duration::from_mins(1), 0)));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn failed_write_is_retried() {
     schedule.update(&key(0), snapshot(5), start);
     schedule.start_write(0).expect("a shard");
     schedule.write_failed(0, start);
-    assert_eq!(schedule.next(), Some((start + Duration::from_secs(5), 0)));
+    assert_eq!(schedule.next_write(), Some((start + Duration::from_secs(5), 0)));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn shards_split_as_autoscalers_are_added() {
     }
     assert_eq!(schedule.shard_count(), 2);
     // The header of the first shard has the number of shards, so it is written last.
-    assert_eq!(schedule.changed(), [1, 0]);
-    assert_eq!(schedule.next().map(|(_, index)| index), Some(1));
+    assert_eq!(schedule.changed_shards(), [1, 0]);
+    assert_eq!(schedule.next_write().map(|(_, index)| index), Some(1));
     let entries: Vec<usize> =
         [0, 1].map(|index| schedule.start_write(index).expect("a shard").snapshots.len()).to_vec();
     assert_eq!(entries.iter().sum::<usize>(), 501);

@@ -23,14 +23,14 @@ use crate::{
 /// The delay before a forbidden watch or a definition is requested again.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Spec and status stay text: a custom resource may be nested deeper than a `Value`, and
-/// must not fail the list that contains it.
+/// An object whose spec and status stay text: a custom resource may be nested deeper than a `Value`
+/// can be, and must not fail the list that contains it.
 pub(super) type CustomResource = PartialWorkload<Option<Box<RawValue>>, Option<Box<RawValue>>>;
 
 impl CustomResource {
     /// The value at a path, or `None` if there is none. Fails if a value on the way is not an
     /// object: the API server then returns no scale. Also fails if the value is nested too deeply,
-    /// which no number or text is.
+    /// because then it is neither a number nor text.
     fn value_at(&self, path: &[String]) -> Result<Option<Value>, serde_json::Error> {
         let Some((first, rest)) = path.split_first() else { return Ok(None) };
         let mut value = match first.as_str() {
@@ -88,15 +88,15 @@ fn member<'a>(object: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, 
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut found = None;
+            let mut member = None;
             while let Some(key) = map.next_key::<Cow<'de, str>>()? {
                 if key == self.0 {
-                    found = Some(map.next_value()?);
+                    member = Some(map.next_value()?);
                 } else {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
-            Ok(found)
+            Ok(member)
         }
     }
 
@@ -184,9 +184,9 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
 }
 
 /// Waits until a kind's definition has other scale paths than `paths`. Reads the definition when a
-/// response contradicts a cached scale, and every [`RETRY_INTERVAL`], because outdated paths may go
-/// unnoticed. A definition can be a megabyte, so it isn't read more often than every
-/// `min_interval`.
+/// response contradicts a cached scale, and also every [`RETRY_INTERVAL`], because not every change
+/// of the paths leads to a contradiction. A definition can be a megabyte, so it isn't read more
+/// often than every `min_interval`.
 pub(super) async fn scale_paths_changed(
     client: &Client,
     mapping: &Mapping,
@@ -195,7 +195,7 @@ pub(super) async fn scale_paths_changed(
     min_interval: Duration,
 ) {
     loop {
-        // A contradiction during this sleep is not lost.
+        // After a contradiction during this sleep, `contradicted` returns at once.
         sleep(min_interval).await;
         let max_wait = RETRY_INTERVAL.saturating_sub(min_interval);
         _ = timeout(max_wait, cache.contradicted()).await;

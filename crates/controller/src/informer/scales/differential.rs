@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use hpa_calc::selector::{LabelSelector, Selector};
-use hpa_testbed::decoder_tests::{Document, Plain};
+use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use serde::{
     Deserialize,
     de::{DeserializeOwned, Error},
@@ -22,7 +22,7 @@ type PlainScale = (i32, i32, String);
 /// Whether the object can be decoded and has a scale. Panics if the result differs from plain
 /// decoding.
 pub(crate) fn check_workload(body: &[u8]) -> bool {
-    check::<Workload>(body, &ScalePaths::default(), plain_workload(body))
+    check_scale::<Workload>(body, &ScalePaths::default(), plain_workload(body))
 }
 
 /// Whether the object can be decoded and has a scale. Panics if the result differs from plain
@@ -34,21 +34,21 @@ pub(crate) fn check_custom(body: &[u8]) -> bool {
         status_replicas: path("status.pool.size"),
         selector: Some(path("status.selector")),
     };
-    check::<CustomResource>(body, &paths, plain_custom(body))
+    check_scale::<CustomResource>(body, &paths, plain_custom(body))
 }
 
-fn check<T: ScaleSource + DeserializeOwned + Debug>(
+fn check_scale<T: ScaleSource + DeserializeOwned + Debug>(
     body: &[u8],
     paths: &ScalePaths,
-    plain: Plain<(PlainMeta, Option<PlainScale>)>,
+    plain: DocumentResult<(PlainMeta, Option<PlainScale>)>,
 ) -> bool {
-    // kube decodes a body as text.
+    // kube decodes a response as text.
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let decoded = serde_json::from_str::<T>(text);
     assert_eq!(decoded.is_ok(), plain.is_ok(), "{text}\n{decoded:?}\n{plain:?}");
     let (Ok(decoded), Ok((meta, plain))) = (decoded, plain) else { return false };
 
-    assert_eq!(decoded.name(), Some((&*meta.namespace, &*meta.name)), "{text}");
+    assert_eq!(decoded.namespace_and_name(), Some((&*meta.namespace, &*meta.name)), "{text}");
     assert_eq!(decoded.resource_version(), meta.resource_version, "{text}");
     let scale = decoded.scale(paths);
     let identity = scale.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
@@ -59,11 +59,11 @@ fn check<T: ScaleSource + DeserializeOwned + Debug>(
     scale.is_some()
 }
 
-fn plain_workload(body: &[u8]) -> Plain<(PlainMeta, Option<PlainScale>)> {
+fn plain_workload(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> {
     let [metadata, spec, status] = object(body)?;
     let meta = PlainMeta::decode(metadata)?;
-    let [replicas, selector] = values(spec, ["replicas", "selector"])?;
-    let [status_replicas] = values(status, ["replicas"])?;
+    let [replicas, selector] = members(spec, ["replicas", "selector"])?;
+    let [status_replicas] = members(status, ["replicas"])?;
     let scale = || {
         spec.filter(|spec| spec.is_object())?;
         let selector: Option<LabelSelector> = Option::deserialize(selector).ok()?;
@@ -75,7 +75,10 @@ fn plain_workload(body: &[u8]) -> Plain<(PlainMeta, Option<PlainScale>)> {
 }
 
 /// The members of an object, `null` if they are missing or if the value is not an object.
-fn values<const N: usize>(document: Option<Document<'_>>, names: [&str; N]) -> Plain<[Value; N]> {
+fn members<const N: usize>(
+    document: Option<Document<'_>>,
+    names: [&str; N],
+) -> DocumentResult<[Value; N]> {
     let mut values = [const { Value::Null }; N];
     match document {
         Some(document) if document.is_object() => {
@@ -95,10 +98,10 @@ fn int32(value: &Value) -> Option<i32> {
     value.as_i64().and_then(|number| i32::try_from(number).ok())
 }
 
-fn plain_custom(body: &[u8]) -> Plain<(PlainMeta, Option<PlainScale>)> {
+fn plain_custom(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> {
     let [metadata, spec, status] = object(body)?;
     let meta = PlainMeta::decode(metadata)?;
-    let scale = || -> Plain<Option<PlainScale>> {
+    let scale = || -> DocumentResult<Option<PlainScale>> {
         let [replicas, status_replicas, selector] = [
             nested(spec, &["pool", "size"])?,
             nested(status, &["pool", "size"])?,
@@ -118,9 +121,9 @@ fn plain_custom(body: &[u8]) -> Plain<(PlainMeta, Option<PlainScale>)> {
     Ok((meta, scale().unwrap_or_default()))
 }
 
-/// The API server's `NestedFieldNoCopy`: a missing member or a `null` on the way is no value, any
-/// other value that is not an object is an error.
-fn nested(document: Option<Document<'_>>, path: &[&str]) -> Plain<Option<Value>> {
+/// The value at a path, as in the API server's `NestedFieldNoCopy`: none if a member is missing or
+/// `null` on the way, an error if a value on the way is not an object.
+fn nested(document: Option<Document<'_>>, path: &[&str]) -> DocumentResult<Option<Value>> {
     let mut at = document;
     for field in path {
         let Some(object) = non_null(at) else { return Ok(None) };
@@ -143,7 +146,7 @@ pub(crate) fn check_definition(body: &[u8]) -> bool {
     paths.is_some()
 }
 
-fn plain_definition(body: &[u8]) -> Plain<Option<ScalePaths>> {
+fn plain_definition(body: &[u8]) -> DocumentResult<Option<ScalePaths>> {
     let missing = || serde_json::Error::custom("a field is missing");
     let [spec] = Document::parse(body)?.struct_fields(["spec"])?;
     let [versions] = spec.ok_or_else(missing)?.struct_fields(["versions"])?;
@@ -161,7 +164,7 @@ fn plain_definition(body: &[u8]) -> Plain<Option<ScalePaths>> {
     Ok(version.and_then(|(_, paths)| paths))
 }
 
-fn plain_paths(scale: Document<'_>) -> Plain<ScalePaths> {
+fn plain_paths(scale: Document<'_>) -> DocumentResult<ScalePaths> {
     let [spec, status, selector] =
         scale.struct_fields(["specReplicasPath", "statusReplicasPath", "labelSelectorPath"])?;
     let missing = || serde_json::Error::custom("a field is missing");

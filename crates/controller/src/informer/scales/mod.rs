@@ -7,9 +7,9 @@
 //!
 //! The first autoscaler that names a kind starts its informer. A cached scale may be stale, so the
 //! write of a decision on it carries its resource version: on a conflict, the reconcile reads the
-//! scale and decides again. A cached scale is never older than the controller's own reads and
-//! writes. After a failed watch, the cache returns nothing until the relist. It also returns
-//! nothing while its watch is silent for too long.
+//! scale and decides again. Responses to the controller's own reads and writes update the cache.
+//! After a failed watch, the cache returns nothing until the relist. It also returns nothing while
+//! its watch is silent for too long.
 
 mod custom;
 #[cfg(any(test, fuzzing))]
@@ -57,7 +57,7 @@ pub struct ScaleInformers {
     watches: Mutex<JoinSet<()>>,
 }
 
-/// By group and resource.
+/// Kinds by group and resource.
 type Kinds = HashMap<(Box<str>, Box<str>), Arc<KindCaches>>;
 
 /// The scales of one kind: a cache for each scope, because each scope has its own watch.
@@ -85,16 +85,17 @@ impl ScaleInformers {
     }
 
     /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced, was
-    /// listed before `after`, or was last confirmed longer ago than [`WatchIntervals::max_age`].
+    /// not listed after `listed_after`, or was last confirmed longer ago than
+    /// [`WatchIntervals::max_age`].
     /// The first call for a kind starts the kind's informer. Needs a tokio runtime.
     pub fn get(
         &self,
         mapping: &Mapping,
         namespace: &str,
         name: &str,
-        after: Option<Instant>,
+        listed_after: Option<Instant>,
     ) -> Option<ScaleObject> {
-        self.kind(mapping)?.for_namespace(namespace)?.get(namespace, name, after)
+        self.caches_of_kind(mapping)?.for_namespace(namespace)?.get(namespace, name, listed_after)
     }
 
     /// Caches the API server's response to a read or write of a scale. The first call for a kind
@@ -106,7 +107,7 @@ impl ScaleInformers {
         name: &str,
         scale: &ScaleObject,
     ) {
-        let kind = self.kind(mapping);
+        let kind = self.caches_of_kind(mapping);
         if let Some(cache) = kind.as_ref().and_then(|kind| kind.for_namespace(namespace)) {
             cache.observe_response(namespace, name, scale);
         }
@@ -114,7 +115,7 @@ impl ScaleInformers {
 
     /// The caches of a kind. The first call for a kind starts its informer. `None` for
     /// cluster-scoped kinds: an autoscaler's target is in its namespace.
-    fn kind(&self, mapping: &Mapping) -> Option<Arc<KindCaches>> {
+    fn caches_of_kind(&self, mapping: &Mapping) -> Option<Arc<KindCaches>> {
         if !mapping.namespaced {
             return None;
         }
@@ -158,7 +159,7 @@ async fn run_watch(
     let age = cache.watch_age();
     loop {
         if mapping.is_builtin_workload() {
-            let stream = stream::<Workload>(&client, &mapping, &scope, intervals, age, &ages);
+            let stream = watch_stream::<Workload>(&client, &mapping, &scope, intervals, age, &ages);
             fill_cache(stream, &cache, &ScalePaths::default()).await;
         } else {
             fill_custom_cache(&client, &mapping, &scope, intervals, &cache, &ages).await;
@@ -173,7 +174,7 @@ async fn run_watch(
     }
 }
 
-/// Keeps the cache of a custom resource's kind up to date, also if the paths of the scale change.
+/// Keeps the cache of a custom resource's kind up to date. If the scale paths change, it relists.
 /// Returns when the watch is forbidden.
 async fn fill_custom_cache(
     client: &Client,
@@ -188,7 +189,7 @@ async fn fill_custom_cache(
         // Nothing is watched without the paths.
         age.set_unwatched();
         let paths = custom::scale_paths(client, mapping).await;
-        let stream = stream::<CustomResource>(client, mapping, scope, intervals, age, ages);
+        let stream = watch_stream::<CustomResource>(client, mapping, scope, intervals, age, ages);
         tokio::select! {
             () = fill_cache(stream, cache, &paths) => return,
             () = custom::scale_paths_changed(client, mapping, &paths, cache, intervals.relist) => {}
@@ -198,7 +199,7 @@ async fn fill_custom_cache(
     }
 }
 
-fn stream<T>(
+fn watch_stream<T>(
     client: &Client,
     mapping: &Mapping,
     scope: &Scope,
@@ -234,20 +235,21 @@ async fn fill_cache<T: Watchable + ScaleSource>(
                 if is_forbidden {
                     return;
                 }
-                // A watch that resumes delivers no event that would show its recovery. A list does.
+                // A resumed watch delivers no event that shows its recovery, but a list does.
                 stream.schedule_relist();
             }
             Ok(None) => return,
             Ok(Some(Event::Init)) => cache.begin_list(),
             Ok(Some(Event::InitApply(object))) => {
-                if let (Some((namespace, name)), Some(scale)) = (object.name(), object.scale(paths))
+                if let (Some((namespace, name)), Some(scale)) =
+                    (object.namespace_and_name(), object.scale(paths))
                 {
                     cache.list_apply(namespace, name, &scale);
                 }
             }
             Ok(Some(Event::InitDone)) => cache.finish_list(),
             Ok(Some(Event::Apply(object))) => {
-                let Some((namespace, name)) = object.name() else { continue };
+                let Some((namespace, name)) = object.namespace_and_name() else { continue };
                 match object.scale(paths) {
                     Some(scale) => cache.apply(namespace, name, &scale),
                     // The reconcile reads the scale and reports the API server's error.
@@ -255,7 +257,7 @@ async fn fill_cache<T: Watchable + ScaleSource>(
                 }
             }
             Ok(Some(Event::Delete(object))) => {
-                if let Some((namespace, name)) = object.name() {
+                if let Some((namespace, name)) = object.namespace_and_name() {
                     cache.delete(namespace, name, object.resource_version());
                 }
             }

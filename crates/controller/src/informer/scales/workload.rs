@@ -32,8 +32,7 @@ pub(super) trait ScaleSource {
     /// The scale that the API server would return; `None` if that is uncertain.
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject>;
 
-    /// Namespace and name.
-    fn name(&self) -> Option<(&str, &str)> {
+    fn namespace_and_name(&self) -> Option<(&str, &str)> {
         Some((self.metadata().namespace.as_deref()?, self.metadata().name.as_deref()?))
     }
 
@@ -203,9 +202,9 @@ impl ScaleSource for Workload {
         let status = self.status.0.as_ref().map_or(&Value::Null, |status| &status.replicas);
         let selector = Option::<LabelSelector>::deserialize(&spec.selector).ok()?;
         Some(self.scale_object(Scale {
-            // The API server defaults it before it stores an object.
+            // The API server sets the default before it stores an object.
             spec_replicas: replicas(&spec.replicas)?,
-            // The API server omits a zero.
+            // The API server omits zero replicas.
             status_replicas: if status.is_null() { 0 } else { replicas(status)? },
             selector: Selector::from_label_selector(selector.as_ref()).ok()?.to_string(),
         }))

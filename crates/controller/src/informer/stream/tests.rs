@@ -19,8 +19,9 @@ use crate::k8s::is_watch;
 const LIST: &str =
     r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
 
-/// An API server without objects. It refuses the first watch request, and sends no events.
-fn client(watches: Arc<AtomicUsize>) -> Client {
+/// A client of an API server without objects, which refuses the first watch request and sends no
+/// events.
+fn client_of_silent_server(watches: Arc<AtomicUsize>) -> Client {
     let service = service_fn(move |request: Request<Body>| {
         let watches = watches.clone();
         async move {
@@ -45,7 +46,7 @@ async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
     let watches = Arc::new(AtomicUsize::new(0));
     let intervals =
         WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
-    let client = client(watches.clone());
+    let client = client_of_silent_server(watches.clone());
     let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
     let mut stream = WatchStream::new(
         "configmaps",
@@ -70,14 +71,14 @@ async fn lasting_failure_is_logged_every_minute() {
     let mut failures = FailureLog::new("pods".to_owned(), &None);
     let mut logged = Vec::new();
     for second in (0..=180).step_by(6) {
-        if failures.is_worth_logging() {
+        if failures.start_logging() {
             logged.push(second);
         }
         tokio::time::advance(Duration::from_secs(6)).await;
     }
     assert_eq!(logged, [0, 60, 120, 180]);
     failures.succeeded();
-    assert!(failures.is_worth_logging(), "it failed again");
+    assert!(failures.start_logging(), "it failed again");
 }
 
 #[rstest]
@@ -106,7 +107,7 @@ async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
         Ok::<_, kube::Error>(Response::new(StreamBody::new(Box::pin(frames.chain(end)))))
     });
     let client = Client::new(service, "default");
-    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LASTING };
+    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
     let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
     let age = Arc::<WatchAge>::default();
     let mut stream = WatchStream::new(
@@ -127,8 +128,8 @@ async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
     age.age().expect("a watch")
 }
 
-/// Longer than the tests.
-const LASTING: Duration = Duration::from_mins(4);
+/// Longer than the tests take.
+const LONG_MAX_AGE: Duration = Duration::from_mins(4);
 
 const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"ConfigMap\",\
     \"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"2\"}}}\n";
@@ -144,7 +145,7 @@ const ERROR: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVe
 #[case::event(&[EVENT; 100])]
 #[case::end(&[])]
 #[tokio::test(start_paused = true)]
-async fn age_is_short_when_the_api_server_sends(#[case] lines: &'static [&'static str]) {
+async fn events_bookmarks_and_ends_confirm_the_cache(#[case] lines: &'static [&'static str]) {
     let age = age_after_two_minutes(lines).await;
     assert!(age <= Duration::from_secs(10), "{age:?}");
 }
@@ -152,8 +153,8 @@ async fn age_is_short_when_the_api_server_sends(#[case] lines: &'static [&'stati
 /// The API server accepts the watch, but the connection may be dead afterwards.
 #[tokio::test(start_paused = true)]
 async fn age_grows_while_the_watch_is_silent() {
-    let client = client(Arc::new(AtomicUsize::new(1)));
-    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LASTING };
+    let client = client_of_silent_server(Arc::new(AtomicUsize::new(1)));
+    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
     let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
     let age = Arc::<WatchAge>::default();
     let mut stream = WatchStream::new(

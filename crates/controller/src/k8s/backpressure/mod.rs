@@ -23,17 +23,17 @@ use super::page_size::is_page;
 /// For a 429 without a usable `Retry-After`.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Requests in the buffer between this layer and the ones below.
-const BUFFER: usize = 1024;
+/// The maximum number of requests in the buffer between this layer and the layers below.
+const MAX_BUFFERED: usize = 1024;
 
-/// The share of a group's requests that pages of lists have in addition. They don't queue behind
-/// the others: at the start thousands of objects may be read one by one, which the complete list
-/// makes unnecessary.
-const PAGE_SHARE: usize = 8;
+/// Pages of lists have a limit of their own: an API group's limit divided by this. So they don't
+/// queue behind other requests. At the start, thousands of objects may be read one by one until a
+/// complete list makes these reads unnecessary.
+const PAGE_LIMIT_DIVISOR: usize = 8;
 
 /// Holds requests back for the time in `Retry-After`, but at most for `max_delay`. Without it, each
 /// of hundreds of autoscalers would send a request to a server that is overloaded. A request that
-/// was refused is not retried here: the next sync does that.
+/// was refused is not retried here: the next reconcile does that.
 ///
 /// If API Priority and Fairness refused the request, the API server is overloaded, and all requests
 /// wait. Any other 429 concerns one API group, for example the metrics adapter behind it: only
@@ -56,13 +56,13 @@ where
 
     fn layer(&self, inner: S) -> Self::Service {
         Backpressure {
-            // A waiting request needs a handle of its own, so that it doesn't hold a permit of the
-            // limits below.
-            inner: Buffer::new(inner, BUFFER),
+            // The buffer can be cloned. A waiting request gets a clone, so that it doesn't hold a
+            // permit of the limits below.
+            inner: Buffer::new(inner, MAX_BUFFERED),
             max_delay: self.max_delay,
             blocked: Arc::default(),
             limit: KeyedSemaphores::new(self.group_concurrency),
-            page_limit: KeyedSemaphores::new(self.group_concurrency.div_ceil(PAGE_SHARE)),
+            page_limit: KeyedSemaphores::new(self.group_concurrency.div_ceil(PAGE_LIMIT_DIVISOR)),
             wait: None,
         }
     }
@@ -73,9 +73,10 @@ pub(super) struct Backpressure<F> {
     inner: Buffer<Request<Body>, F>,
     max_delay: Duration,
     blocked: Arc<Mutex<Blocked>>,
-    /// By API group, so that one whose requests hang leaves connections to the others.
+    /// The limit of each API group, so that a group whose requests hang leaves connections to the
+    /// others.
     limit: KeyedSemaphores,
-    /// For pages of lists.
+    /// The limit of each API group for pages of lists.
     page_limit: KeyedSemaphores,
     wait: Option<Pin<Box<Sleep>>>,
 }
@@ -98,8 +99,7 @@ impl Blocked {
         (Instant::now() < until).then_some(until)
     }
 
-    /// Blocks requests after a 429.
-    fn refused(&mut self, headers: &HeaderMap, group: &str, max_delay: Duration) {
+    fn block_after_429(&mut self, headers: &HeaderMap, group: &str, max_delay: Duration) {
         let delay = retry_after(headers).unwrap_or(DEFAULT_RETRY_AFTER).min(max_delay);
         let until = Instant::now() + delay;
         if is_from_priority_and_fairness(headers) {
@@ -148,7 +148,7 @@ where
         let blocked = self.blocked.clone();
         let is_blocked = blocked.lock().group_until(&group).is_some();
         let limits = if is_page(&request) { &self.page_limit } else { &self.limit };
-        let limit = limits.of(&group);
+        let limit = limits.semaphore(&group);
         let permit = limit.clone().try_acquire_owned().ok().filter(|_| !is_blocked);
         let response = if permit.is_some() {
             Either::Left(self.inner.call(request))
@@ -159,11 +159,11 @@ where
         let (blocked, max_delay) = (self.blocked.clone(), self.max_delay);
         Box::pin(async move {
             let response = response.await;
-            // Held until the response arrives.
+            // The permit is held until the response arrives.
             drop(permit);
             let response = response?;
             if response.status() == StatusCode::TOO_MANY_REQUESTS {
-                blocked.lock().refused(response.headers(), &group, max_delay);
+                blocked.lock().block_after_429(response.headers(), &group, max_delay);
             }
             Ok::<_, BoxError>(response)
         })
@@ -195,7 +195,7 @@ where
     }
 }
 
-/// The API group in a path. Empty for the core group, and for paths outside of groups.
+/// The API group in a path. Empty for the core group, and for a path without a group.
 fn api_group(path: &str) -> &str {
     let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
     group.unwrap_or_default()
@@ -215,15 +215,15 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// rejects a request also sends them, so its response has them twice.
 fn is_from_priority_and_fairness(headers: &HeaderMap) -> bool {
     const TEXT: &str = "Too many requests, please try again later.\n";
-    let is = |name: header::HeaderName, expected: &str| {
+    let header_is = |name: header::HeaderName, expected: &str| {
         headers.get(name).is_some_and(|value| value.as_bytes() == expected.as_bytes())
     };
     let count = |name: &str| headers.get_all(name).iter().count();
     count("x-kubernetes-pf-flowschema-uid") == 1
         && count("audit-id") <= 1
         && count("cache-control") <= 1
-        && is(header::CONTENT_TYPE, "text/plain; charset=utf-8")
-        && is(header::CONTENT_LENGTH, &TEXT.len().to_string())
+        && header_is(header::CONTENT_TYPE, "text/plain; charset=utf-8")
+        && header_is(header::CONTENT_LENGTH, &TEXT.len().to_string())
 }
 
 #[cfg(test)]

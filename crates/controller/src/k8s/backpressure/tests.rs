@@ -14,8 +14,7 @@ const REJECTION: &[(&str, &str)] = &[
     ("content-length", "43"),
 ];
 
-/// The headers that an aggregated API server adds if it rejects a request itself. Recorded from
-/// kube-apiserver 1.36.
+/// The headers that kube-apiserver 1.36 adds to a rejection by an aggregated API server.
 const PASSED_THROUGH: &[(&str, &str)] = &[
     ("audit-id", "8af6bce8-cf1f-4137-a8d4-a8b9b5360511"),
     ("cache-control", "no-cache, private"),
@@ -41,7 +40,11 @@ fn layer() -> BackpressureLayer {
 
 /// The seconds at which the requests for these paths reach the server. It answers the first request
 /// with `status` and `headers`. The other requests are sent at once after that.
-async fn sent(status: u16, headers: &[(&'static str, &'static str)], paths: &[&str]) -> Vec<u64> {
+async fn arrival_seconds(
+    status: u16,
+    headers: &[(&'static str, &'static str)],
+    paths: &[&str],
+) -> Vec<u64> {
     let start = Instant::now();
     let times = Arc::new(Mutex::new(HashMap::new()));
     let (received, headers) = (times.clone(), headers.to_vec());
@@ -87,33 +90,38 @@ async fn requests_of_the_group_wait_for_retry_after() {
         with_retry_after(STATUS, "3"),
         with_retry_after(&[REJECTION, PASSED_THROUGH].concat(), "3"),
     ] {
-        let times = sent(429, &headers, &[EXTERNAL, RESOURCE, EXTERNAL, CORE, EXTERNAL]).await;
+        let times =
+            arrival_seconds(429, &headers, &[EXTERNAL, RESOURCE, EXTERNAL, CORE, EXTERNAL]).await;
         assert_eq!(times, [0, 0, 3, 0, 3], "{headers:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_requests_wait_after_a_rejection_by_priority_and_fairness() {
-    let times =
-        sent(429, &with_retry_after(REJECTION, "3"), &[EXTERNAL, RESOURCE, EXTERNAL, CORE]).await;
+    let times = arrival_seconds(
+        429,
+        &with_retry_after(REJECTION, "3"),
+        &[EXTERNAL, RESOURCE, EXTERNAL, CORE],
+    )
+    .await;
     assert_eq!(times, [0, 3, 3, 3]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_wait_a_second_without_usable_retry_after() {
-    assert_eq!(sent(429, &[], &[CORE, CORE]).await, [0, 1]);
+    assert_eq!(arrival_seconds(429, &[], &[CORE, CORE]).await, [0, 1]);
     let headers = [("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")];
-    assert_eq!(sent(429, &headers, &[CORE, CORE]).await, [0, 1]);
+    assert_eq!(arrival_seconds(429, &headers, &[CORE, CORE]).await, [0, 1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn delay_is_limited() {
-    assert_eq!(sent(429, &[("retry-after", "86400")], &[CORE, CORE]).await, [0, 10]);
+async fn retry_after_is_limited_to_the_maximum_delay() {
+    assert_eq!(arrival_seconds(429, &[("retry-after", "86400")], &[CORE, CORE]).await, [0, 10]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_errors_do_not_delay_requests() {
-    assert_eq!(sent(503, &[("retry-after", "3")], &[CORE, CORE]).await, [0, 0]);
+    assert_eq!(arrival_seconds(503, &[("retry-after", "3")], &[CORE, CORE]).await, [0, 0]);
 }
 
 /// Reads of single objects never get a response.

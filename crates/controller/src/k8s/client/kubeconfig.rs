@@ -1,7 +1,8 @@
 //! Loads the configuration of a client, and reports failures without secrets.
 //!
-//! Errors name the file and the context. They never contain the content of a file, because it may
-//! be a secret. Therefore kube's own errors, which quote files, are not their sources.
+//! Errors name the file and the context. Apart from the names of contexts, clusters and kinds, they
+//! have nothing of the file's content, because it may be a secret. Therefore kube's own errors,
+//! which quote files, are not their sources.
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
@@ -53,7 +54,7 @@ pub enum ClientError {
         context: String,
         source: KubeconfigProblem,
     },
-    /// The file has another object.
+    /// The file contains an object of another kind.
     #[error("{file} is not a kubeconfig (kind: {kind})")]
     OtherKind { file: String, kind: String },
     /// There is no kubeconfig, and the process doesn't run in a pod with a service account.
@@ -222,7 +223,7 @@ fn other_kind(files: &str) -> Option<(String, String)> {
     env::split_paths(files).find_map(|path| {
         let documents = yaml::parse_all(&fs::read_to_string(&path).ok()?).ok()?;
         let mut kinds = documents.iter().filter_map(|document| document.member("kind")?.text());
-        // Anything else than the name of a kind may be a secret.
+        // Text that can't be the name of a kind may be a secret.
         let is_name = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let kind = kinds.find(|kind| *kind != "Config" && is_name(kind))?.to_owned();
         Some((path.display().to_string(), kind))

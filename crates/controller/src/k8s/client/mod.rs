@@ -45,7 +45,7 @@ const MAX_BACKPRESSURE: Duration = Duration::from_secs(5);
 pub struct ClientLimits {
     /// The maximum number of requests that wait for a response header. Each has a connection.
     pub concurrency: NonZeroUsize,
-    /// `None` leaves the limit to the API server.
+    /// `None` if only the API server limits the rate.
     pub rate: Option<RateLimit>,
     /// The time until the response must be complete. For a watch, until it starts.
     pub request_timeout: Duration,
@@ -73,12 +73,12 @@ pub struct ClientConfig {
     pub user_agent: Option<HeaderValue>,
 }
 
-/// The two clients. They don't retry failed requests: the next sync does.
+/// The two clients. They don't retry failed requests: the next reconcile does.
 #[derive(Clone)]
 pub struct Clients {
-    /// For everything but metrics.
+    /// The client for all requests but those for metrics.
     pub api: Client,
-    /// For the metrics APIs.
+    /// The client for the metrics APIs.
     pub metrics: Client,
     /// Host and port of the API server. Empty for a service in the same process.
     pub server: String,
@@ -111,9 +111,11 @@ impl Clients {
         let default_agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
         let agent = config.user_agent.clone().unwrap_or(default_agent);
         kube.headers.push((header::USER_AGENT, agent));
-        let log = logs_connection.then(|| Arc::new(ConnectionLog::new(url(&kube.cluster_url))));
+        let url = without_credentials(&kube.cluster_url);
+        let log = logs_connection.then(|| Arc::new(ConnectionLog::new(url)));
         let server = host_and_port(&kube.cluster_url);
-        let client = |limits| build(kube.clone(), limits, observer.clone(), log.clone(), &origin);
+        let client =
+            |limits| build_client(kube.clone(), limits, observer.clone(), log.clone(), &origin);
         Ok(Self { api: client(&config.api)?, metrics: client(&config.metrics)?, server })
     }
 
@@ -134,8 +136,7 @@ impl Clients {
     }
 }
 
-/// A URL without credentials.
-fn url(url: &Uri) -> String {
+fn without_credentials(url: &Uri) -> String {
     let authority = url.authority().map_or("", Authority::as_str);
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path().trim_end_matches('/'))
@@ -146,14 +147,14 @@ fn host_and_port(url: &Uri) -> String {
     format!("{}:{}", url.host().unwrap_or_default(), url.port_u16().unwrap_or(default))
 }
 
-fn build(
+fn build_client(
     config: Config,
     limits: &ClientLimits,
     observer: Arc<dyn RequestObserver>,
     log: Option<Arc<ConnectionLog>>,
     origin: &str,
 ) -> Result<Client, ClientError> {
-    // Only host and port: a URL may contain credentials.
+    // Without the rest of the URL, which may contain credentials.
     let server = config.cluster_url.host().unwrap_or_default().to_owned();
     let host = config.cluster_url.port().map_or(server.clone(), |port| format!("{server}:{port}"));
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build {
@@ -175,8 +176,8 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// Replaces a connection error with one that names the server and the cause.
-    fn name(server: &str, error: BoxError) -> BoxError {
+    /// Replaces a connection error with a `ConnectError`. Returns any other error as it is.
+    fn replace(server: &str, error: BoxError) -> BoxError {
         if !error.to_string().contains("(Connect)") {
             return error;
         }
@@ -204,7 +205,7 @@ where
     let server = host.clone();
     builder
         .with_layer(&MapErrLayer::new(move |error: S::Error| {
-            ConnectError::name(&server, error.into())
+            ConnectError::replace(&server, error.into())
         }))
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
         .with_layer(&PageSizeLayer)

@@ -7,7 +7,7 @@ use tokio::time::{advance, sleep};
 use super::Server;
 use crate::scale_target::{GroupKind, Mapping, parse_api_version};
 
-fn widgets() -> Value {
+fn widget_resources() -> Value {
     json!([
         {"name": "widgets", "kind": "Widget", "namespaced": true},
         {"name": "widgets/scale", "kind": "Scale", "namespaced": true},
@@ -19,7 +19,7 @@ fn kind(group: &str, kind: &str) -> GroupKind {
     GroupKind { group: group.to_owned(), kind: kind.to_owned() }
 }
 
-fn described(mappings: &[Mapping]) -> Vec<String> {
+fn descriptions(mappings: &[Mapping]) -> Vec<String> {
     let scope = |mapping: &Mapping| if mapping.namespaced { "namespaced" } else { "cluster" };
     mappings
         .iter()
@@ -46,21 +46,25 @@ fn api_version_splits_into_group_and_version(
 #[tokio::test(start_paused = true)]
 async fn kind_is_mapped_in_all_versions_preferred_first() {
     let server = Server::default();
-    server.serve_group("example.com", "v1", &[("v2alpha1", widgets()), ("v1", widgets())]);
+    server.serve_group(
+        "example.com",
+        "v1",
+        &[("v2alpha1", widget_resources()), ("v1", widget_resources())],
+    );
     let mapper = server.mapper();
     let mappings = mapper.mappings(&kind("example.com", "Widget")).await.unwrap();
     assert_eq!(
-        described(&mappings),
+        descriptions(&mappings),
         ["widgets.example.com/v1 namespaced", "widgets.example.com/v2alpha1 namespaced"]
     );
-    assert_eq!(server.requests().len(), 3);
+    assert_eq!(server.take_requests().len(), 3);
     // The cached group also has the other kind, and finds it in lower case.
     let racks = mapper.mappings(&kind("example.com", "rack")).await.unwrap();
     assert_eq!(
-        described(&racks),
+        descriptions(&racks),
         ["racks.example.com/v1 cluster", "racks.example.com/v2alpha1 cluster"]
     );
-    assert!(server.requests().is_empty());
+    assert!(server.take_requests().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +78,7 @@ async fn core_group_is_mapped() {
     server.respond("/api", 200, json!({"versions": ["v1"]}));
     server.respond("/api/v1", 200, json!({"resources": [resource]}));
     let mappings = server.mapper().mappings(&kind("", "ReplicationController")).await.unwrap();
-    assert_eq!(described(&mappings), ["replicationcontrollers/v1 namespaced"]);
+    assert_eq!(descriptions(&mappings), ["replicationcontrollers/v1 namespaced"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,8 +90,8 @@ async fn unknown_kind_is_discovered_again_after_the_refresh_interval() {
         let error = mapper.mappings(&widget).await.unwrap_err();
         assert_eq!(error.to_string(), r#"no matches for kind "Widget" in group "example.com""#);
     }
-    assert_eq!(server.requests(), ["GET /apis/example.com"]);
-    server.serve_group("example.com", "v1", &[("v1", widgets())]);
+    assert_eq!(server.take_requests(), ["GET /apis/example.com"]);
+    server.serve_group("example.com", "v1", &[("v1", widget_resources())]);
     advance(Duration::from_secs(10)).await;
     assert_eq!(mapper.mappings(&widget).await.unwrap().len(), 1);
 }
@@ -95,20 +99,20 @@ async fn unknown_kind_is_discovered_again_after_the_refresh_interval() {
 #[tokio::test(start_paused = true)]
 async fn concurrent_lookups_share_one_discovery() {
     let server = Server::default();
-    server.serve_group("example.com", "v1", &[("v1", widgets())]);
+    server.serve_group("example.com", "v1", &[("v1", widget_resources())]);
     server.delay(Duration::from_secs(1));
     let mapper = server.mapper();
     let (widget, rack) = (kind("example.com", "Widget"), kind("example.com", "Rack"));
     let (one, two, three) =
         tokio::join!(mapper.mappings(&widget), mapper.mappings(&widget), mapper.mappings(&rack));
     assert!(one.is_ok() && two.is_ok() && three.is_ok());
-    assert_eq!(server.requests(), ["GET /apis/example.com", "GET /apis/example.com/v1"]);
+    assert_eq!(server.take_requests(), ["GET /apis/example.com", "GET /apis/example.com/v1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_lookup_does_not_block_later_ones() {
     let server = Server::default();
-    server.serve_group("example.com", "v1", &[("v1", widgets())]);
+    server.serve_group("example.com", "v1", &[("v1", widget_resources())]);
     server.delay(Duration::from_secs(5));
     let mapper = server.mapper();
     let widget = kind("example.com", "Widget");
@@ -120,29 +124,29 @@ async fn dropped_lookup_does_not_block_later_ones() {
 #[tokio::test(start_paused = true)]
 async fn invalidated_group_is_discovered_again_after_the_refresh_interval() {
     let server = Server::default();
-    server.serve_group("example.com", "v1", &[("v1", widgets())]);
+    server.serve_group("example.com", "v1", &[("v1", widget_resources())]);
     let mapper = server.mapper();
     let widget = kind("example.com", "Widget");
     mapper.mappings(&widget).await.unwrap();
-    server.serve_group("example.com", "v2", &[("v2", widgets())]);
-    server.requests();
+    server.serve_group("example.com", "v2", &[("v2", widget_resources())]);
+    server.take_requests();
     mapper.invalidate("example.com");
     assert_eq!(
-        described(&mapper.mappings(&widget).await.unwrap()),
+        descriptions(&mapper.mappings(&widget).await.unwrap()),
         ["widgets.example.com/v1 namespaced"]
     );
     advance(Duration::from_secs(11)).await;
     assert_eq!(
-        described(&mapper.mappings(&widget).await.unwrap()),
+        descriptions(&mapper.mappings(&widget).await.unwrap()),
         ["widgets.example.com/v2 namespaced"]
     );
-    assert_eq!(server.requests().len(), 2);
+    assert_eq!(server.take_requests().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cached_mappings_survive_an_outage() {
     let server = Server::default();
-    server.serve_group("example.com", "v1", &[("v1", widgets())]);
+    server.serve_group("example.com", "v1", &[("v1", widget_resources())]);
     let mapper = server.mapper();
     let widget = kind("example.com", "Widget");
     mapper.mappings(&widget).await.unwrap();
@@ -156,11 +160,11 @@ async fn cached_mappings_survive_an_outage() {
 #[tokio::test(start_paused = true)]
 async fn failing_version_does_not_hide_the_others() {
     let server = Server::default();
-    server.serve_group("example.com", "v2", &[("v1", widgets()), ("v2", json!([]))]);
+    server.serve_group("example.com", "v2", &[("v1", widget_resources()), ("v2", json!([]))]);
     server.respond("/apis/example.com/v2", 503, "down");
     let mapper = server.mapper();
     let mappings = mapper.mappings(&kind("example.com", "Widget")).await.unwrap();
-    assert_eq!(described(&mappings), ["widgets.example.com/v1 namespaced"]);
+    assert_eq!(descriptions(&mappings), ["widgets.example.com/v1 namespaced"]);
     assert!(mapper.mappings(&kind("example.com", "Other")).await.is_err());
 }
 
@@ -175,7 +179,7 @@ async fn discovery_times_out() {
 #[tokio::test(start_paused = true)]
 async fn oversized_response_is_rejected() {
     let server = Server::default();
-    server.serve_group("example.com", "v1", &[("v1", widgets())]);
+    server.serve_group("example.com", "v1", &[("v1", widget_resources())]);
     server.respond("/apis/example.com/v1", 200, " ".repeat(17 << 20));
     let error = server.mapper().mappings(&kind("example.com", "Widget")).await.unwrap_err();
     assert_eq!(error.to_string(), r#"Get "/apis/example.com/v1": length limit exceeded"#);

@@ -35,7 +35,7 @@ impl Server {
         self.0.lock().delay = delay;
     }
 
-    fn requests(&self) -> Vec<String> {
+    fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().requests)
     }
 

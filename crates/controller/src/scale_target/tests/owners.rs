@@ -21,8 +21,8 @@ fn pod(name: &str, owner: &Value) -> Arc<Pod> {
     Arc::new(serde_json::from_value(pod).unwrap())
 }
 
-/// A server with `ReplicaSets`, each with its owner.
-fn server(replica_sets: &[(&str, Value)]) -> Server {
+/// A server with these `ReplicaSets` and their owners.
+fn server_with(replica_sets: &[(&str, Value)]) -> Server {
     let server = Server::default();
     let version = json!({ "groupVersion": "apps/v1", "version": "v1" });
     let group = json!({ "name": "apps", "versions": [version], "preferredVersion": version });
@@ -46,20 +46,20 @@ fn owners(server: &Server) -> Owners {
 }
 
 /// The pods that the Deployment `web` owns.
-async fn owned(owners: &Owners, pods: &[Arc<Pod>]) -> Result<Vec<String>, String> {
-    owned_by(owners, pods, "apps/v1", "Deployment").await
+async fn owned_by_web(owners: &Owners, pods: &[Arc<Pod>]) -> Result<Vec<String>, String> {
+    owned_by_kind(owners, pods, "apps/v1", "Deployment").await
 }
 
-async fn owned_by(
+async fn owned_by_kind(
     owners: &Owners,
     pods: &[Arc<Pod>],
     api_version: &str,
     kind: &str,
 ) -> Result<Vec<String>, String> {
-    owned_in("shop", owners, pods, api_version, kind).await
+    owned_in_namespace("shop", owners, pods, api_version, kind).await
 }
 
-async fn owned_in(
+async fn owned_in_namespace(
     namespace: &str,
     owners: &Owners,
     pods: &[Arc<Pod>],
@@ -88,7 +88,7 @@ async fn owned_in(
 async fn pods_of_the_targets_replica_sets_are_owned() {
     let web = owner("apps/v1", "Deployment", "web", "web-uid");
     let other = owner("apps/v1", "Deployment", "other", "other-uid");
-    let server = server(&[("web-1", web.clone()), ("web-2", web.clone()), ("other-1", other)]);
+    let server = server_with(&[("web-1", web.clone()), ("web-2", web.clone()), ("other-1", other)]);
     let owners = owners(&server);
     let pods = [
         pod("a", &replica_set("web-1")),
@@ -98,45 +98,46 @@ async fn pods_of_the_targets_replica_sets_are_owned() {
         pod("without-owner", &Value::Null),
         pod("a2", &replica_set("web-1")),
     ];
-    assert_eq!(owned(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
-    server.requests();
-    assert_eq!(owned(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
-    assert_eq!(server.requests(), [""; 0], "owners are kept");
+    assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
+    server.take_requests();
+    assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
+    assert_eq!(server.take_requests(), [""; 0], "owners are kept");
 }
 
 #[tokio::test]
 async fn missing_or_recreated_replica_set_owns_nothing() {
-    let server = server(&[("new", owner("apps/v1", "Deployment", "web", "web-uid"))]);
+    let server = server_with(&[("new", owner("apps/v1", "Deployment", "web", "web-uid"))]);
     let missing = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
         "message": "not found", "details": { "name": "gone" } });
     server.respond(&format!("{REPLICA_SETS}/gone"), 404, missing);
     let mut reused = replica_set("old-uid");
     reused["name"] = json!("new");
     let pods = [pod("a", &replica_set("gone")), pod("b", &reused)];
-    assert_eq!(owned(&owners(&server), &pods).await.unwrap(), [""; 0]);
+    assert_eq!(owned_by_web(&owners(&server), &pods).await.unwrap(), [""; 0]);
 }
 
 /// Pods of an unreadable owner must not look like pods of another target.
 #[tokio::test]
 async fn unreadable_owner_is_an_error() {
-    let server = server(&[]);
+    let server = server_with(&[]);
     let forbidden = json!({ "kind": "Status", "status": "Failure", "code": 403,
         "reason": "Forbidden", "message": "replicasets is forbidden" });
     server.respond(&format!("{REPLICA_SETS}/web-1"), 403, forbidden);
     let owners = owners(&server);
     assert_eq!(
-        owned(&owners, &[pod("a", &replica_set("web-1"))]).await.unwrap_err(),
+        owned_by_web(&owners, &[pod("a", &replica_set("web-1"))]).await.unwrap_err(),
         "unable to read ReplicaSet web-1: replicasets is forbidden"
     );
     let unknown = [pod("a", &owner("example.com/v1", "Fleet", "f", "f-uid"))];
-    let error = owned_by(&owners, &unknown, "argoproj.io/v1alpha1", "Rollout").await.unwrap_err();
+    let error =
+        owned_by_kind(&owners, &unknown, "argoproj.io/v1alpha1", "Rollout").await.unwrap_err();
     assert!(error.starts_with("Fleet f: "), "{error}");
 }
 
 /// The controller needs no permission to read Jobs.
 #[tokio::test]
 async fn owner_that_makes_no_pods_of_the_target_is_not_read() {
-    let server = server(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
+    let server = server_with(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
     let owners = owners(&server);
     let pods = [
         pod("own", &replica_set("web-1")),
@@ -144,18 +145,18 @@ async fn owner_that_makes_no_pods_of_the_target_is_not_read() {
         pod("of-another-api", &owner("example.com/v1", "ReplicaSet", "web-1", "other-uid")),
         pod("direct", &owner("apps/v1", "StatefulSet", "web", "web-uid")),
     ];
-    assert_eq!(owned(&owners, &pods).await.unwrap(), ["own", "direct"]);
+    assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["own", "direct"]);
     let read = |request: &String| request.contains("/namespaces/");
-    assert_eq!(server.requests().iter().filter(|request| read(request)).count(), 1);
-    assert_eq!(owned_by(&owners, &pods, "apps/v1", "StatefulSet").await.unwrap(), ["direct"]);
-    assert_eq!(server.requests(), [""; 0]);
+    assert_eq!(server.take_requests().iter().filter(|request| read(request)).count(), 1);
+    assert_eq!(owned_by_kind(&owners, &pods, "apps/v1", "StatefulSet").await.unwrap(), ["direct"]);
+    assert_eq!(server.take_requests(), [""; 0]);
 }
 
 #[tokio::test]
 async fn endless_chain_is_an_error() {
-    let server = server(&[("one", replica_set("two")), ("two", replica_set("one"))]);
+    let server = server_with(&[("one", replica_set("two")), ("two", replica_set("one"))]);
     assert_eq!(
-        owned(&owners(&server), &[pod("a", &replica_set("one"))]).await.unwrap_err(),
+        owned_by_web(&owners(&server), &[pod("a", &replica_set("one"))]).await.unwrap_err(),
         "the chain of owners of ReplicaSet one is too long"
     );
 }
@@ -169,15 +170,15 @@ async fn uid_claimed_by_another_pod_hides_no_pods() {
     claim["name"] = json!("invented");
     let bait = pod("bait", &claim);
     for namespace in ["shop", "evil"] {
-        let server = server(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
+        let server = server_with(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
         let path = format!("/apis/apps/v1/namespaces/{namespace}/replicasets/invented");
         server.respond(&path, 404, missing.clone());
         let owners = owners(&server);
         let baits = [bait.clone()];
-        let of_bait = owned_in(namespace, &owners, &baits, "apps/v1", "Deployment").await;
+        let of_bait = owned_in_namespace(namespace, &owners, &baits, "apps/v1", "Deployment").await;
         assert_eq!(of_bait.unwrap(), [""; 0]);
         let pods = [bait.clone(), pod("a", &replica_set("web-1"))];
         server.respond(&format!("{REPLICA_SETS}/invented"), 404, missing.clone());
-        assert_eq!(owned(&owners, &pods).await.unwrap(), ["a"], "claimed in {namespace}");
+        assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["a"], "claimed in {namespace}");
     }
 }

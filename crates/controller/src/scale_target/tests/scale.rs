@@ -29,7 +29,7 @@ fn scale_object() -> Value {
     })
 }
 
-fn scales(server: &Server) -> ScaleClient {
+fn scale_client(server: &Server) -> ScaleClient {
     ScaleClient::new(server.client(), Duration::from_secs(5))
 }
 
@@ -37,7 +37,7 @@ fn scales(server: &Server) -> ScaleClient {
 async fn scale_is_written_with_the_uid_and_version_read() {
     let server = Server::default();
     server.respond(SCALE, 200, scale_object());
-    let scales = scales(&server);
+    let scales = scale_client(&server);
     let read = scales.get("shop", &deployments("v1"), "web").await.unwrap();
     assert_eq!((read.scale.spec_replicas, read.scale.status_replicas), (3, 2));
     assert_eq!(
@@ -48,14 +48,14 @@ async fn scale_is_written_with_the_uid_and_version_read() {
     let mut expected = scale_object();
     expected["spec"]["replicas"] = json!(7);
     assert_eq!(server.0.lock().bodies, [expected]);
-    assert_eq!(server.requests(), [format!("GET {SCALE}"), format!("PUT {SCALE}")]);
+    assert_eq!(server.take_requests(), [format!("GET {SCALE}"), format!("PUT {SCALE}")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn missing_fields_of_a_scale_are_zero() {
     let server = Server::default();
     server.respond(SCALE, 200, json!({"kind": "Scale", "metadata": {}, "spec": null}));
-    let scales = scales(&server);
+    let scales = scale_client(&server);
     let read = scales.get("shop", &deployments("v1"), "web").await.unwrap();
     assert_eq!(read.scale, hpa_calc::api::Scale::default());
     scales.update("shop", &deployments("v1"), "web", &read, 1).await.unwrap();
@@ -121,7 +121,7 @@ async fn errors_print_as_in_the_reference(
         Value::String(body) => server.respond(SCALE, code, body),
         body => server.respond(SCALE, code, body),
     };
-    let error = scales(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
+    let error = scale_client(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
     assert!(format!("{error:?}").starts_with(variant), "{error:?}");
     assert!(error.to_string().starts_with(text), "{error}");
 }
@@ -130,7 +130,7 @@ async fn errors_print_as_in_the_reference(
 async fn scale_request_times_out() {
     let server = Server::default();
     server.delay(Duration::from_secs(60));
-    let error = scales(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
+    let error = scale_client(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
     assert_eq!(error.to_string(), format!(r#"Get "{SCALE}": context deadline exceeded"#));
 }
 
@@ -151,17 +151,18 @@ async fn find_returns_the_first_mapping_that_works_or_the_first_error() {
     let server = Server::default();
     server.respond("/apis/apps/v1beta1/namespaces/shop/deployments/web/scale", 200, scale_object());
     let mappings = [deployments("v1"), deployments("v1beta1")];
-    let (_, mapping) = scales(&server).find("shop", &mappings, "web").await.unwrap();
+    let (_, mapping) =
+        scale_client(&server).get_first_served("shop", &mappings, "web").await.unwrap();
     assert_eq!(&*mapping.version, "v1beta1");
-    server.requests();
+    server.take_requests();
 
     let gone = status(404, "NotFound", r#"deployments.apps "web" not found"#, "web");
     server.respond(SCALE, 404, gone);
-    let error = scales(&server).find("shop", &mappings, "web").await.unwrap_err();
+    let error = scale_client(&server).get_first_served("shop", &mappings, "web").await.unwrap_err();
     assert_eq!(error.to_string(), r#"deployments.apps "web" not found"#);
-    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.take_requests().len(), 1);
 
-    let error = scales(&server).find("shop", &[], "web").await.unwrap_err();
+    let error = scale_client(&server).get_first_served("shop", &[], "web").await.unwrap_err();
     assert_eq!(error.to_string(), "unrecognized resource");
 }
 
@@ -172,7 +173,7 @@ async fn find_returns_the_first_mapping_that_works_or_the_first_error() {
 #[tokio::test(start_paused = true)]
 async fn name_that_would_change_the_path_is_rejected(#[case] name: &str) {
     let server = Server::default();
-    let error = scales(&server).get("shop", &deployments("v1"), name).await.unwrap_err();
+    let error = scale_client(&server).get("shop", &deployments("v1"), name).await.unwrap_err();
     assert!(matches!(error, ScaleError::InvalidName(_)));
-    assert!(server.requests().is_empty());
+    assert!(server.take_requests().is_empty());
 }

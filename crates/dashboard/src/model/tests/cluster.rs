@@ -1,13 +1,13 @@
-//! What can't be read of the cluster, and what rows have beyond the status.
+//! Outages, and sentences that depend on other autoscalers or on the target's scale.
 
 use hpa_calc::Scale;
 
 use super::*;
 use crate::model::Outage;
 
-fn down(board: &Board, second: i64, cause: &'static str) {
+fn fail_connection(board: &Board, second: i64, cause: &'static str) {
     let kind = if cause == "rejected" { "credentials" } else { "unreachable" };
-    board.set_down(at(second), |since| Outage {
+    board.mark_down(at(second), |since| Outage {
         subject: "The API server".to_owned(),
         kind,
         since,
@@ -16,26 +16,29 @@ fn down(board: &Board, second: i64, cause: &'static str) {
 }
 
 #[test]
-fn problems_last_until_the_source_works() {
+fn problem_of_a_list_lasts_until_it_is_synced() {
     let board = board(&["a"]);
-    fail(&board, AutoscalerApi::Core, false, 5);
-    fail(&board, AutoscalerApi::Core, false, 9);
+    fail_list(&board, AutoscalerApi::Core, false, 5);
+    fail_list(&board, AutoscalerApi::Core, false, 9);
     assert_eq!(board.problems(), ["broken since 1970-01-01T00:00:05Z."]);
-    let unread = board.unread().unwrap();
+    let unread = board.outage_summary().unwrap();
     assert_eq!((unread.since, unread.values_at, unread.is_partial), (at(5), Some(at(5)), false));
     board.set_source(AutoscalerApi::Core, SourceState::Synced);
     board.set_note(AutoscalerApi::Core, "only one namespace".to_owned());
-    assert_eq!((board.problems(), board.unread()), (vec!["only one namespace".to_owned()], None));
+    assert_eq!(
+        (board.problems(), board.outage_summary()),
+        (vec!["only one namespace".to_owned()], None)
+    );
 }
 
 #[test]
-fn outage_of_the_api_server_is_one_problem_with_the_time_of_the_last_values() {
+fn outage_of_the_api_server_replaces_other_problems() {
     let board = board(&["a"]);
-    board.set_up(at(100));
+    board.mark_up(at(100));
     board.set_silence(Some("No controller makes decisions.".to_owned()));
-    fail(&board, AutoscalerApi::Core, true, 110);
-    down(&board, 110, "refused");
-    down(&board, 120, "starting");
+    fail_list(&board, AutoscalerApi::Core, true, 110);
+    fail_connection(&board, 110, "refused");
+    fail_connection(&board, 120, "starting");
     assert_eq!(board.problems(), ["down since 1970-01-01T00:01:50Z: starting."]);
     let changes = board.changes_since(0, at(130));
     assert!((changes.rows.len(), changes.silent) == (1, false), "its lease can't be read");
@@ -45,38 +48,38 @@ fn outage_of_the_api_server_is_one_problem_with_the_time_of_the_last_values() {
         (at(110), Some(at(100)), false)
     );
     assert!(!board.is_complete(&id("b")));
-    down(&board, 135, "rejected");
+    fail_connection(&board, 135, "rejected");
     assert_eq!(board.problems(), ["down since 1970-01-01T00:02:15Z: rejected."]);
-    assert_eq!(board.unread().unwrap().since, at(110), "of the first failure");
-    board.set_up(at(140));
+    assert_eq!(board.outage_summary().unwrap().since, at(110), "of the first failure");
+    board.mark_up(at(140));
     assert_eq!(board.problems(), ["No controller makes decisions."]);
     assert!(!board.is_synced(), "the list is read again");
 }
 
 #[test]
-fn first_read_that_fails_is_an_outage_without_values() {
+fn outage_before_the_first_list_has_no_time_of_values() {
     let board = Board::new(&[AutoscalerApi::Core], Settings::default(), SettingPolicy::default());
     assert!(!board.is_synced());
-    down(&board, 1, "refused");
+    fail_connection(&board, 1, "refused");
     let changes = board.changes_since(0, at(2));
     assert!(changes.synced);
     assert_eq!(changes.unread.unwrap().values_at, None);
 }
 
 #[test]
-fn missing_right_for_one_api_says_that_the_other_is_shown() {
+fn failed_list_of_one_api_names_the_api_that_is_shown() {
     let apis = [AutoscalerApi::Core, AutoscalerApi::Custom];
     let board = Board::new(&apis, Settings::default(), SettingPolicy::default());
     board.set_note(AutoscalerApi::Custom, "only one namespace".to_owned());
     board.update(Update::Replace(AutoscalerApi::Core, Vec::new()), at(0));
-    fail(&board, AutoscalerApi::Custom, false, 5);
+    fail_list(&board, AutoscalerApi::Custom, false, 5);
     let shown = "broken since 1970-01-01T00:00:05Z. The autoscalers of autoscaling/v2 are shown.";
     assert_eq!(board.problems(), [shown]);
-    assert!(board.unread().unwrap().is_partial);
+    assert!(board.outage_summary().unwrap().is_partial);
 }
 
 #[test]
-fn other_autoscalers_of_a_target_are_named_in_both_apis() {
+fn autoscalers_of_the_same_target_name_each_other_across_apis() {
     let board = board(&["a"]);
     let sentence = |board: &Board, id: &Identity| board.get(id).unwrap().row.sentence;
     let alone = sentence(&board, &id("a"));
@@ -94,24 +97,24 @@ fn other_autoscalers_of_a_target_are_named_in_both_apis() {
 }
 
 #[test]
-fn pods_that_do_not_exist_are_counted_by_scales_that_are_kept_for_a_while() {
+fn missing_pods_are_counted_from_scales_read_again_when_old() {
     let board = board(&[]);
-    let waiting = status(3, 3, &[]);
+    let unmet = status(3, 3, &[]);
     for name in ["a", "b", "c"] {
-        board.update(Update::Apply(Box::new(observed(name, waiting.clone()))), at(1));
+        board.update(Update::Apply(Box::new(observed(name, unmet.clone()))), at(1));
     }
-    let wanted = |since| {
-        let wanted = board.without_scale(2, at(since)).into_iter();
-        wanted.map(|(id, _)| id.name).collect::<Vec<_>>()
+    let due = |since| {
+        let due = board.without_recent_scale(2, at(since)).into_iter();
+        due.map(|(id, _)| id.name).collect::<Vec<_>>()
     };
-    assert_eq!(wanted(0).len(), 2, "at most this many");
+    assert_eq!(due(0).len(), 2, "at most this many");
     let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };
     let scales = ["a", "b"].map(|name| (id(name), Some(scale.clone())));
     board.set_scales(scales.to_vec(), at(10));
-    assert_eq!(wanted(5), ["c"]);
+    assert_eq!(due(5), ["c"]);
     board.set_scales(vec![(id("c"), None)], at(12));
-    assert_eq!(wanted(5), Vec::<String>::new());
-    assert_eq!(wanted(11).len(), 2);
+    assert_eq!(due(5), Vec::<String>::new());
+    assert_eq!(due(11).len(), 2);
     let sentence = |name| board.get(&id(name)).unwrap().row.sentence;
     assert!(sentence("a").ends_with("; 2 of 3 pods exist"), "{}", sentence("a"));
     assert!(sentence("c").ends_with("; fewer than 3 pods exist and count"), "{}", sentence("c"));

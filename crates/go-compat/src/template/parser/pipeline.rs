@@ -10,11 +10,11 @@ use crate::template::{
 };
 
 impl Parser<'_> {
-    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipeline> {
+    pub(super) fn parse_pipeline(&mut self, context: &str, end: Kind) -> Result<Pipeline> {
         let at = self.peek_non_space().at;
         let mut pipeline =
             Pipeline { at, variables: Vec::new(), is_assignment: false, commands: Vec::new() };
-        self.declarations(&mut pipeline, context)?;
+        self.parse_declarations(&mut pipeline, context)?;
         loop {
             let token = self.advance_non_space();
             match token.kind {
@@ -30,7 +30,7 @@ impl Parser<'_> {
                 | Kind::Variable
                 | Kind::LeftParen => {
                     self.next -= 1;
-                    pipeline.commands.push(self.command()?);
+                    pipeline.commands.push(self.parse_command()?);
                 }
                 _ => return self.unexpected(&token, context),
             }
@@ -39,8 +39,8 @@ impl Parser<'_> {
         Ok(pipeline)
     }
 
-    /// Checks that there is a command, and that none after a `|` is a constant, which can't take a
-    /// piped value.
+    /// Checks that there is a command, and that no command after a `|` is a constant: a constant
+    /// can't take a piped value.
     fn check_commands(&self, pipeline: &Pipeline, context: &str) -> Result<()> {
         if pipeline.commands.is_empty() {
             return self.error(format!("missing value for {context}"));
@@ -61,7 +61,7 @@ impl Parser<'_> {
     }
 
     /// Parses `$x :=`, `$x =` or, for `range`, `$i, $x :=`.
-    fn declarations(&mut self, pipeline: &mut Pipeline, context: &str) -> Result<()> {
+    fn parse_declarations(&mut self, pipeline: &mut Pipeline, context: &str) -> Result<()> {
         loop {
             let variable = self.peek_non_space();
             if variable.kind != Kind::Variable {
@@ -92,11 +92,11 @@ impl Parser<'_> {
         }
     }
 
-    fn command(&mut self) -> Result<Command> {
+    fn parse_command(&mut self) -> Result<Command> {
         let mut operands = Vec::new();
         loop {
             self.skip_spaces();
-            operands.extend(self.operand()?);
+            operands.extend(self.parse_operand()?);
             let token = self.advance();
             match token.kind {
                 Kind::Space => {}
@@ -126,8 +126,8 @@ impl Parser<'_> {
     }
 
     /// Parses a term and the fields after it.
-    fn operand(&mut self) -> Result<Option<Operand>> {
-        let Some(Operand { at, term }) = self.term()? else {
+    fn parse_operand(&mut self) -> Result<Option<Operand>> {
+        let Some(Operand { at, term }) = self.parse_term()? else {
             return Ok(None);
         };
         let chain_at = self.peek().at;
@@ -153,11 +153,11 @@ impl Parser<'_> {
         Ok(Some(Operand { at: chain_at, term }))
     }
 
-    fn term(&mut self) -> Result<Option<Operand>> {
+    fn parse_term(&mut self) -> Result<Option<Operand>> {
         let token = self.advance_non_space();
         let text = &*token.text;
         let term = match token.kind {
-            Kind::Identifier if !functions::exists(text) => {
+            Kind::Identifier if !functions::is_function(text) => {
                 return self.error(format!("function {} not defined", Quoted(text)));
             }
             Kind::Identifier => Term::Function(text.to_owned()),
@@ -174,12 +174,13 @@ impl Parser<'_> {
                 Err(_) => return self.error(format!("integer overflow: {}", Quoted(text))),
             },
             Kind::StringLiteral | Kind::RawLiteral => {
-                Term::Text { quoted: text.to_owned(), text: self.text_literal(&token)? }
+                Term::Text { quoted: text.to_owned(), text: self.parse_text_literal(&token)? }
             }
             Kind::LeftParen => {
-                let pipeline =
-                    |parser: &mut Self| parser.pipeline("parenthesized pipeline", Kind::RightParen);
-                Term::Pipeline(self.nested(pipeline)?)
+                let pipeline = |parser: &mut Self| {
+                    parser.parse_pipeline("parenthesized pipeline", Kind::RightParen)
+                };
+                Term::Pipeline(self.with_nesting(pipeline)?)
             }
             _ => {
                 self.next -= 1;

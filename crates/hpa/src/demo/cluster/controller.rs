@@ -132,7 +132,7 @@ fn options(speed: f64) -> Options {
         namespaces: Vec::new(),
         shutdown_grace: SHUTDOWN_GRACE,
         request_timeout: REQUEST_TIMEOUT,
-        allow_other_controller: false,
+        allows_active_peer: false,
         watch_scales: true,
         status_interval: Duration::ZERO,
     }

@@ -30,7 +30,7 @@ impl DemoPastLoads {
         Self { start, workloads: workloads.collect() }
     }
 
-    fn past(
+    fn past_load(
         &self,
         hpa: &HorizontalPodAutoscaler,
         metric: usize,
@@ -40,7 +40,7 @@ impl DemoPastLoads {
         let id = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
         let (workload, profile) = self.workloads.get(&id)?;
         let per_load = per_load(workload, profile, hpa.spec.metrics.get(metric)?)?;
-        let step = SignedDuration::from_secs(i64::from(range.step.max(1)));
+        let step = SignedDuration::from_secs(i64::from(range.step_seconds.max(1)));
         let times = std::iter::successors(Some(range.from), |at| at.checked_add(step).ok());
         let sample = |at: Timestamp| {
             let second = at.duration_since(self.start).as_secs_f64();
@@ -57,7 +57,7 @@ impl PastLoads for DemoPastLoads {
         metric: usize,
         range: PastRange,
     ) -> BoxFuture<'a, Result<Trace, PastError>> {
-        let past = self.past(hpa, metric, range);
+        let past = self.past_load(hpa, metric, range);
         let unknown = || "the demo has the past of CPU and of pod metrics only".to_owned();
         std::future::ready(past.ok_or_else(|| PastError::Unknown(unknown()))).boxed()
     }

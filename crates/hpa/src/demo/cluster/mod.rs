@@ -52,9 +52,9 @@ use crate::{debug_api, serve::Server, version};
 const DECISION_MEMORY: usize = 16 << 20;
 
 /// The product in the controller's user agent. Faults of scenarios match it.
-const CLIENT: &str = "hpa-rs";
+const CONTROLLER_PRODUCT: &str = "hpa-rs";
 /// The product in the dashboard's user agent.
-const DASHBOARD: &str = "hpa-dashboard";
+const DASHBOARD_PRODUCT: &str = "hpa-dashboard";
 /// The longest real time for which simulated time slows down during checks of forecasts.
 const MAX_CHECK_TIME: Duration = Duration::from_secs(30);
 
@@ -97,8 +97,8 @@ impl PendingChecks {
     }
 
     fn is_waiting(&self) -> bool {
-        let has_time = |since: Instant| since.elapsed() < MAX_CHECK_TIME;
-        !self.keys.is_empty() && self.since.is_some_and(has_time)
+        let is_within_limit = |since: Instant| since.elapsed() < MAX_CHECK_TIME;
+        !self.keys.is_empty() && self.since.is_some_and(is_within_limit)
     }
 }
 
@@ -126,7 +126,7 @@ impl DemoCluster {
     ) -> anyhow::Result<Self> {
         let clock = SimulatedClock::new(start_time(speed, duration), speed);
         let faults = faults(&scenario, &clock)?;
-        // The commands of the introduction name no namespace.
+        // The commands of the introduction have no --namespace, so the kubeconfig needs one.
         let first = scenario.workloads.first();
         let namespace = first.map_or("default".to_owned(), |first| first.namespace.clone());
         let simulation = Simulation::new(with_repeated_load(scenario), clock.clone());
@@ -139,7 +139,7 @@ impl DemoCluster {
         let kubeconfig = folder.join("kubeconfig");
         write_private(&kubeconfig, &Testbed::kubeconfig_with_namespace(address, &namespace))
             .with_context(|| format!("unable to write {}", kubeconfig.display()))?;
-        let clients = clients(&testbed, &kubeconfig, CLIENT).await;
+        let clients = clients(&testbed, &kubeconfig, CONTROLLER_PRODUCT).await;
         let running = simulation
             .start(&testbed)
             .map_err(|error| anyhow!("unable to create the scenario's objects: {error}"))?;
@@ -173,8 +173,8 @@ impl DemoCluster {
         })
     }
 
-    /// Slows simulated time down while the past of an autoscaler is being checked.
-    pub(crate) fn wait_for_checks(&mut self, decision: &Decision) {
+    /// Records whether the past of the autoscaler is being checked, which slows simulated time.
+    pub(crate) fn track_pending_checks(&mut self, decision: &Decision) {
         self.pending_checks.update(decision);
         self.adjust_speed();
     }
@@ -190,8 +190,8 @@ impl DemoCluster {
     }
 
     /// Continues in real time. A controller can't change its sync period, so a new controller
-    /// replaces it. Like any restarted controller, it uses the current replicas as the first
-    /// recommendation of each autoscaler.
+    /// replaces the running one. As after any restart, the first recommendation of each autoscaler
+    /// is its current replicas.
     pub(crate) async fn slow_down(&mut self) {
         self.speed = 1.0;
         self.simulation.clock().set_speed(1.0);
@@ -201,7 +201,7 @@ impl DemoCluster {
 
     /// Serves the dashboard of the cluster. The demo continues without it if no port is free.
     pub(crate) async fn start_dashboard(&self, scenario: &str, speed: f64) -> Option<Dashboard> {
-        let clients = clients(&self.testbed, &self.kubeconfig, DASHBOARD).await;
+        let clients = clients(&self.testbed, &self.kubeconfig, DASHBOARD_PRODUCT).await;
         let options = Options {
             title: format!("hpa demo: {scenario}"),
             sync_period: sync_period(speed),
@@ -249,8 +249,8 @@ fn start_time(speed: f64, duration: f64) -> Timestamp {
 fn with_repeated_load(mut scenario: Scenario) -> Scenario {
     let every = Seconds::new(scenario.duration.get() + 1.0);
     let repeat = |load: &mut Load| {
-        let once = std::mem::take(load);
-        *load = Load::Repeat(Repeat { every, load: Box::new(once) });
+        let unrepeated = std::mem::take(load);
+        *load = Load::Repeat(Repeat { every, load: Box::new(unrepeated) });
     };
     scenario.workloads.iter_mut().map(|workload| &mut workload.load).for_each(repeat);
     scenario.queues.iter_mut().map(|queue| &mut queue.arrivals).for_each(repeat);
@@ -281,7 +281,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) -> Clients {
     let limits = ClientLimits { request_timeout: REQUEST_TIMEOUT, ..ClientLimits::default() };
     let source = ClientSource::Kubeconfig { path: Some(kubeconfig.to_owned()), context: None };
-    let user_agent = (product != CLIENT).then(|| HeaderValue::from_static(product));
+    let user_agent = (product != CONTROLLER_PRODUCT).then(|| HeaderValue::from_static(product));
     let config = ClientConfig {
         source,
         api: limits,
@@ -303,7 +303,7 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) ->
 
 #[cfg(test)]
 mod tests {
-    use hpa_dashboard::PastSource;
+    use hpa_dashboard::RecordSource;
     use tokio::time::{sleep, timeout};
 
     use super::*;

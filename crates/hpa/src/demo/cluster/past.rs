@@ -2,28 +2,30 @@
 
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DebugView};
-use hpa_dashboard::{Past, PastSource};
+use hpa_dashboard::{ControllerRecords, RecordSource};
 use jiff::{SignedDuration, Timestamp};
 
 /// The past from the documents of the debug API, without a request.
 pub(super) struct DemoPast(pub(super) DebugView);
 
 #[async_trait]
-impl PastSource for DemoPast {
+impl RecordSource for DemoPast {
     async fn past(
         &self,
         autoscaler: &HpaKey,
         _: Option<&str>,
         after: Option<Timestamp>,
-    ) -> Result<Past, String> {
-        let Some(detail) = self.0.autoscaler(autoscaler, None) else { return Ok(Past::default()) };
-        let mut past = Past::from(detail);
+    ) -> Result<ControllerRecords, String> {
+        let Some(detail) = self.0.autoscaler(autoscaler, None) else {
+            return Ok(ControllerRecords::default());
+        };
+        let mut past = ControllerRecords::from(detail);
         past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
         Ok(past)
     }
 
     /// The controller is part of this process.
-    async fn silence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn silence_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
         None
     }
 }

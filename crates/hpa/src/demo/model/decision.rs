@@ -45,7 +45,7 @@ impl Decision {
             key: key.clone(),
             target: WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name),
             bounds: settings.bounds_at(&hpa.spec, at),
-            downscale_window: window(hpa, settings),
+            downscale_window: downscale_window_with(hpa, settings),
             from: explanation.current_replicas,
             to: conclusion.scaled_to,
             reason: explanation.reason(),
@@ -65,7 +65,6 @@ impl Decision {
     }
 }
 
-/// Whether forecasts are on, but the past of the measured load isn't checked yet.
 fn waits_for_forecast(
     ConcludedReconcile { settings, conclusion, .. }: &ConcludedReconcile<'_>,
 ) -> bool {
@@ -74,13 +73,12 @@ fn waits_for_forecast(
     settings.forecasts.is_on() && has_load && !is_checked
 }
 
-/// The stabilization window for scaling down before the first decision, in seconds.
+/// The stabilization window for scaling down, in seconds, with the default settings.
 pub(super) fn downscale_window(hpa: &HorizontalPodAutoscaler) -> f64 {
-    window(hpa, &Settings::default())
+    downscale_window_with(hpa, &Settings::default())
 }
 
-/// The stabilization window for scaling down, in seconds.
-fn window(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> f64 {
+fn downscale_window_with(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> f64 {
     let behavior = EffectiveBehavior::new(&hpa.spec, settings);
     behavior.down().stabilization_window().as_secs_f64()
 }

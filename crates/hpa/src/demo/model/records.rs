@@ -17,8 +17,7 @@ use super::{
 
 const API_VERSION: &str = "autoscaling/v2";
 const KIND: &str = "HorizontalPodAutoscaler";
-/// The maximum number of recent scalings.
-const MAX_RECENT: usize = 50;
+const MAX_RECENT_SCALINGS: usize = 50;
 
 #[derive(Debug)]
 pub(crate) struct DemoRecords {
@@ -97,7 +96,7 @@ impl DemoRecords {
         }
         if decision.to.is_some() {
             self.recent_scalings.push(decision.clone());
-            let excess = self.recent_scalings.len().saturating_sub(MAX_RECENT);
+            let excess = self.recent_scalings.len().saturating_sub(MAX_RECENT_SCALINGS);
             self.recent_scalings.drain(..excess);
         }
         let history = self.autoscalers.iter_mut().find(|history| history.key == decision.key)?;

@@ -6,12 +6,12 @@ use super::{
     violations::{self, CRITERIA, violations},
 };
 use crate::terminal;
-use hpa_calc::explain::{minutes, number};
+use hpa_calc::explain::{minutes_and_seconds, number};
 
 pub(crate) struct Summary {
     lines: Vec<String>,
     /// Whether the controller followed the load, for all autoscalers of the scenario.
-    pub(crate) followed: bool,
+    pub(crate) followed_load: bool,
 }
 
 const HEADINGS: [&str; 9] =
@@ -21,10 +21,9 @@ UP, DOWN: times scaled. AVERAGE, NEEDED: replicas and the pods that the load
 needed, over time. SHORTAGE: time in which not all load was served.";
 
 impl Summary {
-    /// Summarizes the demo up to now.
     pub(crate) fn new(records: &DemoRecords) -> Self {
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
-        rows.extend(records.autoscalers.iter().map(row));
+        rows.extend(records.autoscalers.iter().map(table_row));
         let table = terminal::aligned(&rows, "  ");
         let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
         lines.extend(LEGEND.lines().map(str::to_owned));
@@ -45,11 +44,11 @@ impl Summary {
             (_, true) => format!("The controller followed the load for all {count} autoscalers."),
             (_, false) => "The controller did NOT follow the load:".to_owned(),
         });
-        let followed = violations.is_empty() && count > 0;
+        let followed_load = violations.is_empty() && count > 0;
         lines.extend(violations);
         lines.push(String::new());
         lines.extend(CRITERIA.lines().map(str::to_owned));
-        Self { lines, followed }
+        Self { lines, followed_load }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -57,7 +56,7 @@ impl Summary {
     }
 }
 
-fn row(history: &AutoscalerHistory) -> Vec<String> {
+fn table_row(history: &AutoscalerHistory) -> Vec<String> {
     let (min, max) = replica_range(&history.samples);
     let workload = history.workload.as_ref();
     let seconds = history.samples.last().map_or(0.0, |last| last.second);
@@ -70,13 +69,14 @@ fn row(history: &AutoscalerHistory) -> Vec<String> {
         format!("{min}..{max}"),
         number(average),
         number(average_needed(&history.samples)),
-        served(history),
-        workload.map_or("-".to_owned(), |workload| minutes(workload.underserved_seconds)),
+        served_share(history),
+        workload
+            .map_or("-".to_owned(), |workload| minutes_and_seconds(workload.underserved_seconds)),
     ]
 }
 
 /// The share of the load that was served, or of the queued units that were drained.
-fn served(history: &AutoscalerHistory) -> String {
+fn served_share(history: &AutoscalerHistory) -> String {
     let QueueTotals { arrived, drained } = history.queue_totals;
     let workload = history.workload.as_ref();
     let (offered, served) =

@@ -1,13 +1,13 @@
-//! Checks whether the controller followed the load, by the data of the simulation instead of the
+//! Checks whether the controller followed the load. The data are those of the simulation, not the
 //! controller's reports.
 
-use hpa_calc::explain::{counted, minutes, number};
+use hpa_calc::explain::{counted, minutes_and_seconds, number};
 
 use super::history::{AutoscalerHistory, WorkloadSample};
 
 /// Simulated seconds that an autoscaler may take to react: metrics are sampled, the autoscaler is
 /// reconciled, pods start.
-const REACTION: f64 = 180.0;
+const REACTION_SECONDS: f64 = 180.0;
 /// Share of the load that must be served, not counting losses during a reaction.
 const SERVED_AFTER_REACTION: f64 = 0.95;
 /// Share of the load that must be served overall.
@@ -46,16 +46,16 @@ pub(super) fn violations(history: &AutoscalerHistory) -> Vec<String> {
     checks.into_iter().flatten().collect()
 }
 
-/// The samples after the first, each with the seconds since the one before it.
+/// The samples after the first, each with the seconds since the previous sample.
 pub(super) fn intervals(
     samples: &[WorkloadSample],
 ) -> impl Iterator<Item = (&WorkloadSample, f64)> {
     let pairs = samples.iter().zip(samples.iter().skip(1));
-    pairs.map(|(before, now)| (now, now.second - before.second))
+    pairs.map(|(previous, sample)| (sample, sample.second - previous.second))
 }
 
 /// The longest uninterrupted time for which a condition was true, in seconds.
-fn longest(samples: &[WorkloadSample], condition: impl Fn(&WorkloadSample) -> bool) -> f64 {
+fn longest_seconds(samples: &[WorkloadSample], condition: impl Fn(&WorkloadSample) -> bool) -> f64 {
     let (mut longest, mut current) = (0.0_f64, 0.0);
     for (sample, seconds) in intervals(samples) {
         current = if condition(sample) { current + seconds } else { 0.0 };
@@ -73,7 +73,7 @@ fn check_service(samples: &[WorkloadSample]) -> Option<String> {
         // Sums of floats differ slightly even if everything is served.
         let is_short = shortage > sample.offered * 1e-6;
         short_for = if is_short { short_for + seconds } else { 0.0 };
-        if short_for > REACTION {
+        if short_for > REACTION_SECONDS {
             lost_after_reaction += shortage * seconds;
         }
     }
@@ -85,7 +85,7 @@ fn check_service(samples: &[WorkloadSample]) -> Option<String> {
             "{}% of the load was served, {}% not counting the first {} of each shortage",
             number(overall * 100.0),
             number(after_reaction * 100.0),
-            minutes(REACTION)
+            minutes_and_seconds(REACTION_SECONDS)
         )
     })
 }
@@ -99,7 +99,7 @@ fn check_bounds(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<St
 }
 
 /// The pods needed at each sample of the last `seconds`, clamped to the bounds.
-fn needed(history: &AutoscalerHistory, seconds: f64) -> impl Iterator<Item = f64> {
+fn needed_pods(history: &AutoscalerHistory, seconds: f64) -> impl Iterator<Item = f64> {
     let since = history.samples.last().map_or(0.0, |last| last.second) - seconds;
     let (min, max) =
         (f64::from(history.bounds.min_replicas), f64::from(history.bounds.max_replicas));
@@ -111,7 +111,7 @@ fn check_too_few(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<S
     if history.has_queue {
         return None;
     }
-    let needed = needed(history, REACTION).fold(f64::INFINITY, f64::min);
+    let needed = needed_pods(history, REACTION_SECONDS).fold(f64::INFINITY, f64::min);
     let is_too_few = f64::from(last.desired) < needed * (1.0 - TOLERANCE) - 1.0;
     is_too_few.then(|| {
         format!("it ended with {}, but {needed} were needed", counted(last.desired, "replica"))
@@ -124,27 +124,29 @@ fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<
     if history.has_queue || !history.has_target_load {
         return None;
     }
-    let window = history.downscale_window + REACTION;
+    let window = history.downscale_window + REACTION_SECONDS;
     let is_scaling_down =
         history.last_scale_down.is_some_and(|second| second >= last.second - window);
-    let most_needed = needed(history, window).fold(0.0, f64::max);
+    let most_needed = needed_pods(history, window).fold(0.0, f64::max);
     let is_too_many = f64::from(last.desired) > most_needed * (1.0 + TOLERANCE) + 1.0;
     (is_too_many && !is_scaling_down).then(|| {
         format!(
             "it ended with {}, but at most {most_needed} were needed in the last {}",
             counted(last.desired, "replica"),
-            minutes(window)
+            minutes_and_seconds(window)
         )
     })
 }
 
-/// A backlog at the end must be younger than [`REACTION`], or must not be growing.
+/// A backlog at the end must be younger than [`REACTION_SECONDS`], or must not be growing.
 fn check_queue(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
     if !history.has_queue || last.backlog < 1.0 {
         return None;
     }
-    let before = history.samples.iter().rfind(|sample| sample.second <= last.second - REACTION)?;
-    let is_old = longest(&history.samples, |sample| sample.backlog >= 1.0) > REACTION;
+    let before =
+        history.samples.iter().rfind(|sample| sample.second <= last.second - REACTION_SECONDS)?;
+    let is_old =
+        longest_seconds(&history.samples, |sample| sample.backlog >= 1.0) > REACTION_SECONDS;
     let grows = last.backlog > before.backlog && before.backlog >= 1.0;
     (is_old && grows).then(|| format!("its backlog still grows and is {}", number(last.backlog)))
 }
@@ -152,14 +154,16 @@ fn check_queue(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<Str
 fn check_scale_to_zero(history: &AutoscalerHistory) -> Option<String> {
     let is_idle_above_zero =
         |sample: &WorkloadSample| sample.needed == 0 && sample.backlog < 1.0 && sample.desired > 0;
-    let idle = longest(&history.samples, is_idle_above_zero);
-    (history.bounds.min_replicas == 0 && idle > history.downscale_window + REACTION)
-        .then(|| format!("it was idle for {} but not scaled to zero", minutes(idle)))
+    let idle = longest_seconds(&history.samples, is_idle_above_zero);
+    (history.bounds.min_replicas == 0 && idle > history.downscale_window + REACTION_SECONDS)
+        .then(|| format!("it was idle for {} but not scaled to zero", minutes_and_seconds(idle)))
 }
 
 fn check_scale_from_zero(history: &AutoscalerHistory) -> Option<String> {
-    let waited = longest(&history.samples, |sample| sample.backlog >= 1.0 && sample.desired == 0);
-    (waited > REACTION).then(|| format!("work waited for {} at zero replicas", minutes(waited)))
+    let waited =
+        longest_seconds(&history.samples, |sample| sample.backlog >= 1.0 && sample.desired == 0);
+    (waited > REACTION_SECONDS)
+        .then(|| format!("work waited for {} at zero replicas", minutes_and_seconds(waited)))
 }
 
 #[cfg(test)]
@@ -202,7 +206,7 @@ mod tests {
     }
 
     /// [`history`] with some of its samples changed.
-    fn with(
+    fn history_with(
         seconds: std::ops::Range<usize>,
         change: impl Fn(&mut WorkloadSample),
     ) -> AutoscalerHistory {
@@ -211,7 +215,7 @@ mod tests {
         history
     }
 
-    fn queue(mut history: AutoscalerHistory) -> AutoscalerHistory {
+    fn with_queue(mut history: AutoscalerHistory) -> AutoscalerHistory {
         history.has_queue = true;
         history.bounds.min_replicas = 0;
         history
@@ -233,48 +237,51 @@ mod tests {
 
     #[rstest]
     #[case::exact(history())]
-    #[case::shortage_within_reaction_time(with(300..480, |one| one.served = 1.0))]
-    #[case::small_shortage(with(0..1201, |one| one.served = 9.6))]
-    #[case::one_more_than_needed(with(0..1201, |one| one.desired = 3))]
-    #[case::needed_within_window(with(0..800, |one| (one.needed, one.desired) = (5, 5)))]
-    #[case::needed_for_a_minute(with(1140..1201, |one| one.needed = 5))]
-    #[case::needed_above_bounds(with(0..1201, |one| (one.needed, one.desired) = (9, 5)))]
-    #[case::idle_at_zero(queue(with(0..1201, at_zero)))]
-    #[case::idle_within_window(queue(with(800..1201, idle)))]
-    #[case::backlog_for_a_minute(queue(with(1140..1201, backlog_at_zero)))]
-    #[case::constant_backlog(queue(with(0..1201, |one| one.backlog = 50.0)))]
+    #[case::shortage_within_reaction_time(history_with(300..480, |one| one.served = 1.0))]
+    #[case::small_shortage(history_with(0..1201, |one| one.served = 9.6))]
+    #[case::one_more_than_needed(history_with(0..1201, |one| one.desired = 3))]
+    #[case::needed_within_window(history_with(0..800, |one| (one.needed, one.desired) = (5, 5)))]
+    #[case::needed_for_a_minute(history_with(1140..1201, |one| one.needed = 5))]
+    #[case::needed_above_bounds(history_with(0..1201, |one| (one.needed, one.desired) = (9, 5)))]
+    #[case::idle_at_zero(with_queue(history_with(0..1201, at_zero)))]
+    #[case::idle_within_window(with_queue(history_with(800..1201, idle)))]
+    #[case::backlog_for_a_minute(with_queue(history_with(1140..1201, backlog_at_zero)))]
+    #[case::constant_backlog(with_queue(history_with(0..1201, |one| one.backlog = 50.0)))]
     fn followed_load_has_no_violations(#[case] history: AutoscalerHistory) {
         assert_eq!(violations(&history), Vec::<String>::new());
     }
 
     #[rstest]
     #[case::long_shortage(
-        with(300..900, |one| one.served = 5.0),
+        history_with(300..900, |one| one.served = 5.0),
         "75% of the load was served, 82.5% not counting the first 3:00 of each shortage"
     )]
     #[case::many_short_shortages(
-        with(0..1201, |one| if one.second % 100.0 > 50.0 { one.served = 1.0; }),
+        history_with(0..1201, |one| if one.second % 100.0 > 50.0 { one.served = 1.0; }),
         "of the load was served, 100%"
     )]
     #[case::out_of_bounds(
-        with(1200..1201, |one| one.desired = 6),
+        history_with(1200..1201, |one| one.desired = 6),
         "ended with 6 replicas, outside 1..5"
     )]
     #[case::too_few(
-        with(900..1201, |one| one.needed = 4),
+        history_with(900..1201, |one| one.needed = 4),
         "ended with 2 replicas, but 4 were needed"
     )]
     #[case::too_many(
-        with(0..1201, |one| one.desired = 5),
+        history_with(0..1201, |one| one.desired = 5),
         "ended with 5 replicas, but at most 2 were needed in the last 8:00"
     )]
-    #[case::never_at_zero(queue(with(700..1201, idle)), "idle for 8:21 but not scaled to zero")]
+    #[case::never_at_zero(
+        with_queue(history_with(700..1201, idle)),
+        "idle for 8:21 but not scaled to zero"
+    )]
     #[case::stuck_at_zero(
-        queue(with(900..1201, backlog_at_zero)),
+        with_queue(history_with(900..1201, backlog_at_zero)),
         "work waited for 5:01 at zero replicas"
     )]
     #[case::growing_backlog(
-        queue(with(0..1201, |one| one.backlog = one.second)),
+        with_queue(history_with(0..1201, |one| one.backlog = one.second)),
         "its backlog still grows and is 1200"
     )]
     fn violation_is_reported(#[case] history: AutoscalerHistory, #[case] expected: &str) {
@@ -290,7 +297,7 @@ mod tests {
 
     #[test]
     fn recent_scale_down_excuses_too_many_replicas() {
-        let mut history = with(0..1201, |one| one.desired = 5);
+        let mut history = history_with(0..1201, |one| one.desired = 5);
         history.last_scale_down = Some(1100.0);
         assert_eq!(violations(&history), Vec::<String>::new());
     }

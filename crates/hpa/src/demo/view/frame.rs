@@ -1,17 +1,17 @@
 //! The lines of the live view.
 
-use hpa_calc::explain::{minutes, number};
+use hpa_calc::explain::{minutes_and_seconds, number};
 
 use super::{
+    introduction::DemoInfo,
     line::{Line, Style},
     sparkline::{Point, sparkline},
-    start::Start,
 };
 use crate::demo::model::{AutoscalerHistory, Decision, DemoRecords, Reason, WorkloadSample};
 
 /// The lines above the autoscalers.
 pub(crate) struct Header {
-    pub(super) start: Start,
+    pub(super) info: DemoInfo,
     pub(super) state: State,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum State {
     Running,
     /// The scenario is over, the cluster keeps running.
     OnHold {
-        followed: bool,
+        followed_load: bool,
     },
     /// The demo is over. This frame stays on the terminal.
     Over,
@@ -42,19 +42,19 @@ pub(super) fn frame(
     let mut lines = vec![title(header, records)];
     let is_over = matches!(header.state, State::Over);
     if !is_over {
-        let export = format!("export KUBECONFIG={}", header.start.kubeconfig);
+        let export = format!("export KUBECONFIG={}", header.info.kubeconfig);
         lines.extend(wrapped(&export, columns));
-        if let Some(variable) = header.start.controller_url() {
+        if let Some(variable) = header.info.controller_url() {
             lines.extend(wrapped(&format!("export {variable}"), columns));
         }
-        if let Some(page) = &header.start.dashboard {
+        if let Some(page) = &header.info.dashboard {
             lines.extend(wrapped(&format!("dashboard: {page}"), columns));
         }
     }
     lines.push(Line::default());
-    let span = header.start.duration.max(records.second);
+    let span = header.info.duration.max(records.second);
     let free_rows = if is_over { usize::MAX } else { rows.saturating_sub(lines.len()) };
-    lines.extend(autoscalers(records, span, columns, free_rows));
+    lines.extend(autoscaler_blocks(records, span, columns, free_rows));
     let free_rows = rows.saturating_sub(lines.len() + 1);
     let scalings = last_scalings(records, columns, free_rows);
     if !scalings.is_empty() {
@@ -76,12 +76,13 @@ fn wrapped(text: &str, columns: usize) -> Vec<Line> {
 }
 
 /// As many autoscalers as fit in `rows` lines, and the number of hidden ones.
-fn autoscalers(records: &DemoRecords, span: f64, columns: usize, rows: usize) -> Vec<Line> {
+fn autoscaler_blocks(records: &DemoRecords, span: f64, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let count = records.autoscalers.len();
     for (index, history) in records.autoscalers.iter().enumerate() {
-        let block = autoscaler(history, span, columns);
-        // The last block needs no blank line. Others need a line for the number of hidden ones.
+        let block = autoscaler_block(history, span, columns);
+        // The last block needs no blank line after it. After the others, there must be room for the
+        // number of hidden autoscalers.
         let needed = if index + 1 == count { block.len() - 1 } else { block.len() + 1 };
         if lines.len() + needed > rows {
             let hidden = format!("and {} more; enlarge the terminal to see them", count - index);
@@ -97,7 +98,7 @@ fn autoscalers(records: &DemoRecords, span: f64, columns: usize, rows: usize) ->
 fn last_scalings(records: &DemoRecords, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for decision in records.recent_scalings.iter().rev() {
-        let scaling = scaling(decision, columns);
+        let scaling = scaling_lines(decision, columns);
         if lines.len() + scaling.len() > rows {
             break;
         }
@@ -107,18 +108,19 @@ fn last_scalings(records: &DemoRecords, columns: usize, rows: usize) -> Vec<Line
 }
 
 fn title(header: &Header, records: &DemoRecords) -> Line {
-    let Start { scenario, duration, speed, .. } = &header.start;
-    let times = format!("  {} of {}", minutes(records.second), minutes(*duration));
+    let DemoInfo { scenario, duration, speed, .. } = &header.info;
+    let times =
+        format!("  {} of {}", minutes_and_seconds(records.second), minutes_and_seconds(*duration));
     let line = Line::default().with(Style::Bold, format!("hpa demo: {scenario}")).plain(times);
     match header.state {
         State::Running => {
             let speed = number(*speed);
             line.with(Style::Dim, format!(", {speed} times normal speed; Ctrl-C to stop"))
         }
-        State::OnHold { followed: true } => {
+        State::OnHold { followed_load: true } => {
             line.with(Style::Green, "  the load was followed; on hold, Ctrl-C to stop")
         }
-        State::OnHold { followed: false } => {
+        State::OnHold { followed_load: false } => {
             line.with(Style::Red, "  the load was NOT followed; on hold, Ctrl-C to stop")
         }
         State::Over => line,
@@ -126,28 +128,28 @@ fn title(header: &Header, records: &DemoRecords) -> Line {
 }
 
 /// Title, load, replicas and last decision, then a blank line.
-fn autoscaler(history: &AutoscalerHistory, span: f64, columns: usize) -> Vec<Line> {
+fn autoscaler_block(history: &AutoscalerHistory, span: f64, columns: usize) -> Vec<Line> {
     let width = columns.saturating_sub(MARGINS).max(MIN_SPARKLINE);
     let last = history.samples.last().copied().unwrap_or_default();
-    let line_of = |value: &dyn Fn(&WorkloadSample) -> f64| {
+    let sparkline_of = |value: &dyn Fn(&WorkloadSample) -> f64| {
         let points: Vec<Point> =
             history.samples.iter().map(|sample| (sample.second, value(sample))).collect();
         sparkline(&points, span, width)
     };
     let load = if history.has_queue {
-        Line::default().plain("  backlog  ").plain(line_of(&|sample| sample.backlog))
+        Line::default().plain("  backlog  ").plain(sparkline_of(&|sample| sample.backlog))
     } else {
-        Line::default().plain("  load     ").plain(line_of(&|sample| sample.offered))
+        Line::default().plain("  load     ").plain(sparkline_of(&|sample| sample.offered))
     };
     let replicas = Line::default()
         .plain("  replicas ")
-        .with(Style::Green, line_of(&|sample| f64::from(sample.desired)));
+        .with(Style::Green, sparkline_of(&|sample| f64::from(sample.desired)));
     let mut lines = vec![
         autoscaler_title(history),
-        with_load(load, history.has_queue, last),
-        with_replicas(replicas, last),
+        append_load(load, history.has_queue, last),
+        append_replicas(replicas, last),
     ];
-    lines.extend(last_decision(history, columns));
+    lines.extend(last_decision_lines(history, columns));
     lines.push(Line::default());
     lines
 }
@@ -167,7 +169,7 @@ fn autoscaler_title(history: &AutoscalerHistory) -> Line {
     }
 }
 
-fn with_load(line: Line, has_queue: bool, last: WorkloadSample) -> Line {
+fn append_load(line: Line, has_queue: bool, last: WorkloadSample) -> Line {
     if has_queue {
         return line.plain(format!("  {}", number(last.backlog.floor())));
     }
@@ -179,7 +181,7 @@ fn with_load(line: Line, has_queue: bool, last: WorkloadSample) -> Line {
     line
 }
 
-fn with_replicas(line: Line, last: WorkloadSample) -> Line {
+fn append_replicas(line: Line, last: WorkloadSample) -> Line {
     let line = line.with(Style::Bold, format!("  {}", last.desired));
     let line = if last.ready == last.desired {
         line
@@ -189,8 +191,9 @@ fn with_replicas(line: Line, last: WorkloadSample) -> Line {
     line.with(Style::Dim, format!(", {} needed", last.needed))
 }
 
-/// The last decision. If it has a limit, only the limit, because the title shows the measurement.
-fn last_decision(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
+/// The last decision. If it has a limit, only the limit is shown, because the title has the
+/// measurement.
+fn last_decision_lines(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
     let Some(decision) = &history.last_decision else {
         return vec![Line::default().with(Style::Dim, "  no decision yet")];
     };
@@ -204,11 +207,11 @@ fn last_decision(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
     Line::default().plain("  ").with_wrapped(style, &text, columns, 4)
 }
 
-fn scaling(decision: &Decision, columns: usize) -> Vec<Line> {
+fn scaling_lines(decision: &Decision, columns: usize) -> Vec<Line> {
     let is_up = decision.to.is_some_and(|to| to > decision.from);
     let style = if is_up { Style::Green } else { Style::Yellow };
     let line = Line::default()
-        .with(Style::Dim, format!("{:>7}  ", minutes(decision.second)))
+        .with(Style::Dim, format!("{:>7}  ", minutes_and_seconds(decision.second)))
         .plain(format!("{:<9} ", decision.key.name))
         .with(style, format!("{:<9} ", decision.change()));
     let indent = line.width();

@@ -13,7 +13,7 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// The parameter of the escape sequence that selects it.
+    /// The parameter of the escape sequence that selects the style.
     fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,

@@ -1,9 +1,9 @@
 //! The output of the demo: a live view on a terminal, else lines.
 
 mod frame;
+mod introduction;
 mod line;
 mod sparkline;
-mod start;
 mod terminal;
 
 use std::{
@@ -13,12 +13,12 @@ use std::{
 };
 
 use anyhow::Context;
-use hpa_calc::explain::minutes;
+use hpa_calc::explain::minutes_and_seconds;
 
-pub(crate) use self::start::Start;
+pub(crate) use self::introduction::DemoInfo;
 use self::{
     frame::{Header, State, frame},
-    start::introduction,
+    introduction::introduction,
     terminal::Screen,
 };
 use super::model::{Decision, DemoRecords, Summary};
@@ -29,8 +29,8 @@ use crate::{
 
 /// Default log level of the log file if the output is a live view.
 const LOG_LEVEL_LIVE: &str = "info";
-/// Default log level on standard error if the output is lines. It leaves out the warnings about a
-/// scenario's incidents, which the decisions explain.
+/// Default log level on standard error if the output is lines. It leaves out the warnings about the
+/// scenario's faults, whose effects the decisions explain.
 const LOG_LEVEL_LINES: &str = "error";
 
 pub(crate) enum Output {
@@ -65,24 +65,24 @@ impl Output {
         Ok(Self::Live { screen: None, header: None })
     }
 
-    pub(crate) fn begin(&mut self, start: Start, records: &DemoRecords) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, info: DemoInfo, records: &DemoRecords) -> io::Result<()> {
         match self {
             Self::Live { screen, header } => {
-                *header = Some(Header { start, state: State::Running });
+                *header = Some(Header { info, state: State::Running });
                 *screen = Some(Screen::enter()?);
                 Ok(())
             }
             Self::Lines { name_width } => {
                 let names = records.autoscalers.iter().map(|history| &history.key.name);
                 *name_width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-                print(&introduction(&start, records))
+                print(&introduction(&info, records))
             }
         }
     }
 
     /// Prints a decision if it scaled, or if its reason differs from the `previous` decision of the
     /// same autoscaler.
-    pub(crate) fn decision(
+    pub(crate) fn print_decision(
         &self,
         decision: &Decision,
         previous: Option<&Decision>,
@@ -92,7 +92,7 @@ impl Output {
         if decision.to.is_none() && !is_new {
             return Ok(());
         }
-        let (time, name) = (minutes(decision.second), &decision.key.name);
+        let (time, name) = (minutes_and_seconds(decision.second), &decision.key.name);
         let (change, sentence) = (decision.change(), &decision.sentence);
         print(&format!("{time:>7}  {name:name_width$}  {change:<11}  {sentence}\n"))
     }
@@ -107,11 +107,11 @@ impl Output {
     }
 
     /// Reports that the scenario is over and that the cluster keeps running.
-    pub(crate) fn hold(&mut self, summary: &Summary) -> io::Result<()> {
+    pub(crate) fn report_hold(&mut self, summary: &Summary) -> io::Result<()> {
         match self {
             Self::Live { header, .. } => {
                 if let Some(header) = header {
-                    header.state = State::OnHold { followed: summary.followed };
+                    header.state = State::OnHold { followed_load: summary.followed_load };
                 }
                 Ok(())
             }

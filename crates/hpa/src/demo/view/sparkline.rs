@@ -61,7 +61,10 @@ mod tests {
     #[case::largest_in_a_column(&[(0.0, 1.0), (0.5, 4.0), (0.9, 1.0), (3.5, 2.0)], "█▂▂▄")]
     #[case::all_zero(&[(0.0, 0.0), (3.0, 0.0)], "····")]
     #[case::point_at_the_end(&[(0.0, 1.0), (4.0, 2.0)], "▄▄▄█")]
-    fn four_seconds_in_four_columns(#[case] points: &[Point], #[case] expected: &str) {
+    fn column_shows_the_largest_value_of_its_second(
+        #[case] points: &[Point],
+        #[case] expected: &str,
+    ) {
         assert_eq!(sparkline(points, 4.0, 4), expected);
     }
 

@@ -1,11 +1,11 @@
-//! Checks of annotations.
+//! Checks of the annotations of this project and of collectors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
-    settings::{DOMAIN, Place, ProblemKind, SETTINGS, Setting, SettingProblem},
-    similar::most_similar,
+    settings::{DOMAIN, ProblemKind, SETTINGS, Setting, SettingPlace, SettingProblem},
+    suggestions::most_similar,
 };
 use hpa_collectors::{Environment, registry::external_types};
 use hpa_crd::member_path;
@@ -16,24 +16,25 @@ use crate::lint::finding::Report;
 const ANNOTATIONS: &str = "metadata.annotations";
 /// The prefix of annotations that configure collectors.
 const COLLECTOR_PREFIX: &str = "metric-config.";
-/// The part that the domains of all annotations of this project have in common.
+/// The domain of each annotation of this project contains this text.
 const PROJECT: &str = "hpa-rs";
 
-/// Reports settings of this project, as annotations or fields, whose name is unknown or whose value
-/// is invalid. The controller ignores them.
+/// Reports annotations of this project that don't exist or have no effect, and invalid settings in
+/// annotations or fields.
 pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     for (name, value) in &decoded.annotations {
         let Some(value) = value.as_str() else { continue };
         let is_of_project =
             name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
-        if decoded.is_for_built_in && Setting::of_annotation(name).is_some() {
+        if decoded.status_is_from_reference && Setting::of_annotation(name).is_some() {
             let message = "has no effect: kube-controller-manager, which stored the status last, \
                            ignores it";
             report.add(member_path(ANNOTATIONS, name), message);
         }
         if is_of_project && Setting::of_annotation(name).is_none() {
             let hint = annotation_hint(name);
-            let message = format!("there is no such annotation; ignored, is {value:?}. {hint}");
+            let message =
+                format!("there is no such annotation: its value {value:?} is ignored. {hint}");
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
@@ -45,18 +46,18 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
     let is_known = |problem: &&SettingProblem| problem.kind != ProblemKind::UnknownName;
     for problem in resolved.problems.iter().filter(is_known) {
         let field = match &problem.place {
-            Place::Annotation(name) => member_path(ANNOTATIONS, name),
-            Place::Field(path) => path.clone(),
+            SettingPlace::Annotation(name) => member_path(ANNOTATIONS, name),
+            SettingPlace::Field(path) => path.clone(),
         };
         report.add(field, problem.consequence());
     }
 }
 
-/// Suggests the annotation that is similar to an unknown one, or else lists all.
+/// Names the most similar annotation, or else all annotations.
 fn annotation_hint(annotation: &str) -> String {
-    let wanted = annotation.split_once('/').map_or(annotation, |(_, name)| name);
+    let unknown_name = annotation.split_once('/').map_or(annotation, |(_, name)| name);
     let names = SETTINGS.iter().map(|setting| setting.name);
-    match most_similar(wanted, names.clone()) {
+    match most_similar(unknown_name, names.clone()) {
         Some(similar) => format!("Did you mean {DOMAIN}/{similar}?"),
         None => format!("Those of {DOMAIN} are {}", names.collect::<Vec<_>>().join(", ")),
     }
@@ -69,11 +70,11 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     if !annotations.keys().any(|name| name.starts_with(COLLECTOR_PREFIX)) {
         return;
     }
-    let untyped = metrics_of_unknown_type(subject.hpa);
+    let unknown_types = unknown_collector_types(subject.hpa);
     for finding in hpa_collectors::findings(subject.hpa, &environment(subject.hpa)) {
         let is_external = finding.subject.starts_with("annotations metric-config.external.");
-        if finding.has_no_collector && is_external && !untyped.is_empty() {
-            // Reported below, with the field to change.
+        if finding.has_no_collector && is_external && !unknown_types.is_empty() {
+            // The finding about the unknown type is more precise.
             continue;
         }
         report.add(
@@ -81,14 +82,14 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
             finding.message,
         );
     }
-    for (field, message) in untyped {
+    for (field, message) in unknown_types {
         report.add(field, message);
     }
 }
 
-/// External metrics with annotations for a collector, whose `type` names no collector. Returns the
-/// field and a message for each.
-fn metrics_of_unknown_type(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String)> {
+/// Finds external metrics that have annotations for a collector, but whose label `type` names no
+/// collector. Returns a field and a message for each.
+fn unknown_collector_types(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String)> {
     let metrics = hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
         let metric = &metric.external.as_ref()?.metric;
         let prefix = format!("{COLLECTOR_PREFIX}external.{}.", metric.name);
@@ -96,7 +97,7 @@ fn metrics_of_unknown_type(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String
         let annotated = names.find_map(|name| name.strip_prefix(&prefix)?.split('/').next())?;
         let labels = metric.selector.as_ref().map(|selector| &selector.match_labels);
         let label = labels.and_then(|labels| labels.get("type")).filter(|one| !one.is_empty());
-        let is_known = |wanted: &str| external_types().any(|known| known == wanted);
+        let is_known = |name: &str| external_types().any(|known| known == name);
         if is_known(label.unwrap_or(&metric.name)) {
             return None;
         }
@@ -115,7 +116,8 @@ fn metrics_of_unknown_type(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String
     metrics.collect()
 }
 
-/// An environment with all collectors, and with all servers and regions that the autoscaler names.
+/// An environment with all collectors, in which every annotation value and label is a known server
+/// and region, because lint doesn't know the controller's flags.
 pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
         let external = metric.external.as_ref().map(|source| &source.metric);
@@ -127,8 +129,8 @@ pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     Environment { prometheus_aliases: names.clone(), sqs_regions: names, ..Environment::default() }
 }
 
-/// The field of a finding: the annotation of the last setting that the message names, or else the
-/// first annotation of its metric.
+/// The field of a finding about a collector: the annotation of the last setting that the message
+/// names, or else the first annotation of the metric.
 fn annotation_field(
     annotations: &BTreeMap<String, String>,
     subject: &str,

@@ -13,21 +13,21 @@ use jiff::Timestamp;
 use super::Subject;
 use crate::lint::finding::Report;
 
-/// The default sync period of controllers, and the resolution of metrics-server.
-const RESOLUTION_SECONDS: i32 = 15;
+/// The default sync period of controllers.
+const SYNC_PERIOD_SECONDS: i32 = 15;
 
-/// The rules of both directions with their fields.
+/// The `scaleUp` and `scaleDown` of the spec, each with its path.
 fn scaling_rules<'a>(
     subject: &Subject<'a>,
 ) -> impl Iterator<Item = (&'static str, &'a ScalingRules)> {
     let behavior = subject.hpa.spec.behavior.as_deref();
-    let both = behavior.map(|behavior| {
+    let directions = behavior.map(|behavior| {
         [
             ("spec.behavior.scaleUp", behavior.scale_up.as_ref()),
             ("spec.behavior.scaleDown", behavior.scale_down.as_ref()),
         ]
     });
-    both.into_iter().flatten().filter_map(|(field, rules)| Some((field, rules?)))
+    directions.into_iter().flatten().filter_map(|(field, rules)| Some((field, rules?)))
 }
 
 fn is_disabled(rules: &ScalingRules) -> bool {
@@ -37,18 +37,18 @@ fn is_disabled(rules: &ScalingRules) -> bool {
 pub(super) fn short_window(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (field, rules) in scaling_rules(subject) {
         let window = rules.stabilization_window_seconds.unwrap_or_default();
-        if (1..RESOLUTION_SECONDS).contains(&window) {
+        if (1..SYNC_PERIOD_SECONDS).contains(&window) {
             let message = format!(
                 "a window of {window}s has one recommendation at most, because controllers decide \
-                 every {RESOLUTION_SECONDS}s by default: it stabilizes nothing"
+                 every {SYNC_PERIOD_SECONDS}s by default: it stabilizes nothing"
             );
             report.add(format!("{field}.stabilizationWindowSeconds"), message);
         }
         for (index, policy) in rules.policies.iter().flatten().enumerate() {
-            if policy.period_seconds < RESOLUTION_SECONDS {
+            if policy.period_seconds < SYNC_PERIOD_SECONDS {
                 let message = format!(
                     "a period of {}s is over before the next decision, because controllers decide \
-                     every {RESOLUTION_SECONDS}s by default: the policy allows its change in each",
+                     every {SYNC_PERIOD_SECONDS}s by default: the policy allows its change in each",
                     policy.period_seconds
                 );
                 report.add(format!("{field}.policies[{index}].periodSeconds"), message);
@@ -59,7 +59,7 @@ pub(super) fn short_window(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 pub(super) fn unused_behavior(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (field, rules) in scaling_rules(subject) {
-        // The manifest's own policies, not the defaults.
+        // `rules` also has the default policies, so look them up in the manifest.
         let pointer = format!("/{}/policies", field.replace('.', "/"));
         if is_disabled(rules) && subject.manifest.object.pointer(&pointer).is_some() {
             let message = "selectPolicy is Disabled, so the policies never apply";
@@ -90,16 +90,16 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
         let message = format!(
             "at {} the policies don't allow a scale-up: a percentage of 0 is 0. {}",
             counted(min, "replica"),
-            rules.map_or(ADD_PODS, unstick)
+            rules.map_or(ADD_PODS_POLICY, stuck_policies_advice)
         );
         report.add("spec.behavior.scaleUp.policies", message);
     }
 }
 
-const ADD_PODS: &str = "Add a policy of type Pods";
+const ADD_PODS_POLICY: &str = "Add a policy of type Pods";
 
-/// Advice on policies that don't allow a scale-up.
-fn unstick(rules: &ScalingRules) -> &'static str {
+/// The change of the policies that would allow a scale-up.
+fn stuck_policies_advice(rules: &ScalingRules) -> &'static str {
     let mut policies = rules.policies.iter().flatten();
     match rules.select_policy {
         Some(PolicySelect::Min)
@@ -108,14 +108,14 @@ fn unstick(rules: &ScalingRules) -> &'static str {
             "Remove the policies of type Percent, or select Max"
         }
         Some(PolicySelect::Min) => "Use policies of type Pods only",
-        _ => ADD_PODS,
+        _ => ADD_PODS_POLICY,
     }
 }
 
-/// Reports a tolerance so wide that no ratio between the bounds exceeds it.
+/// Reports a tolerance that no change of the replicas between the bounds exceeds.
 pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
-    // All bounds of the schedule: the replicas can be anywhere between the widest ones.
+    // With a schedule, the replicas can be between the lowest minimum and the highest maximum.
     let bounds = subject.bounds();
     let widest = bounds.iter().map(|bounds| (bounds.min_replicas, bounds.max_replicas));
     let Some((min, max)) = widest.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else { return };
@@ -123,10 +123,10 @@ pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
         return;
     }
     let Tolerances { up, down } = Tolerances::for_spec(spec, subject.settings);
-    let (least, most) = (f64::from(min), f64::from(max));
+    let (lowest, highest) = (f64::from(min), f64::from(max));
     let is_too_wide = |direction| match direction {
-        Direction::Up => most / least <= 1.0 + up,
-        Direction::Down => least / most >= 1.0 - down,
+        Direction::Up => highest / lowest <= 1.0 + up,
+        Direction::Down => lowest / highest >= 1.0 - down,
     };
     for (direction, member, tolerance) in
         [(Direction::Up, "scaleUp", up), (Direction::Down, "scaleDown", down)]

@@ -1,4 +1,4 @@
-//! Checks of the bounds: of the spec, and of the schedule.
+//! Checks of `minReplicas` and `maxReplicas`, in the spec and in the schedule of bounds.
 
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
@@ -10,18 +10,17 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Subject, is_stored};
 use crate::{
     lint::{finding::Report, workspace::group},
-    manifests::text,
+    manifests::string_at,
 };
 
 const CORE_GROUP: &str = "autoscaling";
 
-/// Reports `minReplicas: 0` in a manifest of the core API. An object that an API server has stored
-/// is not reported.
+/// Reports `minReplicas: 0` in a manifest of the core API, unless an API server has stored it.
 pub(super) fn scale_to_zero(subject: &Subject<'_>, report: &mut Report<'_>) {
     let object = &subject.manifest.object;
-    let is_core = group(text(object, "/apiVersion")) == CORE_GROUP;
+    let is_core = group(string_at(object, "/apiVersion")) == CORE_GROUP;
     let is_zero = subject.hpa.spec.min_replicas == Some(0);
-    if !is_zero || !is_core || !subject.workspace.is_files() || is_stored(subject.manifest) {
+    if !is_zero || !is_core || !subject.workspace.is_from_files() || is_stored(subject.manifest) {
         return;
     }
     let message = format!(
@@ -32,36 +31,35 @@ pub(super) fn scale_to_zero(subject: &Subject<'_>, report: &mut Report<'_>) {
     report.add("spec.minReplicas", message);
 }
 
-/// Reports entries of the schedule with which the minimum exceeds the maximum. The controller then
-/// raises the maximum.
+/// Reports schedule entries that put the minimum above the maximum. The controller then raises the
+/// maximum.
 pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Subject { hpa, settings, .. } = subject;
     let Some(entries) = settings.bounds.as_deref() else { return };
     let mut reported = Vec::new();
     for (min, max) in raised_maximums(hpa, settings, entries) {
-        // The entry whose minimum is too high, or whose maximum is too low.
+        // Report the entry whose minimum is too high, or else the one whose maximum is too low.
         let with_min = entries.iter().position(|entry| entry.min_replicas == Some(min));
         let with_max = entries.iter().position(|entry| entry.max_replicas == Some(max));
         let Some(index) = with_min.or(with_max).filter(|index| !reported.contains(index)) else {
             continue;
         };
         reported.push(index);
-        let owner = |entry: Option<usize>, member: &str| match entry {
+        let describe_bound = |entry: Option<usize>, member: &str| match entry {
             Some(index) => format!("{member} of entry {index}"),
             None => format!("spec.{member}"),
         };
         let message = format!(
             "entry {index}: the {} is {min}, above the {} of {max}: while both hold, maxReplicas is \
              raised to {min}",
-            owner(with_min, "minReplicas"),
-            owner(with_max.filter(|_| max != hpa.spec.max_replicas), "maxReplicas"),
+            describe_bound(with_min, "minReplicas"),
+            describe_bound(with_max.filter(|_| max != hpa.spec.max_replicas), "maxReplicas"),
         );
         report.add(schedule_field(subject, index), message);
     }
 }
 
-/// The minimum and the maximum at each time in a week of the schedule at which the minimum is
-/// higher.
+/// Each pair of minimum and maximum in a week of the schedule in which the minimum is higher.
 fn raised_maximums(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,
@@ -69,6 +67,7 @@ fn raised_maximums(
 ) -> Vec<(i32, i32)> {
     let without_minimum =
         entries.iter().map(|entry| ScheduledBounds { min_replicas: None, ..entry.clone() });
+    // Without minimums, the maximum is not raised.
     let mut maximums = settings.clone();
     maximums.bounds = Some(without_minimum.collect());
     let mut spec = hpa.spec.clone();
@@ -77,14 +76,14 @@ fn raised_maximums(
     let to = from + SignedDuration::from_hours(7 * 24);
     let changes = settings.bounds_changes(&hpa.spec, from, to);
     let times = std::iter::once(from).chain(changes.into_iter().map(|change| change.at));
-    let both = times.map(|at| {
+    let pairs = times.map(|at| {
         let min = settings.bounds_at(&hpa.spec, at).min_replicas;
         (min, maximums.bounds_at(&spec, at).max_replicas)
     });
-    both.filter(|(min, max)| min > max).collect()
+    pairs.filter(|(min, max)| min > max).collect()
 }
 
-/// The field of an entry in the custom API, or the annotation, which has one line for all.
+/// The field of a schedule entry in the custom API, or else the annotation with all entries.
 fn schedule_field(subject: &Subject<'_>, index: usize) -> String {
     if subject.manifest.object.pointer("/spec/bounds").is_some() {
         format!("spec.bounds[{index}]")

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::lint::{finding::Report, workspace::ServedMetrics};
 
-/// A target below this is implausible for memory, in bytes.
-const LEAST_BYTES: i64 = 1024;
-/// A target above this is implausible for CPU, in cores.
-const MOST_CORES: i64 = 256;
+/// A memory target below this is implausible, in bytes.
+const MIN_PLAUSIBLE_BYTES: i64 = 1024;
+/// A CPU target of this or more is implausible, in cores.
+const MIN_IMPLAUSIBLE_CORES: i64 = 256;
 
 pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     for Utilization { field, resource, percent, .. } in utilizations(subject) {
@@ -44,13 +44,13 @@ pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_
         };
         let Some(value) = &target.average_value else { continue };
         let message = match resource.as_str() {
-            "memory" if value.value() < LEAST_BYTES => {
-                let suggestion = suggestion(value.to_string().trim_end_matches('m'), "Mi");
+            "memory" if value.value() < MIN_PLAUSIBLE_BYTES => {
+                let suggestion = suffix_suggestion(value.to_string().trim_end_matches('m'), "Mi");
                 format!("{value} of memory is {} bytes{suggestion}", value.as_f64())
             }
-            "cpu" if value.value() >= MOST_CORES => {
-                let suggestion = suggestion(&value.to_string(), "m");
-                format!("{value} is as many processors for each pod{suggestion}")
+            "cpu" if value.value() >= MIN_IMPLAUSIBLE_CORES => {
+                let suggestion = suffix_suggestion(&value.to_string(), "m");
+                format!("{value} means {value} cores for each pod{suggestion}")
             }
             _ => continue,
         };
@@ -58,8 +58,8 @@ pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_
     }
 }
 
-/// The number with a suffix, if it has none yet.
-fn suggestion(number: &str, suffix: &str) -> String {
+/// The question "did you mean" the number with a suffix. Empty if the number has a suffix already.
+fn suffix_suggestion(number: &str, suffix: &str) -> String {
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if is_plain { format!(": did you mean {number}{suffix}?") } else { String::new() }
 }
@@ -78,7 +78,7 @@ pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A metric without its target, for comparing the sources of metrics.
+/// The metric with a default target, so that only sources are compared.
 fn without_target(metric: &MetricSpec) -> MetricSpec {
     let mut metric = metric.clone();
     let targets = [
@@ -96,42 +96,45 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
     let status = &subject.hpa.status;
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        // The controller reads it, possibly from one of its own sources.
-        let is_read = status.is_true(&ConditionType::ScalingActive)
+        // A value in the status means that the controller can read the metric from some source.
+        let has_value = status.is_true(&ConditionType::ScalingActive)
             && status
                 .current_metrics
                 .get(index)
                 .is_some_and(|one| status_value(metric, one).is_some());
-        if is_read || is_read_in_process(subject, metric) {
+        if has_value || is_read_in_process(subject, metric) {
             continue;
         }
-        if let Some(message) = unserved(metric, served) {
+        if let Some(message) = unserved_reason(metric, served) {
             let hint = source_hint(subject, metric);
             report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}"));
         }
     }
 }
 
-/// Whether the controller reads a metric by collectors or schedules.
+/// Whether the controller, with the flags given to lint, reads a metric by a collector or from a
+/// schedule.
 fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
-    let sources = &subject.workspace.own_sources;
+    let sources = &subject.workspace.in_process_sources;
     let is_collected = sources.collectors.as_ref().is_some_and(|settings| {
         let collector = collector_of(subject.hpa, metric, &settings.environment);
         collector.is_some_and(|name| settings.collectors.contains(name))
     });
-    is_collected || sources.schedules && schedule(subject, metric).is_some()
+    is_collected || sources.schedules && schedule_key(subject, metric).is_some()
 }
 
-fn schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKey> {
+/// The schedule whose value the metric is, if the controller reads schedules.
+fn schedule_key(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKey> {
     let object = &metric.object.as_ref()?.described_object;
     ScheduleKey::for_object(&subject.hpa.metadata.namespace, object)
 }
 
-/// Names the flag of a source that may serve the metric in the controller.
+/// Names the flag with which the controller may read the metric. Empty if lint has the flag already
+/// or if no flag helps.
 fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
-    let sources = &subject.workspace.own_sources;
+    let sources = &subject.workspace.in_process_sources;
     let has_collector = || collector_of(subject.hpa, metric, &environment(subject.hpa)).is_some();
-    if !sources.schedules && schedule(subject, metric).is_some() {
+    if !sources.schedules && schedule_key(subject, metric).is_some() {
         "; if the controller runs with --scaling-schedule, add it here"
     } else if sources.collectors.is_none() && has_collector() {
         "; if the controller runs with --collectors, add it here"
@@ -140,44 +143,44 @@ fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     }
 }
 
-/// The reason why no API serves a metric; `None` if one does.
-fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
+/// The reason why no API serves a metric. `None` if an API serves it, or if this is unknown.
+fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
     let api = match metric.source_type {
         MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
         MetricSourceType::Pods | MetricSourceType::Object => "custom.metrics.k8s.io",
         MetricSourceType::External => "external.metrics.k8s.io",
         _ => return None,
     };
-    if served.undiscovered.is_some() {
+    if served.discovery_error.is_some() {
         return None;
     }
-    let by = served.by;
+    let served_by = served.source;
     if !served.groups.contains(api) {
-        return Some(format!("{api} is not served by {by}"));
+        return Some(format!("{api} is not served by {served_by}"));
     }
-    let is_unlisted = |listed: &Option<BTreeSet<String>>, is_it: &dyn Fn(&str) -> bool| {
-        listed.as_ref().is_some_and(|all| !all.iter().any(|name| is_it(name)))
+    let is_unlisted = |listed: &Option<BTreeSet<String>>, is_metric: &dyn Fn(&str) -> bool| {
+        listed.as_ref().is_some_and(|all| !all.iter().any(|name| is_metric(name)))
     };
     if let Some(source) = &metric.pods {
         let name = &source.metric.name;
         let listed = format!("pods/{name}");
         return is_unlisted(&served.custom, &|one| one == listed)
-            .then(|| format!("the metric {name} of pods in {api} is not served by {by}"));
+            .then(|| format!("the metric {name} of pods in {api} is not served by {served_by}"));
     }
     if let Some(source) = &metric.object {
         let name = &source.metric.name;
         // The resource of the kind is unknown here, so a metric of any resource counts.
-        let is_it = |one: &str| one.split_once('/').is_some_and(|(_, metric)| metric == name);
-        return is_unlisted(&served.custom, &is_it)
-            .then(|| format!("the metric {name} in {api} is not served by {by}"));
+        let is_metric = |one: &str| one.split_once('/').is_some_and(|(_, metric)| metric == name);
+        return is_unlisted(&served.custom, &is_metric)
+            .then(|| format!("the metric {name} in {api} is not served by {served_by}"));
     }
     let name = &metric.external.as_ref()?.metric.name;
     is_unlisted(&served.external, &|one| one == name)
-        .then(|| format!("the metric {name} in {api} is not served by {by}"))
+        .then(|| format!("the metric {name} in {api} is not served by {served_by}"))
 }
 
-/// Reports averages over pods with an `AverageValue` target, which the controller divides by the
-/// replicas once more.
+/// Reports `AverageValue` targets of metrics whose rule computes an average: the controller divides
+/// the value by the replicas again.
 pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
@@ -187,10 +190,10 @@ pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
                 ("external", is_average, &source.target)
             }
             MetricSpec { object: Some(source), .. } => {
-                let is_it = |name: &String| {
+                let is_metric = |name: &String| {
                     name.split_once('/').is_some_and(|(_, metric)| metric == source.metric.name)
                 };
-                ("object", served.averages.iter().any(is_it), &source.target)
+                ("object", served.averages.iter().any(is_metric), &source.target)
             }
             _ => continue,
         };

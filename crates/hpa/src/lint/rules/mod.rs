@@ -1,5 +1,5 @@
-//! The rules. `docs/lint.md` has the same table and a section of each rule;
-//! `docs/contributing/add-a-lint-rule.md` shows how to add one.
+//! The table of rules. `docs/lint.md` has the same table, and a section for each rule.
+//! `docs/contributing/add-a-lint-rule.md` shows how to add a rule.
 
 mod annotations;
 mod behavior;
@@ -12,7 +12,7 @@ mod validity;
 use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Bounds};
 use jiff::{SignedDuration, Timestamp};
 
-pub(super) use self::target::REFERENCE;
+pub(super) use self::target::TARGET_POINTER;
 use self::{
     Check::{Any, Decoded, Valid},
     validity::DecodedAutoscaler,
@@ -24,28 +24,29 @@ use super::{
     },
     workspace::{Reference, Workspace, is_autoscaler},
 };
-use crate::manifests::{Manifest, text};
+use crate::manifests::{Manifest, string_at};
 
-/// The documentation of the rules.
+/// The page with a section for each rule.
 const DOCUMENT: &str = "docs/lint.md";
 
-/// A rule: an id, its severity, a summary and its check.
+/// A kind of mistake that lint reports.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) id: &'static str,
     pub(super) severity: Severity,
+    /// The mistake, as in the table of `docs/lint.md`.
     pub(super) summary: &'static str,
     check: Check,
 }
 
-/// A check, by its input.
+/// The function of a rule, by the objects to which it applies.
 #[derive(Clone, Copy, Debug)]
 enum Check {
-    /// An object of any kind.
+    /// Applies to objects of every kind.
     Any(fn(&Manifest, &mut Report<'_>)),
-    /// An autoscaler, which may be invalid.
+    /// Applies to autoscalers, also to invalid ones.
     Decoded(fn(&DecodedAutoscaler, &mut Report<'_>)),
-    /// A valid autoscaler and all other objects.
+    /// Applies to valid autoscalers.
     Valid(fn(&Subject<'_>, &mut Report<'_>)),
 }
 
@@ -101,7 +102,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("unserved-metric", Warning, "no API and no rule serves the metric", Valid(metrics::unserved_metric)),
     Rule::new("averaged-twice", Warning, "the rule of a metric with `averageValue` computes an average", Valid(metrics::averaged_twice)),
     Rule::new("stuck-scale-up", Warning, "policies don't allow a scale-up from `minReplicas`", Valid(behavior::stuck_scale_up)),
-    Rule::new("unused-behavior", Warning, "a part of `behavior` never acts", Valid(behavior::unused_behavior)),
+    Rule::new("unused-behavior", Warning, "a part of `behavior` has no effect", Valid(behavior::unused_behavior)),
     Rule::new("wide-tolerance", Warning, "the tolerance is wider than every step between the bounds", Valid(behavior::wide_tolerance)),
     Rule::new("short-window", Note, "a window or a period is shorter than the sync period", Valid(behavior::short_window)),
     Rule::new("scale-to-zero", Note, "`minReplicas: 0` needs Kubernetes 1.37 or a feature gate", Valid(bounds::scale_to_zero)),
@@ -109,10 +110,10 @@ pub(super) static RULES: &[Rule] = &[
 
 impl<'a> Subject<'a> {
     fn target_reference(&self) -> Reference {
-        Reference::at(&self.manifest.object, REFERENCE)
+        Reference::at(&self.manifest.object, TARGET_POINTER)
     }
 
-    /// The bounds of the spec, or all bounds in a week of the schedule.
+    /// The different bounds of the autoscaler: those of the spec, or of a week by its schedule.
     fn bounds(&self) -> Vec<Bounds> {
         let (spec, from) = (&self.hpa.spec, Timestamp::UNIX_EPOCH);
         let to = from + SignedDuration::from_hours(7 * 24);
@@ -127,23 +128,26 @@ impl<'a> Subject<'a> {
 
     /// The target, if it is among the objects.
     fn target(&self) -> Option<&'a Manifest> {
-        self.workspace.referenced(self.manifest, &self.target_reference())
+        self.workspace.referenced_object(self.manifest, &self.target_reference())
     }
 }
 
-/// A kind and a name for messages: `Deployment web`.
-fn describe(manifest: &Manifest) -> String {
-    format!("{} {}", manifest.kind(), text(&manifest.object, "/metadata/name"))
+/// Kind and name of an object, such as `Deployment web`.
+fn kind_and_name(manifest: &Manifest) -> String {
+    format!("{} {}", manifest.kind(), string_at(&manifest.object, "/metadata/name"))
 }
 
-/// Whether a manifest is an object that an API server has stored, such as the output of
-/// `kubectl get`.
+/// Whether an API server has stored the object, as in the output of `kubectl get`.
 fn is_stored(manifest: &Manifest) -> bool {
     manifest.object.pointer("/metadata/uid").is_some()
 }
 
 /// Runs the checks that apply to an object.
-pub(super) fn check(workspace: &Workspace, manifest: &Manifest, findings: &mut Vec<Finding>) {
+pub(super) fn check_object(
+    workspace: &Workspace,
+    manifest: &Manifest,
+    findings: &mut Vec<Finding>,
+) {
     let decoded = is_autoscaler(manifest).then(|| validity::decode(manifest));
     let subject = decoded.as_ref().and_then(|decoded| {
         let (hpa, settings) = (decoded.hpa.as_ref()?, &decoded.resolved.as_ref()?.settings);

@@ -1,18 +1,18 @@
-//! Checks of the target's pods: their containers, requests and labels.
+//! Checks of the target's pods: containers, requests, `VerticalPodAutoscaler`s and labels.
 
 use hpa_calc::{Selector, api::MetricSpec, api::MetricTarget, selector::LabelSelector};
 use serde_json::{Value, json};
 
 use super::{
-    Subject, describe,
-    target::{REFERENCE, api_group, described_by_api},
+    Subject, kind_and_name,
+    target::{TARGET_POINTER, api_group, name_with_api},
 };
 use crate::{
     lint::{
         finding::Report,
         workspace::{Reference, containers, namespace, pod_template},
     },
-    manifests::{Manifest, text},
+    manifests::{Manifest, string_at},
 };
 
 /// A metric with a target in percent of a request.
@@ -20,11 +20,11 @@ pub(super) struct Utilization<'a> {
     /// The path of the metric.
     pub(super) field: String,
     pub(super) resource: &'a str,
+    /// The container of a metric of type `ContainerResource`.
     container: Option<&'a str>,
     pub(super) percent: i32,
 }
 
-/// The metrics with a target in percent of a request.
 pub(super) fn utilizations<'a>(subject: &Subject<'a>) -> impl Iterator<Item = Utilization<'a>> {
     subject.hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
         let (member, resource, container, target): (_, &str, _, &MetricTarget) = match metric {
@@ -44,13 +44,14 @@ pub(super) fn utilizations<'a>(subject: &Subject<'a>) -> impl Iterator<Item = Ut
 
 pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
-    let names: Vec<&str> = containers(&target.object).map(|one| text(one.1, "/name")).collect();
+    let names: Vec<&str> =
+        containers(&target.object).map(|(_, container)| string_at(container, "/name")).collect();
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
         let Some(source) = &metric.container_resource else { continue };
         if !names.is_empty() && !names.contains(&source.container.as_str()) {
             let message = format!(
                 "{} has no container {}, but {}",
-                describe(target),
+                kind_and_name(target),
                 source.container,
                 names.join(", ")
             );
@@ -63,11 +64,11 @@ pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
     for Utilization { field, resource, container, .. } in utilizations(subject) {
         let lacking = containers_without_request(target, resource, container);
-        if !lacking.is_empty() && !has_default(subject, resource) {
+        if !lacking.is_empty() && !has_default_request(subject, resource) {
             let message = format!(
                 "containers without a request for {resource} in {}: {}. The metric fails until \
                  each pod has it",
-                describe(target),
+                kind_and_name(target),
                 lacking.join(", ")
             );
             report.add(field, message);
@@ -75,35 +76,36 @@ pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The containers that have no request, with their paths.
+/// The containers without a request for the resource, as name and line, or only the name if the
+/// line is unknown. `container` selects one container, `None` all.
 fn containers_without_request(
     target: &Manifest,
     resource: &str,
     container: Option<&str>,
 ) -> Vec<String> {
-    let has_amount = |resources: Option<&Value>| {
+    let has_request = |resources: Option<&Value>| {
         // A request defaults to the limit.
         ["requests", "limits"].iter().any(|kind| {
             resources.and_then(|resources| resources.get(kind)?.get(resource)).is_some()
         })
     };
     let pod_resources = target.object.pointer("/spec/template/spec/resources");
-    if container.is_none() && has_amount(pod_resources) {
+    if container.is_none() && has_request(pod_resources) {
         return Vec::new();
     }
     containers(&target.object)
-        .filter(|(_, one)| container.is_none_or(|name| text(one, "/name") == name))
-        .filter(|(_, one)| !has_amount(one.get("resources")))
+        .filter(|(_, one)| container.is_none_or(|name| string_at(one, "/name") == name))
+        .filter(|(_, one)| !has_request(one.get("resources")))
         .map(|(field, one)| match target.position(&field).line {
-            0 => text(one, "/name").to_owned(),
-            line => format!("{} ({}:{line})", text(one, "/name"), target.file),
+            0 => string_at(one, "/name").to_owned(),
+            line => format!("{} ({}:{line})", string_at(one, "/name"), target.file),
         })
         .collect()
 }
 
 /// Whether a `LimitRange` of the namespace sets a default request for the resource. The API server
-/// also derives that from the default limit, the minimum or the maximum.
-fn has_default(subject: &Subject<'_>, resource: &str) -> bool {
+/// derives missing defaults from the default limit, the minimum or the maximum.
+fn has_default_request(subject: &Subject<'_>, resource: &str) -> bool {
     let is_same_namespace = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
     let mut limits =
         subject.workspace.of_kind("LimitRange").filter(is_same_namespace).flat_map(|limits| {
@@ -112,10 +114,10 @@ fn has_default(subject: &Subject<'_>, resource: &str) -> bool {
         });
     limits.any(|limit| {
         let members = ["defaultRequest", "default", "min", "max"];
-        text(limit, "/type") == "Container"
+        string_at(limit, "/type") == "Container"
             && members
                 .iter()
-                .any(|member| limit.get(member).is_some_and(|m| m.get(resource).is_some()))
+                .any(|member| limit.get(member).and_then(|it| it.get(resource)).is_some())
     })
 }
 
@@ -123,8 +125,9 @@ pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
     for utilization in utilizations(subject) {
         for vpa in conflicting_vpas(subject, &utilization) {
             let message = format!(
-                "VerticalPodAutoscaler {vpa} changes the requests for {}, so both follow each \
-                 other. Use a target of type AverageValue, or another resource for one of them",
+                "VerticalPodAutoscaler {vpa} changes the requests for {}, so each reacts to the \
+                 other's changes. Use a target of type AverageValue, or another resource for one \
+                 of them",
                 utilization.resource
             );
             report.add(utilization.field.clone(), message);
@@ -135,25 +138,28 @@ pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
 /// The names of the `VerticalPodAutoscaler`s that change the requests of the target's pods.
 fn conflicting_vpas(subject: &Subject<'_>, utilization: &Utilization<'_>) -> Vec<String> {
     let target = subject.target_reference();
-    let is_same = |vpa: &&Manifest| {
+    let has_same_target = |vpa: &&Manifest| {
         namespace(vpa) == namespace(subject.manifest)
             && Reference::at(&vpa.object, "/spec/targetRef") == target
     };
-    let vpas = subject.workspace.of_kind("VerticalPodAutoscaler").filter(is_same);
+    let vpas = subject.workspace.of_kind("VerticalPodAutoscaler").filter(has_same_target);
     let vpas = vpas.filter(|vpa| changes_request(&vpa.object, utilization));
-    vpas.map(|vpa| text(&vpa.object, "/metadata/name").to_owned()).collect()
+    vpas.map(|vpa| string_at(&vpa.object, "/metadata/name").to_owned()).collect()
 }
 
+/// Whether a `VerticalPodAutoscaler` changes the request that the metric's target is a percentage
+/// of.
 fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
-    if text(vpa, "/spec/updatePolicy/updateMode") == "Off" {
+    if string_at(vpa, "/spec/updatePolicy/updateMode") == "Off" {
         return false;
     }
     let policies = vpa.pointer("/spec/resourcePolicy/containerPolicies").and_then(Value::as_array);
     let policies = policies.map(Vec::as_slice).unwrap_or_default();
-    let applies = |policy: &&Value| match (text(policy, "/containerName"), utilization.container) {
-        ("*", _) | (_, None) => true,
-        (name, Some(container)) => name == container,
-    };
+    let applies =
+        |policy: &&Value| match (string_at(policy, "/containerName"), utilization.container) {
+            ("*", _) | (_, None) => true,
+            (name, Some(container)) => name == container,
+        };
     let mut applying = policies.iter().filter(applies).peekable();
     if applying.peek().is_none() {
         // Without a policy, a VerticalPodAutoscaler controls CPU and memory.
@@ -164,8 +170,8 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
         let controls = controlled.is_none_or(|resources| {
             resources.iter().any(|one| one.as_str() == Some(utilization.resource))
         });
-        let is_limits_only = text(policy, "/controlledValues") == "LimitsOnly";
-        text(policy, "/mode") != "Off" && controls && !is_limits_only
+        let is_limits_only = string_at(policy, "/controlledValues") == "LimitsOnly";
+        string_at(policy, "/mode") != "Off" && controls && !is_limits_only
     })
 }
 
@@ -175,7 +181,7 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
     let Some(target) = subject.target() else { return };
     let selector = target.object.pointer("/spec/selector").cloned().unwrap_or_default();
     // The selector of a ReplicationController is a map.
-    let is_map = text(&target.object, "/kind") == "ReplicationController";
+    let is_map = string_at(&target.object, "/kind") == "ReplicationController";
     let selector = if is_map { json!({ "matchLabels": selector }) } else { selector };
     let Ok(selector) = serde_json::from_value::<LabelSelector>(selector) else { return };
     let Ok(selector) = Selector::from_label_selector(Some(&selector)) else { return };
@@ -189,19 +195,19 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
     let is_other = |other: &&Manifest| {
         namespace(other) == namespace(target)
             && Reference::to(other) != Reference::to(target)
-            // Not a ReplicaSet of a Deployment or a Job of a CronJob.
+            // An object with an owner is a part of a workload, such as a Deployment's ReplicaSet.
             && other.object.pointer("/metadata/ownerReferences").is_none()
     };
     let workspace = subject.workspace;
     for other in workspace.objects().filter(is_other).filter(is_selected) {
         let scales_other = |hpa: &&Manifest| {
             namespace(hpa) == namespace(other)
-                && Reference::at(&hpa.object, REFERENCE) == Reference::to(other)
+                && Reference::at(&hpa.object, TARGET_POINTER) == Reference::to(other)
         };
         let effect = match workspace.autoscalers().find(scales_other) {
             Some(hpa) => {
                 let is_same_api = api_group(hpa) == api_group(subject.manifest);
-                let hpa = described_by_api(hpa, subject.manifest);
+                let hpa = name_with_api(hpa, subject.manifest);
                 let effect = if is_same_api {
                     "neither acts"
                 } else {
@@ -213,8 +219,8 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
         };
         let message = format!(
             "the selector {selector} of {} also matches the pods of {}: {effect}",
-            describe(target),
-            describe(other)
+            kind_and_name(target),
+            kind_and_name(other)
         );
         report.add("spec.scaleTargetRef", message);
     }

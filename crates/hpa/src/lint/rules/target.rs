@@ -2,27 +2,27 @@
 
 use std::ptr;
 
-use hpa_calc::{settings::Bounds, similar::is_similar};
+use hpa_calc::{settings::Bounds, suggestions::is_similar};
 use serde_json::Value;
 
-use super::{Subject, describe, is_stored};
+use super::{Subject, is_stored, kind_and_name};
 use crate::{
     lint::{
-        finding::{Report, name},
+        finding::{Report, qualified_name},
         workspace::{Reference, group, namespace, pod_template},
     },
-    manifests::{Manifest, text},
+    manifests::{Manifest, string_at},
 };
 
-pub(in crate::lint) const REFERENCE: &str = "/spec/scaleTargetRef";
-const FIELD: &str = "spec.scaleTargetRef";
+pub(in crate::lint) const TARGET_POINTER: &str = "/spec/scaleTargetRef";
+const TARGET_FIELD: &str = "spec.scaleTargetRef";
 const KEDA: &str = "keda.sh";
 /// The effect of autoscalers of both APIs on one target.
-const TWO_APIS: &str = "a controller of both APIs (--autoscaler-api=both) scales it by neither; \
-                        two controllers, each of one API, may undo each other's changes. Keep one \
-                        autoscaler";
-/// The kinds with a scale in API groups without a dot. Groups of custom resources have a dot.
-const SCALABLE: [(&str, &str); 4] = [
+const BOTH_APIS_EFFECT: &str = "a controller of both APIs (--autoscaler-api=both) scales it by \
+                                neither; two controllers, each of one API, may undo each \
+                                other's changes. Keep one autoscaler";
+/// The built-in kinds that have a scale, with their API groups.
+const SCALABLE_KINDS: [(&str, &str); 4] = [
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
     ("apps", "ReplicaSet"),
@@ -39,43 +39,43 @@ pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Reports a target that doesn't exist. In files, reports it only if an object without an
-/// autoscaler could be meant: one with a similar name, another kind or another namespace.
+/// Reports a target that doesn't exist. In files, reports it only if the autoscaler may mean an
+/// object without an autoscaler: one with a similar name, another kind or another namespace.
 pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
-    let wanted = subject.target_reference();
+    let target = subject.target_reference();
     let is_same_namespace = |object: &Manifest| namespace(object) == namespace(manifest);
     let is_target =
-        |object: &Manifest| Reference::to(object) == wanted && is_same_namespace(object);
-    if workspace.objects().any(is_target) || !is_scalable(&wanted) {
+        |object: &Manifest| Reference::to(object) == target && is_same_namespace(object);
+    if workspace.objects().any(is_target) || !is_scalable(&target) {
         return;
     }
-    let Reference { group, kind, name } = &wanted;
+    let Reference { group, kind, name } = &target;
     // A custom resource may have the name of the Deployment that it manages.
     let is_built_in = !group.contains('.');
-    if workspace.has_all(&wanted) {
+    if workspace.has_all_of_kind(&target) {
         let message = format!("{kind} {name} doesn't exist in namespace {}", namespace(manifest));
-        report.add(format!("{FIELD}.name"), message);
+        report.add(format!("{TARGET_FIELD}.name"), message);
     }
-    if !workspace.is_files() {
+    if !workspace.is_from_files() {
         return;
     }
     let has_no_autoscaler = |object: &&Manifest| {
         let scales_object = |hpa: &Manifest| {
-            Reference::at(&hpa.object, REFERENCE) == Reference::to(object)
+            Reference::at(&hpa.object, TARGET_POINTER) == Reference::to(object)
                 && namespace(hpa) == namespace(object)
         };
         pod_template(&object.object).is_some() && !workspace.autoscalers().any(scales_object)
     };
     let candidates: Vec<_> = workspace.objects().filter(has_no_autoscaler).collect();
-    let find = |is_it: &dyn Fn(&Reference, bool) -> bool| {
+    let find = |is_meant: &dyn Fn(&Reference, bool) -> bool| {
         candidates
             .iter()
-            .find(|object| is_it(&Reference::to(object), is_same_namespace(object)))
+            .find(|object| is_meant(&Reference::to(object), is_same_namespace(object)))
             .copied()
     };
-    let is_same_kind = |other: &Reference| other.kind == wanted.kind && other.group == wanted.group;
-    if let Some(other) = find(&|other, _| *other == wanted) {
+    let is_same_kind = |other: &Reference| other.kind == target.kind && other.group == target.group;
+    if let Some(other) = find(&|other, _| *other == target) {
         let message = format!(
             "{kind} {name} ({}) is in {}, and the autoscaler is in {}",
             place(other),
@@ -84,21 +84,21 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
         );
         report.add("metadata.namespace", message);
     } else if let Some(other) = find(&|other, is_same_namespace| {
-        other.name == wanted.name
+        other.name == target.name
             && is_same_namespace
             && !is_same_kind(other)
             && is_scalable(other)
             && is_built_in
     }) {
         let message =
-            format!("there is no {kind} {name}, but {} ({})", describe(other), place(other));
-        report.add(format!("{FIELD}.kind"), message);
+            format!("there is no {kind} {name}, but {} ({})", kind_and_name(other), place(other));
+        report.add(format!("{TARGET_FIELD}.kind"), message);
     } else if let Some(other) = find(&|other, is_same_namespace| {
-        is_same_kind(other) && is_same_namespace && is_similar(&other.name, &wanted.name)
+        is_same_kind(other) && is_same_namespace && is_similar(&other.name, &target.name)
     }) {
         let message =
-            format!("there is no {kind} {name}, but {} ({})", describe(other), place(other));
-        report.add(format!("{FIELD}.name"), message);
+            format!("there is no {kind} {name}, but {} ({})", kind_and_name(other), place(other));
+        report.add(format!("{TARGET_FIELD}.name"), message);
     }
 }
 
@@ -109,14 +109,15 @@ fn in_namespace(manifest: &Manifest) -> String {
     }
 }
 
-/// The file and the line of an object.
+/// `file:line` of an object.
 fn place(manifest: &Manifest) -> String {
     format!("{}:{}", manifest.file, manifest.position("metadata.name").line)
 }
 
 fn is_scalable(target: &Reference) -> bool {
     let Reference { group, kind, .. } = target;
-    group.contains('.') || SCALABLE.contains(&(group.as_str(), kind.as_str()))
+    // Only groups of custom resources, which may have a scale, have a dot.
+    group.contains('.') || SCALABLE_KINDS.contains(&(group.as_str(), kind.as_str()))
 }
 
 pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) {
@@ -125,22 +126,25 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
         return;
     }
     let Reference { group, kind, .. } = target;
-    let known = SCALABLE.iter().find(|(_, known)| is_similar(known, &kind));
-    match known {
+    let similar = SCALABLE_KINDS.iter().find(|(_, known)| is_similar(known, &kind));
+    match similar {
         Some(("", known)) => {
-            report.add(format!("{FIELD}.apiVersion"), format!("{known} is of the API v1"));
+            report.add(format!("{TARGET_FIELD}.apiVersion"), format!("{known} is of the API v1"));
         }
         Some((_, known)) if *known == kind => {
             let message =
                 format!("the group {group} has no {kind} that can be scaled: use apps/v1");
-            report.add(format!("{FIELD}.apiVersion"), message);
+            report.add(format!("{TARGET_FIELD}.apiVersion"), message);
         }
         Some((_, known)) => {
-            report.add(format!("{FIELD}.kind"), format!("there is no kind {kind}: use {known}"));
+            report.add(
+                format!("{TARGET_FIELD}.kind"),
+                format!("there is no kind {kind}: use {known}"),
+            );
         }
         None => {
             let message = format!("{kind} has no scale, so the autoscaler can't set its replicas");
-            report.add(format!("{FIELD}.kind"), message);
+            report.add(format!("{TARGET_FIELD}.kind"), message);
         }
     }
 }
@@ -149,22 +153,26 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
     let object = subject.target();
-    // As for other rules about the target, a manifest without a namespace can be in any.
+    // If one of the manifests has no namespace, both may be in the same one.
     let has_same_object = |other: &Manifest| {
-        let target_of_other = workspace.referenced(other, &target);
+        let other_target = workspace.referenced_object(other, &target);
         namespace(other).is_empty() != namespace(manifest).is_empty()
-            && matches!((object, target_of_other), (Some(one), Some(other)) if ptr::eq(one, other))
+            && matches!((object, other_target), (Some(one), Some(other)) if ptr::eq(one, other))
     };
-    let is_of_target = |other: &&Manifest| {
-        Reference::at(&other.object, REFERENCE) == target
+    let has_same_target = |other: &&Manifest| {
+        Reference::at(&other.object, TARGET_POINTER) == target
             && (namespace(other) == namespace(manifest) || has_same_object(other))
     };
     let is_same_api = |other: &&Manifest| api_group(other) == api_group(manifest);
-    // Manifests of several environments may have the same autoscaler.
-    let is_other = |other: &&Manifest| !is_same_api(other) || name(other) != name(manifest);
-    let others = workspace.autoscalers().filter(is_of_target).filter(is_other);
+    // The same name and API is the same autoscaler, as in manifests of several environments.
+    let is_other = |other: &&Manifest| {
+        !is_same_api(other) || qualified_name(other) != qualified_name(manifest)
+    };
+    let others = workspace.autoscalers().filter(has_same_target).filter(is_other);
     let (of_same_api, of_other_api): (Vec<_>, Vec<_>) = others.partition(is_same_api);
-    for (others, effect) in [(of_same_api, "none of them scales it"), (of_other_api, TWO_APIS)] {
+    for (others, effect) in
+        [(of_same_api, "none of them scales it"), (of_other_api, BOTH_APIS_EFFECT)]
+    {
         if !others.is_empty() {
             let is_certain = |other: &&Manifest| namespace(other) == namespace(manifest);
             let condition = if others.iter().all(is_certain) {
@@ -173,69 +181,71 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
                 ". One of the manifests has no namespace: if it is for another one, add it"
             };
             let others: Vec<String> =
-                others.iter().map(|other| described_by_api(other, manifest)).collect();
+                others.iter().map(|other| name_with_api(other, manifest)).collect();
             let message = format!(
-                "{} {} is the target of {} too: {effect}{condition}",
+                "{} {} is also the target of {}: {effect}{condition}",
                 target.kind,
                 target.name,
                 others.join(", ")
             );
-            report.add(FIELD, message);
+            report.add(TARGET_FIELD, message);
         }
     }
     let owners = manifest.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let is_created_by_keda =
-        owners.into_iter().flatten().any(|owner| text(owner, "/kind") == "ScaledObject");
-    let scaled = workspace.of_kind("ScaledObject").filter(|object| {
-        let reference = object.object.pointer(REFERENCE).unwrap_or(&Value::Null);
-        let text_or = |pointer, default| match text(reference, pointer) {
+        owners.into_iter().flatten().any(|owner| string_at(owner, "/kind") == "ScaledObject");
+    let scaled_objects = workspace.of_kind("ScaledObject").filter(|object| {
+        let reference = object.object.pointer(TARGET_POINTER).unwrap_or(&Value::Null);
+        let text_or = |pointer, default| match string_at(reference, pointer) {
             "" => default,
             value => value,
         };
-        group(text(&object.object, "/apiVersion")) == KEDA
+        group(string_at(&object.object, "/apiVersion")) == KEDA
             && namespace(object) == namespace(manifest)
-            && text(reference, "/name") == target.name
+            && string_at(reference, "/name") == target.name
             && text_or("/kind", "Deployment") == target.kind
             && group(text_or("/apiVersion", "apps/v1")) == target.group
     });
-    let (created, effect) = if api_group(manifest) == hpa_crd::GROUP {
-        ("autoscaling/v2 autoscaler", TWO_APIS)
+    let (created_kind, effect) = if api_group(manifest) == hpa_crd::GROUP {
+        ("autoscaling/v2 autoscaler", BOTH_APIS_EFFECT)
     } else {
         ("autoscaler", "none of them scales it")
     };
-    for object in scaled.filter(|_| !is_created_by_keda) {
+    for object in scaled_objects.filter(|_| !is_created_by_keda) {
         let message = format!(
-            "{} ({}) has the same target, and KEDA creates an {created} for it: {effect}",
-            describe(object),
+            "{} ({}) has the same target, and KEDA creates an {created_kind} for it: {effect}",
+            kind_and_name(object),
             place(object)
         );
-        report.add(FIELD, message);
+        report.add(TARGET_FIELD, message);
     }
 }
 
 pub(super) fn api_group(manifest: &Manifest) -> &str {
-    group(text(&manifest.object, "/apiVersion"))
+    group(string_at(&manifest.object, "/apiVersion"))
 }
 
-/// The name of an autoscaler, with its API if that isn't the API of `beside`.
-pub(super) fn described_by_api(autoscaler: &Manifest, beside: &Manifest) -> String {
-    if api_group(autoscaler) == api_group(beside) {
-        return name(autoscaler);
+/// The name of an autoscaler, with its API if the autoscaler `other` has a different API.
+pub(super) fn name_with_api(autoscaler: &Manifest, other: &Manifest) -> String {
+    if api_group(autoscaler) == api_group(other) {
+        return qualified_name(autoscaler);
     }
-    format!("{} ({})", name(autoscaler), text(&autoscaler.object, "/apiVersion"))
+    format!("{} ({})", qualified_name(autoscaler), string_at(&autoscaler.object, "/apiVersion"))
 }
 
-/// Reports custom resources without a selector in their scale.
+/// Reports targets whose `CustomResourceDefinition` has a scale without `labelSelectorPath`.
 pub(super) fn missing_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Reference { group, kind, .. } = subject.target_reference();
     let definitions = subject.workspace.of_kind("CustomResourceDefinition").filter(|definition| {
-        text(&definition.object, "/spec/names/kind") == kind
-            && text(&definition.object, "/spec/group") == group
+        string_at(&definition.object, "/spec/names/kind") == kind
+            && string_at(&definition.object, "/spec/group") == group
     });
     let lacks_selector = |definition: &Manifest| {
         let versions = definition.object.pointer("/spec/versions").and_then(Value::as_array);
         let mut scales = versions.into_iter().flatten().filter_map(|version| {
-            version.pointer("/subresources/scale").map(|scale| text(scale, "/labelSelectorPath"))
+            version
+                .pointer("/subresources/scale")
+                .map(|scale| string_at(scale, "/labelSelectorPath"))
         });
         scales.any(str::is_empty)
     };
@@ -244,12 +254,14 @@ pub(super) fn missing_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
             "the definition of {kind} has no labelSelectorPath in its scale subresource, so the \
              pods can't be found"
         );
-        report.add(FIELD, message);
+        report.add(TARGET_FIELD, message);
     }
 }
 
 pub(super) fn replicas_in_manifest(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let Some(target) = subject.target().filter(|_| subject.workspace.is_files()) else { return };
+    let Some(target) = subject.target().filter(|_| subject.workspace.is_from_files()) else {
+        return;
+    };
     if is_stored(target) {
         // A stored object has the replicas that the autoscaler set.
         return;
@@ -258,8 +270,8 @@ pub(super) fn replicas_in_manifest(subject: &Subject<'_>, report: &mut Report<'_
         let message = format!(
             "{} sets spec.replicas to {replicas}: each apply of the manifest undoes the \
              autoscaler's scaling. Remove the field",
-            describe(target)
+            kind_and_name(target)
         );
-        report.add_to(target, "spec.replicas", message);
+        report.add_for_object(target, "spec.replicas", message);
     }
 }

@@ -3,8 +3,11 @@
 use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
-    settings::{Place, ProblemKind, Resolved, SETTINGS, SettingPolicy, SettingProblem, Settings},
-    similar::is_similar,
+    settings::{
+        ProblemKind, ResolvedSettings, SETTINGS, SettingPlace, SettingPolicy, SettingProblem,
+        Settings,
+    },
+    suggestions::is_similar,
     validation::{ValidationOptions, validate, validate_name},
 };
 use hpa_crd::{FieldError, UnknownField};
@@ -18,7 +21,7 @@ use crate::{
         kustomize_command,
         workspace::{group, is_autoscaler},
     },
-    manifests::{Duplicate, Manifest, text},
+    manifests::{Duplicate, Manifest, string_at},
 };
 
 const UNKNOWN_FIELD: &str =
@@ -32,18 +35,19 @@ const PATCH_DIRECTIVE: &str = "$patch";
 pub(super) struct DecodedAutoscaler {
     api_version: String,
     /// Whether kube-controller-manager stored the status last.
-    pub(super) is_for_built_in: bool,
+    pub(super) status_is_from_reference: bool,
     file: String,
     pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
-    /// The known fields that unknown fields are similar to.
+    /// The known fields that the unknown ones probably mean.
     misspelled: Vec<String>,
     invalid: Vec<FieldError>,
     duplicates: Vec<Duplicate>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
-    /// The settings with the default flags. `None` if the object is a patch or can't be decoded.
-    pub(super) resolved: Option<Resolved>,
+    /// The settings, with the controller's default flags. `None` if the object is a patch or can't
+    /// be decoded.
+    pub(super) resolved: Option<ResolvedSettings>,
 }
 
 /// Decodes an autoscaler of any version.
@@ -51,8 +55,8 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     let mut object = versions::without_nulls(manifest.object.clone());
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
     let mut decoded = DecodedAutoscaler {
-        api_version: text(&object, "/apiVersion").to_owned(),
-        is_for_built_in: StatusController::from_managed_fields(&object).is_reference(),
+        api_version: string_at(&object, "/apiVersion").to_owned(),
+        status_is_from_reference: StatusController::from_managed_fields(&object).is_reference(),
         file: manifest.file.clone(),
         annotations: annotations.cloned().unwrap_or_default(),
         unknown: versions::to_v2(&mut object),
@@ -64,15 +68,15 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     };
     let is_directive = |field: &UnknownField| field.path.ends_with(PATCH_DIRECTIVE);
     let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
-    let check_the_result = || format!("check the result: {}", kustomize_command(&manifest.file));
+    let kustomize_advice = || format!("check the result: {}", kustomize_command(&manifest.file));
     if let Some(field) = fields.iter().find(|field| is_directive(field)) {
-        let message = format!("this is a patch: {}", check_the_result());
+        let message = format!("this is a patch: {}", kustomize_advice());
         decoded.invalid.push(FieldError { field: field.path.clone(), message });
     } else if object.pointer("/spec/scaleTargetRef").is_none() {
-        let message = format!("Required value: if this is a patch, {}", check_the_result());
+        let message = format!("Required value: if this is a patch, {}", kustomize_advice());
         decoded.invalid.push(FieldError { field: "spec.scaleTargetRef".to_owned(), message });
     }
-    decoded.invalid.extend(incomplete_owners(&object));
+    decoded.invalid.extend(owner_reference_errors(&object));
     for field in fields.into_iter().filter(|field| !is_directive(field)) {
         decoded.misspelled.extend(field.similar_path());
         let message = unknown_field_message(&field);
@@ -91,7 +95,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     decoded
 }
 
-/// The message about an unknown field. It can be a field of the custom API.
+/// The message about an unknown field, which may be a field that only the custom API has.
 fn unknown_field_message(field: &UnknownField) -> String {
     let name = field.path.rsplit('.').next().unwrap_or_default();
     match (SETTINGS.iter().find(|setting| setting.field == name), field.similar) {
@@ -109,11 +113,11 @@ fn unknown_field_message(field: &UnknownField) -> String {
     }
 }
 
-/// The required fields that owner references lack.
-fn incomplete_owners(object: &Value) -> Vec<FieldError> {
+/// Errors about missing required fields of owner references.
+fn owner_reference_errors(object: &Value) -> Vec<FieldError> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let lacking = owners.into_iter().flatten().enumerate().flat_map(|(index, owner)| {
-        let is_empty = move |member: &&str| text(owner, &format!("/{member}")).is_empty();
+        let is_empty = move |member: &&str| string_at(owner, &format!("/{member}")).is_empty();
         ["apiVersion", "kind", "name", "uid"].into_iter().filter(is_empty).map(move |member| {
             let message = "Invalid value: \"\": must not be empty".to_owned();
             FieldError { field: format!("metadata.ownerReferences[{index}].{member}"), message }
@@ -132,18 +136,18 @@ impl DecodedAutoscaler {
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         if self.api_version == hpa_crd::API_VERSION {
-            let accepted = with_known_time_zones(hpa.clone());
-            let accepted = Settings::default().for_autoscaler(&accepted, &SettingPolicy::default());
-            self.invalid.extend(invalid_fields(&accepted.problems));
+            let hpa = with_valid_time_zones(hpa.clone());
+            let strict = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
+            self.invalid.extend(invalid_fields(&strict.problems));
         }
         self.resolved = Some(resolved);
         self.hpa = self.invalid.is_empty().then_some(hpa);
     }
 }
 
-/// Replaces the time zones of scheduled bounds. The API server accepts any name; the controller
-/// ignores a schedule with an unknown one.
-fn with_known_time_zones(mut hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler {
+/// Replaces the time zones of scheduled bounds by UTC. The API server accepts any name of at most
+/// [`MAX_ZONE_LEN`] bytes; the controller ignores a schedule with an unknown zone.
+fn with_valid_time_zones(mut hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler {
     let entries = hpa.spec.unknown.get_mut("bounds").and_then(Value::as_array_mut);
     for zone in entries.into_iter().flatten().filter_map(|entry| entry.get_mut("timeZone")) {
         if zone.as_str().is_some_and(|name| name.len() <= MAX_ZONE_LEN) {
@@ -153,10 +157,10 @@ fn with_known_time_zones(mut hpa: HorizontalPodAutoscaler) -> HorizontalPodAutos
     hpa
 }
 
-/// The fields with settings that the API server rejects.
+/// Errors about the settings in fields that have an invalid value.
 fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
     let invalid = problems.iter().filter_map(|problem| match &problem.place {
-        Place::Field(field) if problem.kind == ProblemKind::InvalidValue => {
+        SettingPlace::Field(field) if problem.kind == ProblemKind::InvalidValue => {
             Some(FieldError { field: field.clone(), message: problem.message.clone() })
         }
         _ => None,
@@ -191,17 +195,17 @@ pub(super) fn removed_version(decoded: &DecodedAutoscaler, report: &mut Report<'
 }
 
 pub(super) fn duplicate_key(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
-    for Duplicate { field, lost, position, kept } in &decoded.duplicates {
+    for Duplicate { field, lost_value, position, last_position } in &decoded.duplicates {
         let message = format!(
             "occurs twice: kubectl takes the value in line {} and drops this one: {}",
-            kept.line,
-            shortened(lost)
+            last_position.line,
+            shortened(lost_value)
         );
         report.add_at(*position, field, message);
     }
 }
 
-/// A value in at most 80 characters.
+/// The value as JSON, cut to 80 characters.
 fn shortened(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(77) {
@@ -210,10 +214,10 @@ fn shortened(value: &Value) -> String {
     }
 }
 
-/// Objects that look like autoscalers, but whose kind or version the API server doesn't have.
-/// Custom resources are recognized by the dot in their API group, and not reported.
+/// Reports objects that look like autoscalers, but whose kind or version doesn't exist. Ignores
+/// other custom resources, which have a dot in their API group.
 pub(super) fn unknown_kind(manifest: &Manifest, report: &mut Report<'_>) {
-    let (kind, api_version) = (manifest.kind(), text(&manifest.object, "/apiVersion"));
+    let (kind, api_version) = (manifest.kind(), string_at(&manifest.object, "/apiVersion"));
     let group = group(api_version);
     if is_autoscaler(manifest) || group.contains('.') && group != hpa_crd::GROUP {
         return;

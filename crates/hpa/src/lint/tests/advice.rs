@@ -1,4 +1,4 @@
-//! Findings that name what to change.
+//! Advice in the messages of findings.
 
 use super::*;
 
@@ -6,19 +6,19 @@ use super::*;
 fn autoscalers_of_both_apis_are_named_with_their_api() {
     let mut other = manifests().remove(0);
     other["apiVersion"] = json!(hpa_crd::API_VERSION);
-    let findings = lint(with(other));
-    assert_eq!(ids(&findings), ["shared-target"; 2]);
-    let effect = "too: a controller of both APIs (--autoscaler-api=both) scales it by neither; two \
+    let findings = lint(manifests_and(other));
+    assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
+    let effect = "a controller of both APIs (--autoscaler-api=both) scales it by neither; two \
                   controllers, each of one API, may undo each other's changes. Keep one autoscaler";
     for (finding, api) in findings.iter().zip([hpa_crd::API_VERSION, "autoscaling/v2"]) {
-        let expected = format!("Deployment web is the target of shop/web ({api}) {effect}");
+        let expected = format!("Deployment web is also the target of shop/web ({api}): {effect}");
         assert_eq!(finding.message, expected);
     }
 }
 
 #[test]
-fn scaled_object_has_an_autoscaler_of_the_core_api() {
-    let mut objects = with(json!({
+fn scaled_object_conflicts_with_an_autoscaler_of_either_api() {
+    let mut objects = manifests_and(json!({
         "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
         "metadata": { "name": "web", "namespace": "shop" },
         "spec": { "scaleTargetRef": { "name": "web" } },
@@ -41,17 +41,18 @@ fn autoscaler_in_two_versions_is_not_a_shared_target() {
     other["apiVersion"] = json!("autoscaling/v1");
     other["spec"]["metrics"] = Value::Null;
     other["spec"]["behavior"] = Value::Null;
-    assert_eq!(ids(&lint(with(other))), [""; 0]);
+    assert_eq!(rule_ids(&lint(manifests_and(other))), [""; 0]);
 }
 
 #[test]
 fn autoscaler_of_another_workload_and_api_is_named_with_its_api() {
-    let mut objects = with(workload("Deployment", "canary", json!({ "app": "web", "t": "c" })));
+    let mut objects =
+        manifests_and(workload("Deployment", "canary", json!({ "app": "web", "t": "c" })));
     objects.push(other_autoscaler("canary"));
     objects[3]["apiVersion"] = json!(hpa_crd::API_VERSION);
     objects[3]["spec"]["metrics"] = Value::Null;
     let findings = lint(objects);
-    assert_eq!(ids(&findings), ["overlapping-selectors"]);
+    assert_eq!(rule_ids(&findings), ["overlapping-selectors"]);
     let expected = format!(
         "the autoscaler shop/other ({}) scales it, so a controller of both acts on neither",
         hpa_crd::API_VERSION
@@ -64,13 +65,13 @@ fn autoscaler_of_another_workload_and_api_is_named_with_its_api() {
 #[case::empty(json!({ "type": "" }), "prometheus", "the label that names the collector is missing")]
 #[case::misspelled(json!({ "type": "promethius" }), "promethius", "there is no collector \"promethius\", so nothing reads rps: set type: prometheus")]
 #[case::unknown(json!({ "type": "kafka" }), "kafka", "there is no collector \"kafka\", so nothing reads rps: set it to one of prometheus, prometheus-query, requests-per-second, ")]
-fn type_of_an_external_metric_names_a_collector(
+fn unknown_collector_type_is_reported_with_advice(
     #[case] labels: Value,
     #[case] annotated: &str,
     #[case] expected: &str,
 ) {
     let name = format!("metric-config.external.rps.{annotated}/query");
-    let findings = lint(set(&[
+    let findings = lint(manifests_with(&[
         (0, "/metadata/annotations", json!({ name: "sum(x)" })),
         (
             0,
@@ -81,7 +82,7 @@ fn type_of_an_external_metric_names_a_collector(
         } }]),
         ),
     ]));
-    assert_eq!(ids(&findings), ["metric-config"], "{findings:?}");
+    assert_eq!(rule_ids(&findings), ["metric-config"], "{findings:?}");
     assert_eq!(findings[0].field, "spec.metrics[0].external.metric.selector.matchLabels.type");
     assert!(findings[0].message.starts_with(expected), "{}", findings[0].message);
 }
@@ -89,24 +90,25 @@ fn type_of_an_external_metric_names_a_collector(
 #[test]
 fn selector_of_a_replication_controller_is_a_map() {
     let labels = json!({ "app": "web" });
-    let mut objects = with(workload("Deployment", "api", json!({ "app": "api" })));
+    let mut objects = manifests_and(workload("Deployment", "api", json!({ "app": "api" })));
     objects[0]["spec"]["scaleTargetRef"] =
         json!({ "apiVersion": "v1", "kind": "ReplicationController", "name": "web" });
     objects[1]["apiVersion"] = json!("v1");
     objects[1]["kind"] = json!("ReplicationController");
     objects[1]["spec"]["selector"] = labels.clone();
-    assert_eq!(ids(&lint(objects.clone())), [""; 0]);
+    assert_eq!(rule_ids(&lint(objects.clone())), [""; 0]);
     objects.push(workload("Deployment", "canary", labels));
     let findings = lint(objects);
-    assert_eq!(ids(&findings), ["overlapping-selectors"]);
+    assert_eq!(rule_ids(&findings), ["overlapping-selectors"]);
     assert!(findings[0].message.contains("the selector app=web of"), "{}", findings[0].message);
 }
 
-/// The message about an autoscaler whose scale-up from zero has these policies.
-fn stuck(select: &str, policies: &[&str]) -> String {
-    let policy = |kind: &&str| json!({ "type": kind, "value": 4, "periodSeconds": 15 });
-    let policies: Vec<Value> = policies.iter().map(policy).collect();
-    let findings = lint(set(&[
+/// Lints an autoscaler of 0 to 10 replicas with policies of these types in `scaleUp`.
+fn stuck_scale_up_message(select_policy: &str, policy_types: &[&str]) -> String {
+    let policy =
+        |policy_type: &&str| json!({ "type": policy_type, "value": 4, "periodSeconds": 15 });
+    let policies: Vec<Value> = policy_types.iter().map(policy).collect();
+    let findings = lint(manifests_with(&[
         (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
         (0, "/spec/minReplicas", json!(0)),
         (
@@ -116,39 +118,64 @@ fn stuck(select: &str, policies: &[&str]) -> String {
             "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
         } }]),
         ),
-        (0, UP, json!({ "selectPolicy": select, "policies": policies })),
+        (0, UP, json!({ "selectPolicy": select_policy, "policies": policies })),
     ]));
-    assert_eq!(ids(&findings), ["stuck-scale-up"]);
+    assert_eq!(rule_ids(&findings), ["stuck-scale-up"]);
     findings[0].message.clone()
 }
 
 #[test]
 fn advice_about_a_stuck_scale_up_depends_on_the_policies() {
-    assert!(stuck("Max", &["Percent"]).ends_with("Add a policy of type Pods"));
-    let message = stuck("Min", &["Percent", "Pods"]);
+    assert!(stuck_scale_up_message("Max", &["Percent"]).ends_with("Add a policy of type Pods"));
+    let message = stuck_scale_up_message("Min", &["Percent", "Pods"]);
     assert!(message.ends_with("Remove the policies of type Percent, or select Max"), "{message}");
-    let message = stuck("Min", &["Percent"]);
+    let message = stuck_scale_up_message("Min", &["Percent"]);
     assert!(message.ends_with("Use policies of type Pods only"), "{message}");
 }
 
 #[rstest]
-#[case::cores("cpu", "500", "500 is as many processors for each pod: did you mean 500m?")]
-#[case::thousands_of_cores("cpu", "1k", "1k is as many processors for each pod")]
+#[case::cores("cpu", "500", "500 means 500 cores for each pod: did you mean 500m?")]
+#[case::thousands_of_cores("cpu", "1k", "1k means 1k cores for each pod")]
 #[case::bytes("memory", "400m", "400m of memory is 0.4 bytes: did you mean 400Mi?")]
 #[case::no_suffix("memory", "512", "512 of memory is 512 bytes: did you mean 512Mi?")]
 #[case::kilobyte("memory", "1k", "1k of memory is 1000 bytes")]
 fn suggested_quantity_is_valid(#[case] resource: &str, #[case] value: &str, #[case] message: &str) {
     let target = json!({ "type": "AverageValue", "averageValue": value });
     let source = json!({ "name": resource, "target": target });
-    let findings = lint(set(&[(0, "/spec/metrics/0/resource", source)]));
-    assert_eq!(ids(&findings), ["implausible-quantity"]);
+    let findings = lint(manifests_with(&[(0, "/spec/metrics/0/resource", source)]));
+    assert_eq!(rule_ids(&findings), ["implausible-quantity"]);
     assert_eq!(findings[0].message, message);
 }
 
 #[test]
 fn misspelled_field_is_reported_without_its_consequences() {
     let changes = [(0, "/spec/maxReplicas", Value::Null), (0, "/spec/maxReplica", json!(10))];
-    let findings = lint(set(&changes));
-    assert_eq!(ids(&findings), ["unknown-field"], "{findings:?}");
+    let findings = lint(manifests_with(&changes));
+    assert_eq!(rule_ids(&findings), ["unknown-field"], "{findings:?}");
     assert!(findings[0].message.contains("did you mean maxReplicas?"), "{findings:?}");
+}
+
+#[rstest]
+#[case::removed_version(
+    &[(0, "/apiVersion", json!("autoscaling/v2beta2"))],
+    "autoscaling/v2beta2 was removed in Kubernetes 1.26: run hpa convert --to core "
+)]
+#[case::other_namespace(
+    &[(1, "/metadata/namespace", json!("bank"))],
+    ") is in namespace bank, and the autoscaler is in namespace shop"
+)]
+#[case::old_group(
+    &[(0, "/spec/scaleTargetRef/apiVersion", json!("extensions/v1beta1"))],
+    "the group extensions has no Deployment that can be scaled: use apps/v1"
+)]
+#[case::lower_case(
+    &[(0, KIND, json!("deployment"))],
+    "there is no kind deployment: use Deployment"
+)]
+fn finding_says_what_to_write_instead(
+    #[case] changes: &[(usize, &str, Value)],
+    #[case] text: &str,
+) {
+    let findings = lint(manifests_with(changes));
+    assert!(findings.iter().any(|one| one.message.contains(text)), "{findings:#?}");
 }

@@ -1,4 +1,4 @@
-//! Differences between two responses.
+//! Finds the differences between the responses of both servers.
 
 use std::collections::BTreeSet;
 
@@ -6,48 +6,53 @@ use anyhow::Context;
 use hpa_calc::{Quantity, explain::counted};
 use serde_json::Value;
 
-use super::{report::Api, server::Answer, values::Values};
+use super::{report::ApiComparison, server::MetricsResponse, values::Values};
 
 /// Compares the metrics that an API lists on both servers. A 404 means that a server doesn't serve
 /// the API. After any other error, the lists are not compared.
-pub(super) fn metrics(api: &'static str, left: &Answer, right: &Answer) -> anyhow::Result<Api> {
-    let is_error = |(_, answer): &(_, &Answer)| !matches!(answer.status, 200 | 404);
+pub(super) fn compare_lists(
+    api: &'static str,
+    left: &MetricsResponse,
+    right: &MetricsResponse,
+) -> anyhow::Result<ApiComparison> {
+    let is_error = |(_, response): &(_, &MetricsResponse)| !matches!(response.status, 200 | 404);
     let errors = [("left", left), ("right", right)].into_iter().filter(is_error);
-    let errors: Vec<_> = errors.map(|(side, answer)| format!("{side} answers {answer}")).collect();
+    let errors: Vec<_> =
+        errors.map(|(side, response)| format!("{side} answers {response}")).collect();
     let statuses_differ = left.status != right.status;
     if !errors.is_empty() {
-        return Ok(Api { name: api, errors, statuses_differ, ..Api::default() });
+        return Ok(ApiComparison { name: api, errors, statuses_differ, ..<_>::default() });
     }
     let (left_names, right_names) = (names(left)?, names(right)?);
-    let only = |these: &Option<BTreeSet<String>>, others: &Option<BTreeSet<String>>| {
+    let only_in = |these: &Option<BTreeSet<String>>, others: &Option<BTreeSet<String>>| {
         let others = others.iter().flatten().collect::<BTreeSet<_>>();
-        let only = these.iter().flatten().filter(|name| !others.contains(name));
-        only.cloned().collect::<Vec<String>>()
+        let missing = these.iter().flatten().filter(|name| !others.contains(name));
+        missing.cloned().collect::<Vec<String>>()
     };
     let unserved = match (&left_names, &right_names) {
         (None, Some(_)) => Some(format!("left does not serve it: {left}")),
         (Some(_), None) => Some(format!("right does not serve it: {right}")),
         _ => None,
     };
-    Ok(Api {
+    Ok(ApiComparison {
         name: api,
         is_compared: left_names.is_some() && right_names.is_some(),
         is_served: left_names.is_some() || right_names.is_some(),
-        common: left_names.iter().flatten().count() - only(&left_names, &right_names).len(),
-        only_left: only(&left_names, &right_names),
-        only_right: only(&right_names, &left_names),
+        common: left_names.iter().flatten().count() - only_in(&left_names, &right_names).len(),
+        only_left: only_in(&left_names, &right_names),
+        only_right: only_in(&right_names, &left_names),
         unserved,
         errors,
         statuses_differ,
     })
 }
 
-/// The names of the listed metrics. `None` if the API is not served.
-fn names(answer: &Answer) -> anyhow::Result<Option<BTreeSet<String>>> {
-    if answer.status == 404 {
+/// The names of the metrics in the discovery of an API. `None` if the API is not served.
+fn names(response: &MetricsResponse) -> anyhow::Result<Option<BTreeSet<String>>> {
+    if response.status == 404 {
         return Ok(None);
     }
-    let resources = answer.body.get("resources").and_then(Value::as_array);
+    let resources = response.body.get("resources").and_then(Value::as_array);
     let resources = resources.context("an API has no list of resources")?;
     let name = |resource: &Value| Some(resource.get("name")?.as_str()?.to_owned());
     Ok(Some(resources.iter().filter_map(name).collect()))
@@ -55,7 +60,7 @@ fn names(answer: &Answer) -> anyhow::Result<Option<BTreeSet<String>>> {
 
 /// Compares values, and returns a line for each difference. Errors with the same status are equal,
 /// regardless of their messages.
-pub(super) fn values(left: &Values, right: &Values, tolerance: f64) -> Vec<String> {
+pub(super) fn value_differences(left: &Values, right: &Values, tolerance: f64) -> Vec<String> {
     let (left, right) = match (left, right) {
         (Err((left, _)), Err((right, _))) if left == right => return Vec::new(),
         (Ok(left), Ok(right)) => (left, right),
@@ -75,6 +80,7 @@ pub(super) fn values(left: &Values, right: &Values, tolerance: f64) -> Vec<Strin
     names.into_iter().filter_map(difference).collect()
 }
 
+/// Describes the response of a server, as in "left has 3 values".
 fn describe(values: &Values) -> String {
     match values {
         Ok(values) => format!("has {}", counted(values.len(), "value")),
@@ -82,6 +88,7 @@ fn describe(values: &Values) -> String {
     }
 }
 
+/// Whether the values differ by at most `tolerance`, as a share of the larger absolute value.
 fn is_near(left: &Quantity, right: &Quantity, tolerance: f64) -> bool {
     let (left, right) = (left.as_f64(), right.as_f64());
     (left - right).abs() <= tolerance * left.abs().max(right.abs())

@@ -1,4 +1,4 @@
-//! `hpa rules compare`.
+//! `hpa rules compare`: compares the metrics and values of two servers of the metrics APIs.
 
 mod difference;
 mod report;
@@ -8,7 +8,7 @@ mod server;
 mod tests;
 mod values;
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, bail};
 use hpa_calc::HorizontalPodAutoscaler;
@@ -16,13 +16,13 @@ use hpa_controller::k8s::ClientSource;
 use serde_json::Value;
 
 use self::{
-    report::{Comparison, Report, Side},
+    report::{Report, RequestComparison, ServerSummary},
     requests::MetricRequest,
     server::{Endpoint, Server},
 };
-use crate::args::RulesCompareArguments;
+use crate::{args::RulesCompareArguments, manifests};
 
-/// Exit status if no value was compared.
+/// Exit status if nothing was compared, or only lists of metrics, which are equal.
 const EXIT_INCONCLUSIVE: u8 = 2;
 
 /// The APIs that both servers may have, with the versions that prometheus-adapter's chart
@@ -30,10 +30,11 @@ const EXIT_INCONCLUSIVE: u8 = 2;
 const APIS: [&str; 3] =
     ["custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1", "metrics.k8s.io/v1beta1"];
 
-/// The maximum number of reads of a value until both servers agree.
-const ATTEMPTS: usize = 3;
+/// The maximum number of reads of a value, because the servers may have read it at different times.
+const MAX_ATTEMPTS: usize = 3;
 
-/// Compares, and prints a report. The status is 1 with differences, and 2 if nothing was compared.
+/// Compares two servers, and prints a report. The exit status is [`EXIT_INCONCLUSIVE`], or 1 with
+/// differences.
 pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -92,65 +93,67 @@ async fn compare_servers(
 ) -> anyhow::Result<Report> {
     let mut report = Report {
         autoscalers: autoscalers.len(),
-        left: Side::new(left.label(), left.has_token()),
-        right: Side::new(right.label(), right.has_token()),
+        left: ServerSummary::new(left.label(), left.has_token()),
+        right: ServerSummary::new(right.label(), right.has_token()),
         apis: Vec::new(),
         requests: Vec::new(),
     };
     for api in APIS {
         let path = format!("/apis/{api}");
-        let answers = tokio::try_join!(left.get(&path), right.get(&path));
-        let (left, right) = answers.context("nothing was compared")?;
+        let responses = tokio::try_join!(left.get(&path), right.get(&path));
+        let (left, right) = responses.context("nothing was compared")?;
         report.left.statuses.insert(left.status);
         report.right.statuses.insert(right.status);
-        report.apis.push(difference::metrics(api, &left, &right)?);
+        report.apis.push(difference::compare_lists(api, &left, &right)?);
     }
-    for request in requests::of(autoscalers) {
+    for request in requests::requests_for(autoscalers) {
         let compared = compare_values(left, right, request, tolerance).await;
         report.requests.push(compared.context("the comparison is incomplete")?);
     }
     Ok(report)
 }
 
-/// Reads the values of both servers until they agree, or a limited number of times.
+/// Reads the values of both servers until they agree, at most [`MAX_ATTEMPTS`] times.
 async fn compare_values(
     left: &Server,
     right: &Server,
     request: MetricRequest,
     tolerance: f64,
-) -> anyhow::Result<Comparison> {
+) -> anyhow::Result<RequestComparison> {
     let mut attempt = 1;
     loop {
         let (left, right) = tokio::try_join!(left.get(&request.path), right.get(&request.path))?;
-        let (left, right) = (values::of(&left)?, values::of(&right)?);
-        let differences = difference::values(&left, &right, tolerance);
-        if differences.is_empty() || attempt == ATTEMPTS {
+        let (left, right) = (values::parse(&left)?, values::parse(&right)?);
+        let differences = difference::value_differences(&left, &right, tolerance);
+        if differences.is_empty() || attempt == MAX_ATTEMPTS {
             let is_compared = left.is_ok() && right.is_ok();
             let values = left.ok().filter(|_| is_compared).map_or(0, |values| values.len());
-            return Ok(Comparison { request, is_compared, values, differences });
+            return Ok(RequestComparison { request, is_compared, values, differences });
         }
         attempt += 1;
     }
 }
 
-/// The autoscalers of a manifest: one, or a List.
+/// Reads the autoscalers of all documents of a file, including the items of lists.
 fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("unable to read {}", path.display()))?;
-    let document: Value = serde_saphyr::from_str(&text)
-        .with_context(|| format!("unable to parse {}", path.display()))?;
-    decode(document)
-        .with_context(|| format!("unable to read the autoscalers of {}", path.display()))
+    let mut autoscalers = Vec::new();
+    for manifest in manifests::read_files(&[path.to_owned()])? {
+        let place = format!("{}:{}", manifest.file, manifest.line);
+        let decoded = decode(manifest.object);
+        autoscalers.extend(decoded.with_context(|| format!("unable to decode {place}"))?);
+    }
+    Ok(autoscalers)
 }
 
 async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
-    let answer = cluster.get("/apis/autoscaling/v2/horizontalpodautoscalers").await?;
-    if answer.status != 200 {
-        bail!("unable to list the autoscalers: {answer}");
+    let response = cluster.get("/apis/autoscaling/v2/horizontalpodautoscalers").await?;
+    if response.status != 200 {
+        bail!("unable to list the autoscalers: {response}");
     }
-    decode(answer.body).context("unable to read the autoscalers of the cluster")
+    decode(response.body).context("unable to read the autoscalers of the cluster")
 }
 
+/// Decodes the autoscalers of an object or a list. Skips objects of other kinds.
 fn decode(document: Value) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
     let objects = match document {
         Value::Object(mut list) if list.contains_key("items") => match list.remove("items") {

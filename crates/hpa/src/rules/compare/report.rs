@@ -7,28 +7,30 @@ use hpa_calc::explain::counted;
 use super::requests::MetricRequest;
 
 pub(super) struct Report {
-    pub(super) left: Side,
-    pub(super) right: Side,
-    pub(super) apis: Vec<Api>,
+    pub(super) left: ServerSummary,
+    pub(super) right: ServerSummary,
+    pub(super) apis: Vec<ApiComparison>,
+    /// The number of autoscalers whose metrics were requested.
     pub(super) autoscalers: usize,
-    pub(super) requests: Vec<Comparison>,
+    pub(super) requests: Vec<RequestComparison>,
 }
 
-/// How a server answered to requests for the lists of metrics.
-pub(super) struct Side {
-    /// The name in sentences.
+/// A server, and the statuses of its responses.
+pub(super) struct ServerSummary {
+    /// The name in sentences, such as `the right server`.
     label: String,
     has_token: bool,
+    /// The statuses of the responses to requests for lists of metrics.
     pub(super) statuses: BTreeSet<u16>,
 }
 
-/// The metrics that an API lists.
+/// The metrics that an API lists on both servers.
 #[derive(Default)]
-pub(super) struct Api {
+pub(super) struct ApiComparison {
     pub(super) name: &'static str,
     /// Whether at least one server has the API.
     pub(super) is_served: bool,
-    /// Whether both servers have it.
+    /// Whether both servers have the API.
     pub(super) is_compared: bool,
     /// The number of metrics that both servers have.
     pub(super) common: usize,
@@ -41,10 +43,10 @@ pub(super) struct Api {
     pub(super) statuses_differ: bool,
 }
 
-/// The values that a request returned.
-pub(super) struct Comparison {
+/// The values that a request returned on both servers.
+pub(super) struct RequestComparison {
     pub(super) request: MetricRequest,
-    /// Whether both servers returned values, which may be none.
+    /// Whether both servers returned a list of values, which may be empty.
     pub(super) is_compared: bool,
     /// The number of compared values, as on the left server.
     pub(super) values: usize,
@@ -54,7 +56,7 @@ pub(super) struct Comparison {
 impl Report {
     /// The number of metrics and requests that differ.
     pub(super) fn differences(&self) -> usize {
-        let metrics: usize = self.apis.iter().map(Api::differences).sum();
+        let metrics: usize = self.apis.iter().map(ApiComparison::differences).sum();
         metrics + self.requests.iter().filter(|request| !request.differences.is_empty()).count()
     }
 
@@ -64,12 +66,12 @@ impl Report {
             && !self.requests.iter().any(|request| request.is_compared)
     }
 
-    /// The result in a line.
-    fn verdict(&self) -> String {
+    /// The first line of the report.
+    fn headline(&self) -> String {
         let values = counted(self.values(), "value");
         if self.is_empty() {
             let sides = [&self.left, &self.right].into_iter();
-            let reasons: Vec<_> = sides.filter_map(Side::refusal).collect();
+            let reasons: Vec<_> = sides.filter_map(ServerSummary::refusal).collect();
             let reasons = if reasons.is_empty() {
                 "no list of metrics, and no value, could be read from both servers".to_owned()
             } else {
@@ -92,12 +94,12 @@ impl Report {
     }
 }
 
-impl Side {
+impl ServerSummary {
     pub(super) fn new(label: String, has_token: bool) -> Self {
         Self { label, has_token, statuses: BTreeSet::new() }
     }
 
-    /// The reason why the server has no list of metrics, if it gave the same one for all APIs.
+    /// The reason why the server returned no list of metrics, if all responses had the same status.
     fn refusal(&self) -> Option<String> {
         let mut statuses = self.statuses.iter();
         let (Some(status), None) = (statuses.next(), statuses.next()) else { return None };
@@ -113,17 +115,17 @@ impl Side {
     }
 }
 
-impl Api {
+impl ApiComparison {
     fn differences(&self) -> usize {
         let metrics = self.only_left.len() + self.only_right.len();
-        // Different statuses are a difference even if the API lists no metrics.
+        // Different statuses are a difference even if neither server lists a metric.
         metrics.max(usize::from(self.statuses_differ))
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.verdict())?;
+        writeln!(f, "{}", self.headline())?;
         for api in &self.apis {
             write!(f, "{api}")?;
         }
@@ -136,7 +138,7 @@ impl fmt::Display for Report {
             counted(self.autoscalers, "autoscaler"),
             counted(self.values(), "value"),
         )?;
-        for Comparison { request, differences, .. } in &self.requests {
+        for RequestComparison { request, differences, .. } in &self.requests {
             if differences.is_empty() {
                 continue;
             }
@@ -150,7 +152,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Api {
+impl fmt::Display for ApiComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.errors.is_empty() {
             writeln!(f, "{}: not compared", self.name)?;

@@ -1,4 +1,4 @@
-//! The requests for the metrics that autoscalers use.
+//! Builds the requests for the metrics of autoscalers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +16,19 @@ const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
 const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1/namespaces";
 
 /// The characters that are percent-encoded in paths and queries.
-const ENCODED: &AsciiSet =
+const ESCAPES: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
 
 /// A request that is sent to both servers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MetricRequest {
     pub(super) path: String,
-    /// The autoscalers that need its values, as `namespace/name`.
+    /// The autoscalers that need the values, as `namespace/name`.
     pub(super) autoscalers: BTreeSet<String>,
 }
 
-/// The requests for the metrics of all autoscalers, each once.
-pub(super) fn of(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> {
+/// The requests for the metrics of all autoscalers, without duplicates.
+pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> {
     let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for autoscaler in autoscalers {
         let metadata = &autoscaler.metadata;
@@ -44,8 +44,8 @@ pub(super) fn of(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> 
     requests.collect()
 }
 
-/// The path of a metric's values, for all pods of the namespace. `None` for a metric that can't be
-/// read.
+/// The path and query of a metric's values. A metric of pods is requested for all pods of the
+/// namespace. `None` if the selector is invalid or the metric has no source.
 fn path(namespace: &str, spec: &MetricSpec) -> Option<String> {
     let namespace = encode(namespace);
     if let Some(pods) = &spec.pods {
@@ -72,7 +72,7 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
     if described.kind == "Namespace" {
         return Some(format!("{CUSTOM}/{}/metrics/{metric}{query}", encode(&described.name)));
     }
-    // The servers accept the singular name, which is the kind in lower case.
+    // The servers accept the singular name of a resource, which is its kind in lower case.
     let mut resource = described.kind.to_lowercase();
     if let Some((group, _)) = described.api_version.split_once('/') {
         let _ = write!(resource, ".{group}");
@@ -93,5 +93,5 @@ fn query(parameter: &str, metric: &MetricIdentifier) -> Option<String> {
 }
 
 fn encode(text: &str) -> String {
-    utf8_percent_encode(text, ENCODED).to_string()
+    utf8_percent_encode(text, ESCAPES).to_string()
 }

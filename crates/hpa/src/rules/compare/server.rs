@@ -1,4 +1,4 @@
-//! The servers of the metrics APIs.
+//! Connects to the servers to compare, and reads from them.
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -13,36 +13,37 @@ use tokio::time::timeout;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_BODY_BYTES: usize = 256 << 20;
-/// The name of the kubeconfig's API server.
+/// The name of the kubeconfig's API server in messages.
 const CLUSTER: &str = "the cluster";
 
 /// Address and credentials of a server.
 pub(super) struct Endpoint<'a> {
-    /// Its name in messages.
+    /// The name in messages: `left` or `right`.
     pub(super) name: &'static str,
     pub(super) url: Uri,
     pub(super) token_file: Option<&'a Path>,
     pub(super) ca_file: Option<&'a Path>,
     pub(super) server_name: Option<&'a str>,
+    /// Whether the server's certificate is not verified.
     pub(super) is_insecure: bool,
 }
 
 pub(super) struct Server {
     name: &'static str,
-    /// Without user and password. Empty for the cluster, whose errors name the API server.
+    /// The URL without credentials. Empty for the cluster, whose errors name the API server.
     url: String,
     client: Client,
     has_token: bool,
 }
 
 /// A response with any status.
-pub(super) struct Answer {
+pub(super) struct MetricsResponse {
     pub(super) status: u16,
     pub(super) body: Value,
 }
 
-impl fmt::Display for Answer {
-    /// The status, and the message of its body.
+impl fmt::Display for MetricsResponse {
+    /// The status and, if the body has one, the message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.status)?;
         match self.body.get("message").and_then(Value::as_str) {
@@ -52,8 +53,8 @@ impl fmt::Display for Answer {
     }
 }
 
-/// A token must not be sent in clear text, nor to a server whose identity is not verified.
-fn check_token_is_safe(endpoint: &Endpoint<'_>) -> anyhow::Result<()> {
+/// Fails if the token would be sent in clear text, or to a server whose identity is not verified.
+fn ensure_token_is_safe(endpoint: &Endpoint<'_>) -> anyhow::Result<()> {
     let host = endpoint.url.host().unwrap_or_default();
     let is_loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
     let is_verified = endpoint.url.scheme_str() == Some("https") && !endpoint.is_insecure;
@@ -71,7 +72,7 @@ impl Server {
         config.accept_invalid_certs = endpoint.is_insecure;
         config.tls_server_name = endpoint.server_name.map(str::to_owned);
         if let Some(path) = endpoint.token_file {
-            check_token_is_safe(endpoint)?;
+            ensure_token_is_safe(endpoint)?;
             let token = std::fs::read_to_string(path)
                 .with_context(|| format!("unable to read the token in {}", path.display()))?;
             config.auth_info.token = Some(token.trim().to_owned().into());
@@ -85,7 +86,7 @@ impl Server {
         Ok(Self { name, url, client, has_token })
     }
 
-    /// The API server of a kubeconfig.
+    /// Connects to the API server of a kubeconfig.
     pub(super) async fn for_cluster(source: ClientSource) -> anyhow::Result<Self> {
         let config = ClientConfig { source, ..ClientConfig::default() };
         let client = Clients::new(&config).await?.api;
@@ -104,7 +105,7 @@ impl Server {
         self.has_token
     }
 
-    /// Describes a connection error by URL and root cause, because the client's text has neither.
+    /// Names URL and root cause of a connection error, because the client's text has neither.
     fn with_url(&self, error: kube::Error) -> anyhow::Error {
         let error = anyhow::Error::new(error);
         if !error.chain().any(|cause| cause.to_string().contains("(Connect)")) {
@@ -114,11 +115,11 @@ impl Server {
         anyhow!("unable to connect to {}: {cause}", self.url)
     }
 
-    /// Reads a path. Error responses are returned as well.
-    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+    /// Reads a path. A response with an error status is not an error.
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<MetricsResponse> {
         let context = || format!("{}: GET {path} failed", self.name);
         let request = Request::get(path).header("Accept", "application/json").body(Body::empty())?;
-        let answer = async {
+        let response = async {
             let response = self.client.send(request).await;
             let response = response.map_err(|error| self.with_url(error))?;
             let status = response.status().as_u16();
@@ -130,12 +131,12 @@ impl Server {
             } else {
                 serde_json::from_slice(&body).unwrap_or_default()
             };
-            Ok(Answer { status, body })
+            Ok(MetricsResponse { status, body })
         };
-        let answer: anyhow::Result<Answer> = timeout(TIMEOUT, answer)
+        let response: anyhow::Result<MetricsResponse> = timeout(TIMEOUT, response)
             .await
             .with_context(|| format!("no response within {TIMEOUT:?}"))
             .with_context(context)?;
-        answer.with_context(context)
+        response.with_context(context)
     }
 }

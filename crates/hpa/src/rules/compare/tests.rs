@@ -1,5 +1,6 @@
 use std::{
     collections::HashMap,
+    fs,
     net::Ipv4Addr,
     sync::{
         Arc,
@@ -16,29 +17,33 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::*;
 
-/// Answers by the path and query of a request, in order. The last one repeats.
-type Answers = HashMap<&'static str, Vec<(u16, Value)>>;
+/// The responses to each path and query, in order. The last one repeats.
+type Responses = HashMap<&'static str, Vec<(u16, Value)>>;
 
 /// A server of the metrics APIs.
 #[derive(Clone, Default)]
 struct FakeServer {
-    answers: Arc<Mutex<Answers>>,
+    responses: Arc<Mutex<Responses>>,
     authorization: Arc<Mutex<Option<String>>>,
     requests: Arc<AtomicUsize>,
 }
 
 impl FakeServer {
-    fn on(self, path: &'static str, status: u16, body: Value) -> Self {
-        self.answers.lock().entry(path).or_default().push((status, body));
+    fn with_response(self, path: &'static str, status: u16, body: Value) -> Self {
+        self.responses.lock().entry(path).or_default().push((status, body));
         self
     }
 
-    fn custom(self, names: &[&str]) -> Self {
+    fn with_custom_metrics(self, names: &[&str]) -> Self {
         let resources: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-        self.on("/apis/custom.metrics.k8s.io/v1beta1", 200, json!({"resources": resources}))
+        self.with_response(
+            "/apis/custom.metrics.k8s.io/v1beta1",
+            200,
+            json!({"resources": resources}),
+        )
     }
 
-    fn pods(self, values: &[(&str, &str)]) -> Self {
+    fn with_pod_values(self, values: &[(&str, &str)]) -> Self {
         let item = |(name, value): &(&str, &str)| {
             json!({
                 "describedObject": {"kind": "Pod", "name": name, "namespace": "shop"},
@@ -47,11 +52,11 @@ impl FakeServer {
             })
         };
         let items: Vec<Value> = values.iter().map(item).collect();
-        self.on(RPS, 200, json!({"kind": "MetricValueList", "items": items}))
+        self.with_response(RPS, 200, json!({"kind": "MetricValueList", "items": items}))
     }
 
     async fn start(&self, tasks: &mut JoinSet<()>) -> Uri {
-        let router = Router::new().fallback(answer).with_state(self.clone());
+        let router = Router::new().fallback(respond).with_state(self.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -59,7 +64,7 @@ impl FakeServer {
     }
 }
 
-async fn answer(
+async fn respond(
     State(fake): State<FakeServer>,
     request: axum::extract::Request,
 ) -> (StatusCode, Json<Value>) {
@@ -68,10 +73,10 @@ async fn answer(
         request.headers().get("authorization").map(|v| v.to_str().unwrap().to_owned());
     *fake.authorization.lock() = authorization;
     let path = request.uri().path_and_query().unwrap().as_str();
-    let mut answers = fake.answers.lock();
-    let (status, body) = match answers.get_mut(path) {
-        Some(answers) if answers.len() > 1 => answers.remove(0),
-        Some(answers) => answers[0].clone(),
+    let mut responses = fake.responses.lock();
+    let (status, body) = match responses.get_mut(path) {
+        Some(responses) if responses.len() > 1 => responses.remove(0),
+        Some(responses) => responses[0].clone(),
         None => (404, json!({"message": "not found"})),
     };
     (StatusCode::from_u16(status).unwrap(), Json(body))
@@ -117,10 +122,12 @@ async fn report(left: &FakeServer, right: &FakeServer, metrics: Value) -> anyhow
 
 #[tokio::test]
 async fn equal_servers_have_no_differences() {
-    let left =
-        FakeServer::default().custom(&["pods/rps"]).pods(&[("web-1", "20"), ("web-2", "30")]);
-    let right =
-        FakeServer::default().custom(&["pods/rps"]).pods(&[("web-1", "21"), ("web-2", "30500m")]);
+    let left = FakeServer::default()
+        .with_custom_metrics(&["pods/rps"])
+        .with_pod_values(&[("web-1", "20"), ("web-2", "30")]);
+    let right = FakeServer::default()
+        .with_custom_metrics(&["pods/rps"])
+        .with_pod_values(&[("web-1", "21"), ("web-2", "30500m")]);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!((report.differences(), report.values()), (0, 2));
     assert_eq!(
@@ -135,14 +142,12 @@ async fn equal_servers_have_no_differences() {
 
 #[tokio::test]
 async fn different_values_and_metrics_are_reported() {
-    let left = FakeServer::default().custom(&["pods/rps", "pods/old"]).pods(&[
-        ("web-1", "20"),
-        ("web-2", "0"),
-        ("web-3", "5"),
-    ]);
+    let left = FakeServer::default()
+        .with_custom_metrics(&["pods/rps", "pods/old"])
+        .with_pod_values(&[("web-1", "20"), ("web-2", "0"), ("web-3", "5")]);
     let right = FakeServer::default()
-        .custom(&["pods/rps", "services/new"])
-        .pods(&[("web-1", "30"), ("web-4", "1")]);
+        .with_custom_metrics(&["pods/rps", "services/new"])
+        .with_pod_values(&[("web-1", "30"), ("web-4", "1")]);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!(report.differences(), 3);
     let text = report.to_string();
@@ -164,8 +169,10 @@ async fn different_values_and_metrics_are_reported() {
 
 #[tokio::test]
 async fn values_that_agree_on_the_second_read_are_equal() {
-    let left = FakeServer::default().pods(&[("web-1", "20")]);
-    let right = FakeServer::default().pods(&[("web-1", "30")]).pods(&[("web-1", "20")]);
+    let left = FakeServer::default().with_pod_values(&[("web-1", "20")]);
+    let right = FakeServer::default()
+        .with_pod_values(&[("web-1", "30")])
+        .with_pod_values(&[("web-1", "20")]);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!(report.differences(), 0);
     // Three lists of APIs, and two reads of the value.
@@ -174,9 +181,9 @@ async fn values_that_agree_on_the_second_read_are_equal() {
 
 #[tokio::test]
 async fn missing_api_and_error_are_reported() {
-    let left = FakeServer::default().custom(&[]).pods(&[("web-1", "20")]);
+    let left = FakeServer::default().with_custom_metrics(&[]).with_pod_values(&[("web-1", "20")]);
     let error = json!({"message": "unable to fetch metrics"});
-    let right = FakeServer::default().on(RPS, 500, error);
+    let right = FakeServer::default().with_response(RPS, 500, error);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!(report.differences(), 2);
     let text = report.to_string();
@@ -188,17 +195,19 @@ async fn missing_api_and_error_are_reported() {
 }
 
 #[tokio::test]
-async fn refused_token_is_the_first_line_and_no_difference() {
+async fn refused_token_is_the_first_line_of_the_report() {
     let body = json!({"message": "Unauthorized"});
-    let mut right = FakeServer::default().on(RPS, 401, body.clone());
+    let mut right = FakeServer::default().with_response(RPS, 401, body.clone());
     for path in [
         "/apis/custom.metrics.k8s.io/v1beta1",
         "/apis/external.metrics.k8s.io/v1beta1",
         "/apis/metrics.k8s.io/v1beta1",
     ] {
-        right = right.on(path, 401, body.clone());
+        right = right.with_response(path, 401, body.clone());
     }
-    let left = FakeServer::default().custom(&["pods/rps"]).pods(&[("web-1", "20")]);
+    let left = FakeServer::default()
+        .with_custom_metrics(&["pods/rps"])
+        .with_pod_values(&[("web-1", "20")]);
     let mut report = report(&left, &right, rps()).await.unwrap();
     assert!(report.is_empty());
     assert_eq!(report.values(), 0);
@@ -206,17 +215,17 @@ async fn refused_token_is_the_first_line_and_no_difference() {
     let expected = "the right server refuses requests without valid credentials (401): nothing \
                     was compared";
     assert_eq!(first(&report), expected);
-    report.right = Side::new("the right server".to_owned(), true);
+    report.right = ServerSummary::new("the right server".to_owned(), true);
     report.right.statuses.insert(401);
     let expected = "the right server refuses the token (401): nothing was compared";
     assert_eq!(first(&report), expected);
 }
 
 #[tokio::test]
-async fn only_404_means_that_a_server_lacks_an_api() {
+async fn only_status_404_means_that_an_api_is_not_served() {
     let denied = || {
         let body = json!({"message": "Unauthorized"});
-        FakeServer::default().on("/apis/metrics.k8s.io/v1beta1", 401, body)
+        FakeServer::default().with_response("/apis/metrics.k8s.io/v1beta1", 401, body)
     };
     let both = report(&denied(), &denied(), rps()).await.unwrap();
     let expected = "\nmetrics.k8s.io/v1beta1: not compared\n  left answers 401: Unauthorized\n  \
@@ -224,7 +233,7 @@ async fn only_404_means_that_a_server_lacks_an_api() {
     assert!(both.to_string().contains(expected), "{both}");
     assert_eq!(both.differences(), 0);
     let served = json!({"resources": [{"name": "pods"}]});
-    let left = FakeServer::default().on("/apis/metrics.k8s.io/v1beta1", 200, served);
+    let left = FakeServer::default().with_response("/apis/metrics.k8s.io/v1beta1", 200, served);
     let one = report(&left, &denied(), rps()).await.unwrap();
     let expected = "\nmetrics.k8s.io/v1beta1: not compared\n  right answers 401: Unauthorized\n";
     assert!(one.to_string().contains(expected), "{one}");
@@ -232,7 +241,7 @@ async fn only_404_means_that_a_server_lacks_an_api() {
 }
 
 #[tokio::test]
-async fn equal_errors_count_neither_as_difference_nor_as_value() {
+async fn equal_errors_are_no_difference() {
     let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();
     assert_eq!((report.differences(), report.values()), (0, 0));
 }
@@ -292,7 +301,7 @@ async fn error_names_the_server_and_the_request() {
 }
 
 #[test]
-fn requests_are_those_of_autoscalers() {
+fn each_metric_of_the_autoscalers_is_requested_once() {
     let selector = json!({"matchLabels": {"queue": "orders"}});
     let target = json!({"type": "Value", "value": "1"});
     let object = |kind, version, name| {
@@ -311,7 +320,7 @@ fn requests_are_those_of_autoscalers() {
          "containerResource": {"name": "cpu", "container": "app", "target": target}},
     ]);
     let autoscalers = decode(autoscaler(metrics)).unwrap();
-    let requests = requests::of(&[autoscalers.clone(), autoscalers].concat());
+    let requests = requests::requests_for(&[autoscalers.clone(), autoscalers].concat());
     let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
     let custom = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop";
     assert_eq!(
@@ -337,7 +346,8 @@ fn external_and_pod_metrics_are_read() {
         {"metadata": {"name": "web-1"}, "containers": [{"name": "app", "usage": {"cpu": "1m"}}]},
     ]});
     let names = |body| {
-        let values = values::of(&server::Answer { status: 200, body }).unwrap().unwrap();
+        let values =
+            values::parse(&server::MetricsResponse { status: 200, body }).unwrap().unwrap();
         values.into_iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>()
     };
     assert_eq!(names(external), ["queue=a,tenant=b 1500m", "without labels 2"]);
@@ -350,4 +360,24 @@ fn other_objects_of_a_list_are_ignored() {
     assert_eq!(decode(list).unwrap().len(), 1);
     let error = decode(json!({"kind": "List", "items": null})).unwrap_err();
     assert_eq!(error.to_string(), "`items` is not a list");
+}
+
+#[test]
+fn autoscalers_of_all_documents_of_a_file_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("autoscalers.yaml");
+    let list = json!({"kind": "List", "items": [autoscaler(rps()), autoscaler(rps())]});
+    let document = autoscaler(rps());
+    std::fs::write(&path, format!("{document}\n---\nkind: Pod\n---\n{list}\n---\n")).unwrap();
+    assert_eq!(read_autoscalers(&path).unwrap().len(), 3);
+    let invalid = json!({
+        "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": {"maxReplicas": "3"},
+    });
+    std::fs::write(&path, format!("{document}\n---\n{invalid}\n")).unwrap();
+    let error = format!("{:#}", read_autoscalers(&path).unwrap_err());
+    let expected = format!("unable to decode {}:3: autoscaler web: ", path.display());
+    assert!(error.starts_with(&expected), "{error}");
+    std::fs::write(&path, format!("{document}\n---\na: [\n")).unwrap();
+    let error = read_autoscalers(&path).unwrap_err().to_string();
+    assert!(error.contains("autoscalers.yaml:") && error.contains(": not YAML: "), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The values in a response.
+//! Parses the values in a response.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -6,27 +6,27 @@ use anyhow::{Context, bail};
 use hpa_calc::Quantity;
 use serde_json::Value;
 
-use super::server::Answer;
+use super::server::MetricsResponse;
 
-/// Values by object, by labels, or by container and resource. The error is the status and message
-/// of the response.
+/// Values by object, by labels, or by container and resource. An error is the status of the
+/// response, and a text with status and message.
 pub(super) type Values = Result<BTreeMap<String, Quantity>, (u16, String)>;
 
-pub(super) fn of(answer: &Answer) -> anyhow::Result<Values> {
-    if answer.status != 200 {
-        return Ok(Err((answer.status, answer.to_string())));
+pub(super) fn parse(response: &MetricsResponse) -> anyhow::Result<Values> {
+    if response.status != 200 {
+        return Ok(Err((response.status, response.to_string())));
     }
-    let kind = answer.body.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = response.body.get("kind").and_then(Value::as_str).unwrap_or_default();
     let mut values = BTreeMap::new();
-    for item in answer.body.get("items").and_then(Value::as_array).into_iter().flatten() {
+    for item in response.body.get("items").and_then(Value::as_array).into_iter().flatten() {
         match kind {
             "MetricValueList" => {
-                values.insert(object(item), quantity(&item["value"])?);
+                values.insert(object_name(item), quantity(&item["value"])?);
             }
             "ExternalMetricValueList" => {
-                values.insert(labels(&item["metricLabels"]), quantity(&item["value"])?);
+                values.insert(label_text(&item["metricLabels"]), quantity(&item["value"])?);
             }
-            "PodMetricsList" => containers(item, &mut values)?,
+            "PodMetricsList" => add_containers(item, &mut values)?,
             _ => bail!("unknown kind {kind:?}"),
         }
     }
@@ -43,13 +43,13 @@ fn quantity(value: &Value) -> anyhow::Result<Quantity> {
 }
 
 /// The name of a value's object, such as `pod web-1`.
-fn object(item: &Value) -> String {
+fn object_name(item: &Value) -> String {
     let described = &item["describedObject"];
     format!("{} {}", text(&described["kind"]).to_lowercase(), text(&described["name"]))
 }
 
 /// The labels of a value, such as `queue=orders,tenant=acme`.
-fn labels(labels: &Value) -> String {
+fn label_text(labels: &Value) -> String {
     let mut result = String::new();
     for (name, value) in labels.as_object().into_iter().flatten() {
         let separator = if result.is_empty() { "" } else { "," };
@@ -59,7 +59,7 @@ fn labels(labels: &Value) -> String {
 }
 
 /// Adds the usage of a pod's containers, by names such as `pod web-1, container app: cpu`.
-fn containers(item: &Value, values: &mut BTreeMap<String, Quantity>) -> anyhow::Result<()> {
+fn add_containers(item: &Value, values: &mut BTreeMap<String, Quantity>) -> anyhow::Result<()> {
     let pod = text(item.pointer("/metadata/name").unwrap_or(&Value::Null));
     for container in item["containers"].as_array().into_iter().flatten() {
         let name = text(&container["name"]);

@@ -1,4 +1,4 @@
-//! Correlates events. Repeated ones must not flood the API server.
+//! Correlates events, so that repeated ones don't flood the API server.
 //!
 //! The rules are those of client-go's event correlator, except that `SuccessfulRescale` has its own
 //! budget.
@@ -12,12 +12,12 @@ use hpa_calc::event::{EventReason, EventType};
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 
-use super::recorder::{ObjectReference, RecordedEvent, truncate};
+use super::recorder::{ObjectReference, RecordedEvent, truncate_message};
 
 /// The maximum number of entries in each LRU cache.
 const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
-/// Similar events are combined once they have this many different messages.
-const SIMILAR_EVENTS: usize = 10;
+/// From this many different messages on, similar events are combined.
+const COMBINE_THRESHOLD: usize = 10;
 /// The messages of similar events are discarded after this time without another one.
 const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
 /// The maximum budget of an object: the number of events that it can have at once.
@@ -63,7 +63,7 @@ type SeriesKey = (SimilarKey, Option<String>);
 type BudgetKey = (ObjectId, bool);
 
 /// The recent messages of similar events.
-struct Similar {
+struct SimilarMessages {
     messages: Vec<String>,
     last: Timestamp,
 }
@@ -81,7 +81,7 @@ struct Budget {
 }
 
 pub(super) struct Correlator {
-    similar: LruCache<SimilarKey, Similar>,
+    similar: LruCache<SimilarKey, SimilarMessages>,
     series: LruCache<SeriesKey, Series>,
     budgets: LruCache<BudgetKey, Budget>,
     /// The nanoseconds in the last name. Events of the same time need different names.
@@ -110,7 +110,7 @@ impl Correlator {
             SimilarKey { object: object_id.clone(), event_type, reason: reason.to_string() };
         let key = if self.should_combine(&similar, &message, at) {
             message.insert_str(0, "(combined from similar events): ");
-            truncate(&mut message);
+            truncate_message(&mut message);
             (similar, None)
         } else {
             (similar, Some(message.clone()))
@@ -121,7 +121,7 @@ impl Correlator {
         // Events over the budget count as well: the next write must have the real number.
         series.count = series.count.saturating_add(1);
         let (name, first, count) = (series.name.clone(), series.first, series.count);
-        if !self.may_write(&(object_id, is_rescale), at) {
+        if !self.take_token(&(object_id, is_rescale), at) {
             return Decision::OverBudget;
         }
         let reason = reason.into_owned();
@@ -137,10 +137,11 @@ impl Correlator {
         })
     }
 
-    /// Whether there are so many similar events with different messages that they are combined.
+    /// Whether similar events have too many different messages to be written separately. If not,
+    /// stores the message.
     fn should_combine(&mut self, key: &SimilarKey, message: &str, at: Timestamp) -> bool {
-        let similar =
-            self.similar.get_or_insert_mut_ref(key, || Similar { messages: Vec::new(), last: at });
+        let new = || SimilarMessages { messages: Vec::new(), last: at };
+        let similar = self.similar.get_or_insert_mut_ref(key, new);
         if at.duration_since(similar.last) > SIMILAR_INTERVAL {
             similar.messages.clear();
         }
@@ -148,15 +149,16 @@ impl Correlator {
         if similar.messages.iter().any(|it| it == message) {
             return false;
         }
-        // A combined message isn't stored, because the earlier messages keep their Event objects.
-        if similar.messages.len() + 1 >= SIMILAR_EVENTS {
+        // A combined message isn't stored: only stored messages have their own Event objects.
+        if similar.messages.len() + 1 >= COMBINE_THRESHOLD {
             return true;
         }
         similar.messages.push(message.to_owned());
         false
     }
 
-    fn may_write(&mut self, key: &BudgetKey, at: Timestamp) -> bool {
+    /// Takes a token from the budget. Returns `false` if there is none.
+    fn take_token(&mut self, key: &BudgetKey, at: Timestamp) -> bool {
         let budget = self
             .budgets
             .get_or_insert_mut_ref(key, || Budget { tokens: BUDGET_BURST, refilled_at: at });
@@ -181,7 +183,7 @@ impl Correlator {
     }
 
     #[cfg(test)]
-    fn cached(&self) -> [usize; 3] {
+    fn cache_sizes(&self) -> [usize; 3] {
         [self.similar.len(), self.series.len(), self.budgets.len()]
     }
 }

@@ -4,7 +4,7 @@ use hpa_calc::event::EventType::{self, Normal, Warning};
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
-use super::{Correlator, Decision, EventWrite, ObjectReference, RecordedEvent, truncate};
+use super::{Correlator, Decision, EventWrite, ObjectReference, RecordedEvent, truncate_message};
 
 const START: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
@@ -35,7 +35,7 @@ fn written(decision: Decision) -> EventWrite {
 }
 
 /// An event: second, type, reason and message; and the count and message written, if any.
-type Row = (i64, EventType, &'static str, &'static str, Option<(i32, &'static str)>);
+type EventRow = (i64, EventType, &'static str, &'static str, Option<(i32, &'static str)>);
 
 #[rstest]
 #[case::equal_events_are_counted(&[
@@ -67,7 +67,7 @@ type Row = (i64, EventType, &'static str, &'static str, Option<(i32, &'static st
     (611, Warning, "R", "11", Some((3, "(combined from similar events): 11"))),
     (1212, Warning, "R", "12", Some((1, "12"))),
 ])]
-fn decide_counts_and_combines_events(#[case] rows: &[Row]) {
+fn decide_counts_and_combines_events(#[case] rows: &[EventRow]) {
     let mut correlator = Correlator::new();
     for (second, event_type, reason, message, expected) in rows {
         let decision = correlator.decide(event(*second, *event_type, reason, message));
@@ -161,7 +161,7 @@ fn caches_are_bounded() {
         event.object = Arc::new(ObjectReference { uid: format!("{uid}"), ..(*web()).clone() });
         correlator.decide(event);
     }
-    assert_eq!(correlator.cached(), [4096; 3]);
+    assert_eq!(correlator.cache_sizes(), [4096; 3]);
 }
 
 #[rstest]
@@ -172,7 +172,7 @@ fn caches_are_bounded() {
 #[case(&("a".repeat(1021) + "€"), 1024)]
 fn message_is_truncated_between_characters(#[case] message: &str, #[case] expected: usize) {
     let mut message = message.to_owned();
-    truncate(&mut message);
+    truncate_message(&mut message);
     assert_eq!(message.len(), expected);
 }
 

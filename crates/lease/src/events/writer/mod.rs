@@ -23,13 +23,13 @@ use super::{
 };
 use crate::request_error::RequestError;
 
-/// The source of the reference's events.
+/// The component name in the reference's events.
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 
 /// The configuration of an [`EventWriter`].
 #[derive(Clone, Copy, Debug)]
 pub struct EventWriterConfig {
-    /// The maximum number of queued events. Further ones are dropped.
+    /// The maximum number of queued events. If the queue is full, new events are dropped.
     pub queue_length: usize,
     pub request_timeout: Duration,
     /// The maximum number of attempts to write an event.
@@ -51,9 +51,9 @@ impl Default for EventWriterConfig {
 
 /// Writes recorded events as core/v1 Events of component `horizontal-pod-autoscaler`.
 ///
-/// Equal events share an Event object with a count. Many similar events are combined into one. Each
-/// object has one budget for its `SuccessfulRescale` events and one for all others. A budget is 25
-/// events, and one more every five minutes.
+/// Equal events share an Event object with a count. If events differ only in their messages, those
+/// from the tenth message on share one. Each object has one budget for its `SuccessfulRescale`
+/// events and one for all others: 25 events, and one more every five minutes.
 pub struct EventWriter {
     client: Client,
     config: EventWriterConfig,

@@ -48,8 +48,8 @@ async fn query(settings: Settings, variables: Vec<(&str, String)>) -> Result<(),
     let variables: Vec<_> =
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let lookup = move |name: &str| {
-        let found = variables.iter().find(|(variable, _)| variable == name);
-        found.map(|(_, value)| value.clone())
+        let variable = variables.iter().find(|(variable, _)| variable == name);
+        variable.map(|(_, value)| value.clone())
     };
     let client = Client::with_variables(settings, Arc::new(lookup));
     let query = InstantQuery { query: "up".to_owned(), timeout: TimeoutParameter::Limit };
@@ -75,7 +75,7 @@ async fn server_with_tls_is_reached_through_a_tunnel() {
     let (proxy, heads) = serve().await;
     let variables = vec![("HTTPS_PROXY", format!("http://me:hunter2@{proxy}"))];
     let settings = Settings::new("p", "https://user:secret@prometheus.test").unwrap();
-    // This proxy doesn't forward.
+    // The proxy of this test opens no tunnel, so the query fails.
     query(settings, variables).await.unwrap_err();
     let head = heads.lock().pop().unwrap();
     assert!(head.starts_with("connect prometheus.test:443 http/1.1\r\n"), "{head}");
@@ -99,7 +99,7 @@ async fn variables_choose_between_the_proxy_and_a_direct_connection(
         _ => proxy.to_string(),
     };
     let variables = names.iter().map(|name| (*name, value(name))).collect();
-    // This machine, but not a loopback address, for which no proxy is used.
+    // This address reaches the same machine. A loopback address would never use the proxy.
     let settings = Settings::new("p", &format!("http://0.0.0.0:{}", server.port())).unwrap();
     query(settings, variables).await.unwrap();
     let counts = (proxied.lock().len(), direct.lock().len());

@@ -63,7 +63,8 @@ impl Server {
         }
     }
 
-    fn closed(body: &str) -> Self {
+    /// A server that doesn't respond until the gate gets permits.
+    fn with_closed_gate(body: &str) -> Self {
         Self { gate: Arc::new(Semaphore::new(0)), ..Self::new(200, body) }
     }
 
@@ -106,7 +107,7 @@ fn query(text: &str) -> InstantQuery {
 }
 
 /// Replaces the number after `time=` by `T`.
-fn without_time(text: &str) -> String {
+fn mask_time(text: &str) -> String {
     let Some((before, after)) = text.split_once("time=") else { return text.to_owned() };
     let end = after.find(|char: char| !char.is_ascii_digit() && char != '.');
     format!("{before}time=T{}", &after[end.unwrap_or(after.len())..])
@@ -125,7 +126,7 @@ fn without_time(text: &str) -> String {
     "/api/v1/query?tenant=a&query=up%7Ba%3D%22b+c%22%7D&timeout=10000ms",
     ""
 )]
-#[case::get_of_the_reference(
+#[case::get_of_prometheus_adapter(
     Verb::Get,
     Compat::Reference,
     "/api/v1/query?query=up%7Ba%3D%22b+c%22%7D&time=T&timeout=10000ms",
@@ -145,7 +146,7 @@ async fn query_is_sent_by_verb(
     let samples = vec![Sample { labels, timestamp_ms: 1000, value: 2.0 }];
     assert_eq!(*result, QueryResult::Vector(Some(samples)));
     let sent = server.sent.lock().remove(0);
-    assert_eq!((without_time(&sent.uri), without_time(&sent.body)), (uri.into(), body.into()));
+    assert_eq!((mask_time(&sent.uri), mask_time(&sent.body)), (uri.into(), body.into()));
     let form = (verb == Verb::Post).then_some("application/x-www-form-urlencoded");
     let content_type = sent.headers.get("content-type").map(|value| value.to_str().unwrap());
     assert_eq!((sent.method.as_str(), content_type), (&*verb.to_string(), form));
@@ -160,7 +161,7 @@ async fn timeout_parameter_is_sent(#[case] timeout: TimeoutParameter, #[case] ex
     let server = Server::new(200, VECTOR);
     let client = server.client(settings());
     client.query(&InstantQuery { query: "up".to_owned(), timeout }).await.unwrap();
-    assert_eq!(without_time(&server.sent.lock()[0].body), expected);
+    assert_eq!(mask_time(&server.sent.lock()[0].body), expected);
 }
 
 #[tokio::test]
@@ -203,7 +204,7 @@ async fn responses_are_accepted_by_status_and_body(
 
 #[tokio::test]
 async fn equal_concurrent_queries_share_a_request() {
-    let server = Server::closed(VECTOR);
+    let server = Server::with_closed_gate(VECTOR);
     let client = server.client(settings());
     let query = query("up");
     let both = async { tokio::join!(client.query(&query), client.query(&query)) };
@@ -218,7 +219,7 @@ async fn equal_concurrent_queries_share_a_request() {
 
 #[tokio::test]
 async fn concurrent_requests_are_limited() {
-    let server = Server::closed(VECTOR);
+    let server = Server::with_closed_gate(VECTOR);
     let concurrency = NonZeroUsize::new(2).unwrap();
     let client = server.client(Settings { concurrency, ..settings() });
     let queries: Vec<InstantQuery> = (0..5).map(|index| query(&format!("up{index}"))).collect();
@@ -250,7 +251,7 @@ async fn refused_connection_names_the_server_and_its_cause_once() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_server_is_a_timeout() {
-    let client = Server::closed(VECTOR).client(settings());
+    let client = Server::with_closed_gate(VECTOR).client(settings());
     let start = tokio::time::Instant::now();
     let error = client.query(&query("up")).await.unwrap_err();
     assert!(matches!(error, QueryFailure::Timeout { .. }), "{error}");
@@ -297,7 +298,7 @@ async fn large_responses_are_read_one_after_the_other() {
     let queries = [query("a"), query("b")];
     let both = async { tokio::join!(client.query(&queries[0]), client.query(&queries[1])) };
     let open = async {
-        // Both have read more than a small response. One reads on while the other waits.
+        // Both responses have become large. Only one of them is read on, the other one waits.
         while waiting.load(Ordering::SeqCst) < 3 {
             tokio::task::yield_now().await;
         }
@@ -313,7 +314,7 @@ async fn large_responses_are_read_one_after_the_other() {
     }
 }
 
-/// Runs in real time, because the thread that reads the series would stop virtual time.
+/// Runs in real time, because virtual time doesn't advance while a thread reads the series.
 #[tokio::test]
 async fn stalled_response_with_series_is_a_timeout() {
     let service = tower::service_fn(async |_: Request<Body>| {

@@ -134,13 +134,13 @@ async fn server_and_client_verify_each_other() {
     let ca_file = Some(write(dir.path(), "other.crt", other_ca.pem()));
     let error = query(Settings { ca_file, ..settings }).await.unwrap_err();
     assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
-    let expected = "the certificate of the server is of an unknown CA: name its CA with \
+    let expected = "the certificate of the server was issued by an unknown CA: set its CA with \
                     --prometheus-ca-file, or caFile of the server in the rules file";
     assert!(error.to_string().ends_with(expected), "{error}");
 }
 
 #[tokio::test]
-async fn https_url_of_a_plain_server_says_use_http() {
+async fn https_url_of_a_plain_server_gets_advice_to_use_http() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {

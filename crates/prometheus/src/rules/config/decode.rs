@@ -10,7 +10,7 @@ use super::{
     duration::parse_duration,
 };
 
-/// The maximum number of decoded nodes. Aliases can multiply them.
+/// The maximum number of decoded nodes, because aliases can multiply the nodes of a short file.
 const MAX_NODES: usize = 200_000;
 /// The maximum number of errors that are reported.
 const MAX_ISSUES: usize = 100;
@@ -43,7 +43,7 @@ impl Chart {
 const SECTIONS: [&str; 6] =
     ["default", "custom", "external", "resource", "existing", "credentialsSecret"];
 
-/// The section that a name denotes, even if it is misspelled.
+/// The section whose name `name` is, even if it is misspelled or has a suffix.
 pub(super) fn similar_section(name: &str, chart: Chart) -> Option<&'static str> {
     let is_meant = |known: &&str| is_similar(name, known) || name.starts_with(known);
     chart.sections().iter().copied().find(is_meant)
@@ -54,13 +54,15 @@ pub(super) fn decode_values(values: &Node, chart: Chart) -> Result<(Config, bool
     let mut decoder = Decoder::default();
     let mut config = Config::default();
     let mut default = None;
-    decoder.members(values, &mut |decoder, name, key, value| match name {
-        "custom" => decoder.member("rules", &mut config.rules, value),
-        "external" => decoder.member("externalRules", &mut config.external_rules, value),
-        // The chart's default is an empty mapping. Its templates treat an empty list like that.
+    decoder.visit_members(values, &mut |decoder, name, key, value| match name {
+        "custom" => decoder.decode_member("rules", &mut config.rules, value),
+        "external" => decoder.decode_member("externalRules", &mut config.external_rules, value),
+        // The chart's default is an empty mapping. Its templates treat an empty list the same way.
         "resource" if is_empty(value) => {}
-        "resource" => decoder.member("resourceRules", &mut config.resource_rules, value),
-        "default" if chart == Chart::Adapter => decoder.member("default", &mut default, value),
+        "resource" => decoder.decode_member("resourceRules", &mut config.resource_rules, value),
+        "default" if chart == Chart::Adapter => {
+            decoder.decode_member("default", &mut default, value);
+        }
         "existing" | "credentialsSecret" => {}
         _ => decoder.unknown_section(key, name, chart),
     });
@@ -79,8 +81,8 @@ struct Decoder {
 type Visit<'a> = dyn FnMut(&mut Decoder, &str, &Node, &Node) + 'a;
 
 /// A value that a node is decoded into. `null` resets texts, lists and options, and leaves
-/// durations and mappings unchanged. This differs from an absent field only after a merge key,
-/// which may have set the value.
+/// durations and mappings unchanged. After a merge key that has set the value, `null` is therefore
+/// not the same as an absent field.
 trait Decode: Default {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node);
 }
@@ -90,7 +92,7 @@ trait Fields: Default {
     const NAMES: &'static [&'static str];
 
     /// Decodes the field with one of the `NAMES`.
-    fn field(&mut self, name: &str, decoder: &mut Decoder, node: &Node);
+    fn decode_field(&mut self, name: &str, decoder: &mut Decoder, node: &Node);
 }
 
 impl Decoder {
@@ -103,7 +105,7 @@ impl Decoder {
         Err(ConfigError::Fields(Issues { issues, rest: Box::new(config) }))
     }
 
-    fn issue(&mut self, node: &Node, message: impl Into<String>) {
+    fn add_issue(&mut self, node: &Node, message: impl Into<String>) {
         if self.issues.len() < MAX_ISSUES {
             let issue =
                 Issue { position: node.position, path: self.path.clone(), message: message.into() };
@@ -120,7 +122,7 @@ impl Decoder {
             Content::Sequence(_) => "a list".to_owned(),
             Content::Mapping(_) => "a mapping".to_owned(),
         };
-        self.issue(node, format!("must be {expected}, not {got}"));
+        self.add_issue(node, format!("must be {expected}, not {got}"));
     }
 
     /// Reports an unknown member of `rules` in a chart's values, which the chart ignores.
@@ -135,11 +137,11 @@ impl Decoder {
             || format!("expected one of {}", known.join(", ")),
             |similar| format!("did you mean `{similar}`?"),
         );
-        self.issue(key, format!("unknown field `{name}`: {hint}"));
+        self.add_issue(key, format!("unknown field `{name}`: {hint}"));
     }
 
-    /// Decodes a member of the current path.
-    fn member<T: Decode>(&mut self, name: &str, value: &mut T, node: &Node) {
+    /// Decodes a member at the current path.
+    fn decode_member<T: Decode>(&mut self, name: &str, value: &mut T, node: &Node) {
         let outer = self.path.len();
         let separator = if outer == 0 || name.starts_with('[') { "" } else { "." };
         // Writing to a string can't fail.
@@ -155,7 +157,7 @@ impl Decoder {
     fn count(&mut self, node: &Node) -> bool {
         self.nodes += 1;
         if self.nodes == MAX_NODES {
-            self.issue(node, "the document has too many parts");
+            self.add_issue(node, "the document has too many YAML nodes");
         }
         self.nodes < MAX_NODES
     }
@@ -172,34 +174,36 @@ impl Decoder {
         }
     }
 
-    /// Calls `visit` with each member. Members of merge keys may be overridden.
-    fn members(&mut self, node: &Node, visit: &mut Visit<'_>) {
+    /// Calls `visit` with each member of a mapping. A member can follow another one with the same
+    /// name that a merge key has inserted.
+    fn visit_members(&mut self, node: &Node, visit: &mut Visit<'_>) {
         let mut seen = BTreeSet::new();
         for (key, value) in self.mapping(node).unwrap_or_default() {
             let Content::Scalar(scalar) = &key.content else {
-                self.wrong_type(key, "a text");
+                self.wrong_type(key, "a string");
                 continue;
             };
             if !self.count(key) {
                 return;
             }
             if scalar.is_merge_key() {
-                self.merge(value, visit);
+                self.visit_merged(value, visit);
             } else if seen.insert(&*scalar.text) {
                 visit(self, &scalar.text, key, value);
             } else {
-                self.issue(key, format!("`{}` is already set", scalar.text));
+                self.add_issue(key, format!("`{}` is already set", scalar.text));
             }
         }
     }
 
-    fn merge(&mut self, node: &Node, visit: &mut Visit<'_>) {
+    /// Calls `visit` with the members of the mappings that a merge key refers to.
+    fn visit_merged(&mut self, node: &Node, visit: &mut Visit<'_>) {
         match &node.content {
-            Content::Mapping(_) => self.members(node, visit),
-            // Earlier items take precedence.
+            Content::Mapping(_) => self.visit_members(node, visit),
+            // Earlier items take precedence, so they are visited last.
             Content::Sequence(items) if items.iter().all(|item| is_mapping(item)) => {
                 for item in items.iter().rev() {
-                    self.members(item, visit);
+                    self.visit_members(item, visit);
                 }
             }
             _ => self.wrong_type(node, "a mapping or a list of mappings"),
@@ -220,9 +224,9 @@ fn is_mapping(node: &Node) -> bool {
 }
 
 fn decode_fields<T: Fields>(value: &mut T, decoder: &mut Decoder, node: &Node) {
-    decoder.members(node, &mut |decoder, name, key, member| {
+    decoder.visit_members(node, &mut |decoder, name, key, member| {
         if T::NAMES.contains(&name) {
-            value.field(name, decoder, member);
+            value.decode_field(name, decoder, member);
         } else {
             let similar = T::NAMES.iter().find(|known| is_similar(name, known));
             decoder.unknown_field(key, name, similar.copied(), T::NAMES);
@@ -251,9 +255,9 @@ impl Decode for String {
             Content::Scalar(scalar) => match scalar.scalar_type() {
                 ScalarType::Null => self.clear(),
                 ScalarType::Bool(_) | ScalarType::Text => self.clone_from(&scalar.text),
-                ScalarType::Invalid => decoder.wrong_type(node, "a text"),
+                ScalarType::Invalid => decoder.wrong_type(node, "a string"),
             },
-            _ => decoder.wrong_type(node, "a text"),
+            _ => decoder.wrong_type(node, "a string"),
         }
     }
 }
@@ -285,7 +289,7 @@ impl Decode for Duration {
         }
         match parse_duration(&text) {
             Ok(duration) => *self = duration,
-            Err(error) => decoder.issue(node, error.to_string()),
+            Err(error) => decoder.add_issue(node, error.to_string()),
         }
     }
 }
@@ -297,7 +301,7 @@ impl<T: Decode> Decode for Vec<T> {
                 self.clear();
                 for (index, item) in items.iter().enumerate() {
                     let mut value = T::default();
-                    decoder.member(&format!("[{index}]"), &mut value, item);
+                    decoder.decode_member(&format!("[{index}]"), &mut value, item);
                     self.push(value);
                 }
             }
@@ -318,9 +322,9 @@ impl Decode for Option<ResourceRules> {
 
 impl Decode for Overrides {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
-        decoder.members(node, &mut |decoder, label, _, value| {
+        decoder.visit_members(node, &mut |decoder, label, _, value| {
             let mut target = OverrideTarget::default();
-            decoder.member(label, &mut target, value);
+            decoder.decode_member(label, &mut target, value);
             self.set(label.to_owned(), target);
         });
     }
@@ -332,9 +336,9 @@ macro_rules! fields {
         impl Fields for $type {
             const NAMES: &'static [&'static str] = &[$($name),*];
 
-            fn field(&mut self, name: &str, decoder: &mut Decoder, node: &Node) {
+            fn decode_field(&mut self, name: &str, decoder: &mut Decoder, node: &Node) {
                 match name {
-                    $($name => decoder.member(name, &mut self.$field, node),)*
+                    $($name => decoder.decode_member(name, &mut self.$field, node),)*
                     _ => {}
                 }
             }

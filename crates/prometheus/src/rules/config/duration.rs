@@ -6,7 +6,6 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {
-    /// The text is empty.
     #[error("empty duration string")]
     Empty,
     /// Not a sequence of numbers with units, from the largest unit to the smallest.
@@ -38,7 +37,7 @@ const UNITS: [(&str, u64); 7] = [
     ("s", 1000),
     ("ms", 1),
 ];
-/// `i64::MAX` nanoseconds.
+/// `i64::MAX` nanoseconds, in milliseconds.
 const MAX_MS: u64 = 9_223_372_036_854;
 
 /// Parses a duration of Prometheus (`model.ParseDuration`).

@@ -1,5 +1,5 @@
-//! Finds rules in other files: in a `ConfigMap`, or in Helm values with `rules.custom`,
-//! `rules.external` and `rules.resource`.
+//! Finds rules that are not in a plain rules file, but in a `ConfigMap` or in Helm values
+//! (`rules.custom`, `rules.external` and `rules.resource`).
 
 use hpa_go_compat::yaml::{self, Content, Node, Position};
 
@@ -9,9 +9,11 @@ use super::{
 };
 use crate::rules::generate::default_rules;
 
-/// The maximum nesting of a chart's values in those of a parent chart, or in a `HelmRelease`.
+/// The maximum number of levels around a chart's values: those of parent charts, or of a
+/// `HelmRelease`.
 const MAX_DEPTH: usize = 4;
-const LISTS: [&str; 3] = ["rules", "externalRules", "resourceRules"];
+/// The fields of a rules file that have rules.
+const RULE_FIELDS: [&str; 3] = ["rules", "externalRules", "resourceRules"];
 
 /// The rules in a part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +24,12 @@ pub struct ManifestRules {
     pub config: Result<Config, ConfigError>,
 }
 
-/// All rules in a file. Not empty.
+/// Parses all rules in a file. The result is not empty.
 pub(super) fn parse_all(text: &str) -> Result<Vec<ManifestRules>, ConfigError> {
     let documents = yaml::parse_all(text).map_err(|error| {
         if text.contains("{{") { ConfigError::HelmTemplate } else { error.into() }
     })?;
-    let found: Vec<_> = documents.iter().flat_map(|document| configs(text, document)).collect();
+    let found: Vec<_> = documents.iter().flat_map(|document| find_rules(text, document)).collect();
     if !found.is_empty() {
         return Ok(found);
     }
@@ -38,48 +40,58 @@ pub(super) fn parse_all(text: &str) -> Result<Vec<ManifestRules>, ConfigError> {
     }
 }
 
-/// The rules in `ConfigMap`s or in Helm values.
-fn configs(text: &str, document: &Node) -> Vec<ManifestRules> {
+/// Finds the rules of a document with a `ConfigMap`, a list of them, or Helm values.
+fn find_rules(text: &str, document: &Node) -> Vec<ManifestRules> {
     let kind = document.member("kind").and_then(Node::text).unwrap_or_default();
     let items = document.member("items").filter(|_| kind.ends_with("List"));
     if let Some(Content::Sequence(items)) = items.map(|items| &items.content) {
-        return items.iter().flat_map(|item| configs(text, item)).collect();
+        return items.iter().flat_map(|item| find_rules(text, item)).collect();
     }
     if kind != "ConfigMap" {
-        let rules = values(document, [""; 2], 0);
+        let rules = find_values(document, [""; 2], 0);
         let in_values = rules.map(|(rules, chart)| ManifestRules {
             place: format!("Helm values in line {}", rules.position.line),
-            config: with_defaults(rules, chart),
+            config: decode_with_defaults(rules, chart),
         });
         return in_values.into_iter().collect();
     }
     let Some(Content::Mapping(files)) = document.member("data").map(|data| &data.content) else {
         return Vec::new();
     };
-    let embedded = files.iter().filter_map(|(key, file)| {
+    let in_config_map = files.iter().filter_map(|(key, file)| {
         let content = file.text()?;
         let has_rules = matches!(yaml::parse_all(content), Ok(documents) if documents.iter()
-            .any(|document| LISTS.iter().any(|list| document.member(list).is_some())));
-        let is_broken = content.contains("seriesQuery") || content.contains("containerQuery");
-        (has_rules || is_broken).then(|| ManifestRules {
-            place: format!("ConfigMap {}, key {}", name(document), key.text().unwrap_or_default()),
-            config: embedded(text, file.position.line, content),
+            .any(|document| RULE_FIELDS.iter().any(|field| document.member(field).is_some())));
+        // A rules file that isn't valid YAML is included, so that its errors are reported.
+        let looks_like_rules =
+            content.contains("seriesQuery") || content.contains("containerQuery");
+        (has_rules || looks_like_rules).then(|| ManifestRules {
+            place: format!(
+                "ConfigMap {}, key {}",
+                namespaced_name(document),
+                key.text().unwrap_or_default()
+            ),
+            config: parse_embedded(text, file.position.line, content),
         })
     });
-    embedded.collect()
+    in_config_map.collect()
 }
 
 /// `NAMESPACE/NAME` of an object.
-fn name(object: &Node) -> String {
+fn namespaced_name(object: &Node) -> String {
     let metadata = object.member("metadata");
     let member = |name| metadata.and_then(|metadata| metadata.member(name)?.text());
     let (namespace, name) = (member("namespace"), member("name").unwrap_or("without a name"));
     namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default() + name
 }
 
-/// The value of `rules` in the values of a chart. `parents` are the last two keys above the node.
-/// Only the controller's chart has its rules in `metrics.prometheus`.
-fn values<'n>(node: &'n Node, parents: [&'n str; 2], depth: usize) -> Option<(&'n Node, Chart)> {
+/// Finds the value of `rules` in the values of a chart. `parents` are the last two keys above the
+/// node. Only the controller's chart has its rules in `metrics.prometheus`.
+fn find_values<'n>(
+    node: &'n Node,
+    parents: [&'n str; 2],
+    depth: usize,
+) -> Option<(&'n Node, Chart)> {
     let Content::Mapping(members) = &node.content else { return None };
     let [_, parent] = parents;
     if let Some(rules) = node.member("rules") {
@@ -96,14 +108,14 @@ fn values<'n>(node: &'n Node, parents: [&'n str; 2], depth: usize) -> Option<(&'
     if depth == MAX_DEPTH {
         return None;
     }
-    members
-        .iter()
-        .find_map(|(key, value)| values(value, [parent, key.text().unwrap_or_default()], depth + 1))
+    members.iter().find_map(|(key, value)| {
+        find_values(value, [parent, key.text().unwrap_or_default()], depth + 1)
+    })
 }
 
 /// Decodes the rules in Helm values. An adapter's chart prepends its own rules, unless `default` is
 /// false.
-fn with_defaults(rules: &Node, chart: Chart) -> Result<Config, ConfigError> {
+fn decode_with_defaults(rules: &Node, chart: Chart) -> Result<Config, ConfigError> {
     let (mut config, has_defaults) = decode_values(rules, chart)?;
     if has_defaults {
         let mut all = Config::parse(&default_rules("5m", ""))?.rules;
@@ -114,9 +126,9 @@ fn with_defaults(rules: &Node, chart: Chart) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// Parses a rules file that is a string in another file, in or below `line`. Positions refer to the
-/// other file.
-fn embedded(file: &str, line: usize, content: &str) -> Result<Config, ConfigError> {
+/// Parses a rules file whose `content` is a string in another file, in or below `line`. Positions
+/// refer to the other file.
+fn parse_embedded(file: &str, line: usize, content: &str) -> Result<Config, ConfigError> {
     let start = line.saturating_sub(1);
     let first = content.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
     let shift = first.and_then(|(index, line)| {
@@ -153,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// The only rules of a file.
+    /// The rules of a file that has them in one part.
     fn parse(text: &str) -> Result<Config, ConfigError> {
         let [only] = <[_; 1]>::try_from(parse_all(text)?).expect("one part");
         only.config
@@ -170,7 +182,7 @@ mod tests {
         };
         let text = map("one", "seriesQuery: up") + &map("two", "seriesQuerys: up");
         let all = parse_all(&text).unwrap();
-        let places: Vec<_> = all.iter().map(|one| one.place.as_str()).collect();
+        let places: Vec<_> = all.iter().map(|part| part.place.as_str()).collect();
         let [one, two] = ["one", "two"]
             .map(|name| ["a", "b"].map(|key| format!("ConfigMap m/{name}, key {key}.yaml")));
         assert_eq!(places, [one, two].concat());

@@ -1,9 +1,9 @@
 //! The rules file of prometheus-adapter, plain, in a `ConfigMap`, or in Helm values.
 //!
 //! The file is read strictly: unknown and repeated fields are errors. All errors are reported at
-//! once, with line and column. Scalars have their YAML 1.1 meaning, as in the reference: `no` is
-//! false, a number is also a text, and `null` is the same as an absent field, except after a merge
-//! key: there it resets texts, lists and options.
+//! once, with line and column. Scalars have their YAML 1.1 meaning, as in prometheus-adapter: `no`
+//! is false, a number can be a string, and `null` is the same as an absent field. After a merge
+//! key, `null` resets strings, lists and options.
 
 mod decode;
 mod duration;
@@ -34,11 +34,11 @@ pub struct Config {
     pub external_rules: Vec<DiscoveryRule>,
     /// `resourceRules`: `metrics.k8s.io`.
     pub resource_rules: Option<ResourceRules>,
-    /// `servers`: Prometheus servers that rules refer to. The reference has only one server.
+    /// `servers`: Prometheus servers that rules refer to. prometheus-adapter has only one server.
     pub servers: Vec<Server>,
     /// The positions of the fields in the file.
     pub positions: Positions,
-    /// The number of rules at the start of `rules` that a chart adds to those of the file.
+    /// The number of default rules that a chart puts in front of the `rules` of the file.
     pub default_rules: usize,
 }
 
@@ -73,7 +73,7 @@ pub struct RegexFilter {
 pub struct ResourceMapping {
     /// The template of a label for `.Group` and `.Resource`.
     pub template: String,
-    /// Labels that don't follow the template.
+    /// Labels that the template doesn't determine. They take precedence over it.
     pub overrides: Overrides,
     /// Whether queries of external metrics select the namespace of the request. `None` is true.
     pub namespaced: Option<bool>,
@@ -102,8 +102,8 @@ pub struct ResourceRules {
 }
 
 impl ResourceRules {
-    /// The path of the missing rule, if one is missing. The reference starts without it, but then
-    /// can't read either resource.
+    /// The path of the rule that is missing, if any. prometheus-adapter starts without it, but then
+    /// can't read the other resource either.
     pub fn missing(&self) -> Option<&'static str> {
         let rules = [("resourceRules.cpu", &self.cpu), ("resourceRules.memory", &self.memory)];
         rules
@@ -112,13 +112,13 @@ impl ResourceRules {
     }
 }
 
-/// A Prometheus server. Its fields are the flags of the command line.
+/// A Prometheus server. Its fields correspond to flags of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
     /// The name that rules refer to.
     pub name: String,
     pub url: String,
-    /// `GET` or `POST`. Empty for the default.
+    /// `GET` or `POST`. Empty for the default, `POST`.
     pub verb: String,
     /// Headers, as `NAME=VALUE`.
     pub headers: Vec<String>,
@@ -254,7 +254,7 @@ pub enum ConfigError {
     Fields(Issues),
 }
 
-/// All errors in the fields of a file, in their order.
+/// The errors in the fields of a file, in their order. At most 100 are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issues {
     pub issues: Vec<Issue>,
@@ -266,7 +266,7 @@ pub struct Issues {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
     pub position: Position,
-    /// Its path, such as `rules[0].seriesQuery`. It is empty for the whole document.
+    /// The path of the field, such as `rules[0].seriesQuery`. Empty for the whole document.
     pub path: String,
     pub message: String,
 }

@@ -124,7 +124,7 @@ fn anchors_and_merge_keys_are_followed() {
 #[case::no_rule("rules: [5]", "line 1, column 9: rules[0]: must be a mapping, not `5`")]
 #[case::no_text(
     "rules: [{seriesQuery: [1]}]",
-    "line 1, column 23: rules[0].seriesQuery: must be a text, not a list"
+    "line 1, column 23: rules[0].seriesQuery: must be a string, not a list"
 )]
 #[case::no_bool(
     "rules: [{resources: {namespaced: x}}]",
@@ -172,7 +172,7 @@ fn expansion_of_aliases_is_limited() {
     }
     text += "rules: [*a19]\n";
     let issues = issues(&text);
-    assert!(issues.iter().any(|issue| issue.ends_with("too many parts")), "{issues:?}");
+    assert!(issues.iter().any(|issue| issue.ends_with("too many YAML nodes")), "{issues:?}");
 }
 
 #[test]

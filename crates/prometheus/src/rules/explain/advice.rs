@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Warning;
-use crate::rules::registry::Source;
+use crate::rules::registry::DiscoveredRule;
 
 /// Suffixes of series whose unit is often confused in targets, with the unit and advice.
 const UNITS: [(&[&str], &str, &str); 5] = [
@@ -14,9 +14,9 @@ const UNITS: [(&[&str], &str, &str); 5] = [
     (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
 ];
 
-/// Likely mistakes, found by heuristics, because a query can be anything.
+/// Finds likely mistakes by heuristics, because a query can be any expression.
 pub(super) fn warnings(
-    source: &Source,
+    source: &DiscoveredRule,
     series: &str,
     query: &str,
     label: Option<&str>,
@@ -32,7 +32,7 @@ pub(super) fn warnings(
     if let Some((_, unit, hint)) = unit {
         warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
     }
-    // External metrics have no objects.
+    // An external metric has no label, because it has no objects.
     if let Some(label) = label {
         let template = source.rule.query_template().text();
         warnings.extend(object_warnings(template, query, label, &[]));
@@ -40,8 +40,8 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Likely mistakes in a query for objects that `label` names. A query that groups by one of
-/// `others` is for other objects.
+/// Finds likely mistakes in a query for objects that `label` names. `others` are labels that name
+/// other objects: a query that groups by one of them is right for those.
 pub(in crate::rules) fn object_warnings(
     template: &str,
     query: &str,
@@ -78,14 +78,14 @@ fn is_grouped_by(query: &str, label: &str) -> bool {
 /// The most similar names, best first, without those that have nothing in common.
 pub(super) fn most_similar(name: &str, names: &[&str], max: usize) -> Vec<String> {
     let mut scored: Vec<(usize, &str)> =
-        names.iter().map(|other| (score(name, other), *other)).collect();
+        names.iter().map(|other| (similarity(name, other), *other)).collect();
     scored.retain(|(score, _)| *score > 0);
     scored.sort_by_key(|(score, other)| (Reverse(*score), *other));
     scored.into_iter().take(max).map(|(_, other)| other.to_owned()).collect()
 }
 
-/// The number of bytes in words that both names have, and in their common start.
-fn score(name: &str, other: &str) -> usize {
+/// The number of bytes in the words that both names have, plus that in their common start.
+fn similarity(name: &str, other: &str) -> usize {
     let words = |text: &str| text.split(['_', ':', '.']).map(str::to_owned).collect::<Vec<_>>();
     let others = words(other);
     let common: usize =

@@ -9,12 +9,12 @@ use hpa_calc::Selector;
 
 use crate::rules::{
     Compat,
+    per_object::NotPerObject,
     query::{Objects, QueryError},
-    registry::{CustomRequest, Source},
+    registry::{CustomRequest, DiscoveredRule},
     rule::Naming,
     ruleset::InvalidRule,
     series::{MetricSeries, RuleSeries},
-    shape::NotPerObject,
 };
 pub(super) use advice::object_warnings;
 use advice::{most_similar, warnings};
@@ -27,7 +27,7 @@ const MAX_EXAMPLES: usize = 5;
 #[derive(Clone, Copy, Debug)]
 pub enum Candidate<'a> {
     /// A rule with its series.
-    Compiled(&'a Source),
+    Compiled(&'a DiscoveredRule),
     /// A rule that is refused, with its position in the file.
     Refused(usize, &'a InvalidRule),
 }
@@ -35,7 +35,7 @@ pub enum Candidate<'a> {
 /// The problem of a request, and the outcome of each rule for it.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The problem of the request itself. The rules are still explained if possible.
+    /// The problem of the request itself, if any. The rules are explained all the same.
     pub request_problem: Option<RequestProblem>,
     /// The rules in the order of the file.
     pub rules: Vec<RuleReport>,
@@ -62,7 +62,7 @@ pub struct RuleReport {
     pub outcome: RuleOutcome,
 }
 
-/// Whether a rule applies to a request, with the reason.
+/// The reason that a rule applies to a request or doesn't.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RuleOutcome {
@@ -83,6 +83,7 @@ pub enum RuleOutcome {
     DifferentMetricName {
         metric: String,
     },
+    /// The rule has only metrics with other names.
     OtherMetrics {
         /// The most similar names.
         similar: Vec<String>,
@@ -91,7 +92,7 @@ pub enum RuleOutcome {
     },
     /// The rule has the metric, but not for the resource.
     OtherResources {
-        /// The resources for which it has the metric.
+        /// The resources for which the rule has the metric.
         resources: Vec<GroupResource>,
         /// The labels of the metric's series.
         labels: Vec<String>,
@@ -111,6 +112,7 @@ pub enum RuleOutcome {
         /// The query that is not used.
         query: String,
     },
+    /// The rule determines the query of the metric.
     Applies {
         /// The series that is read.
         series: String,
@@ -159,7 +161,7 @@ pub enum Warning {
 }
 
 impl RuleOutcome {
-    /// A sentence about sharing of the query.
+    /// A sentence about sharing of the query, for a rule that applies to a custom metric.
     pub fn sharing(&self) -> Option<String> {
         let Self::Applies { sharing: Some(sharing), .. } = self else {
             return None;
@@ -210,7 +212,7 @@ pub fn explain_custom(
         let query = source.rule.custom_query(series, objects, request.selector, resources, compat);
         let label = source.rule.labels().label(resource, resources).unwrap_or_default();
         let shared = source.rule.shared_query(series, objects, request.selector, resources, compat);
-        outcome(source, series, query, Some((&label, shared.map(drop))))
+        outcome_of_query(source, series, query, Some((&label, shared.map(drop))))
     });
     Explanation { request_problem, rules }
 }
@@ -230,7 +232,7 @@ pub fn explain_external(
         };
         let series = found.last;
         let query = source.rule.external_query(series, namespace, selector, resources, compat);
-        outcome(source, series, query, None)
+        outcome_of_query(source, series, query, None)
     });
     Explanation { request_problem: None, rules }
 }
@@ -238,7 +240,7 @@ pub fn explain_external(
 /// The reports of all rules. The last one that applies takes precedence.
 fn reports(
     candidates: &[Candidate<'_>],
-    explain: impl Fn(&Source) -> RuleOutcome,
+    explain: impl Fn(&DiscoveredRule) -> RuleOutcome,
 ) -> Vec<RuleReport> {
     let mut applied = None;
     let mut reports: Vec<RuleReport> = Vec::with_capacity(candidates.len());
@@ -264,9 +266,9 @@ fn reports(
 }
 
 /// The outcome of a rule that doesn't have the metric.
-fn without_metric(source: &Source, metric: &str) -> RuleOutcome {
-    let Source { rule, series, .. } = source;
-    if series.seen() == 0 {
+fn without_metric(source: &DiscoveredRule, metric: &str) -> RuleOutcome {
+    let DiscoveredRule { rule, series, .. } = source;
+    if series.series_count() == 0 {
         return RuleOutcome::NoSeries { series_query: rule.series_query().to_owned() };
     }
     match series.naming(metric) {
@@ -285,7 +287,7 @@ fn without_metric(source: &Source, metric: &str) -> RuleOutcome {
     RuleOutcome::OtherMetrics { similar, count: names.len() }
 }
 
-fn refusal(source: &Source, naming: &Naming) -> SeriesRefusal {
+fn refusal(source: &DiscoveredRule, naming: &Naming) -> SeriesRefusal {
     let filter = match naming {
         Naming::Filtered(index) => source.rule.filters().get(*index).map(|filter| (*index, filter)),
         Naming::Metric(_) | Naming::NoMatch => None,
@@ -304,7 +306,7 @@ fn refusal(source: &Source, naming: &Naming) -> SeriesRefusal {
 
 /// The outcome of a rule that has the metric for other resources.
 fn other_resources(
-    source: &Source,
+    source: &DiscoveredRule,
     metric: &str,
     resource: &GroupResource,
     resources: &ApiResources,
@@ -323,8 +325,10 @@ fn other_resources(
     }
 }
 
-fn outcome(
-    source: &Source,
+/// The outcome of a rule that has the metric. `objects` has the label with the objects' names, and
+/// whether the query can be shared. It is `None` for an external metric.
+fn outcome_of_query(
+    source: &DiscoveredRule,
     series: &str,
     query: Result<String, QueryError>,
     objects: Option<(&str, Result<(), NotPerObject>)>,

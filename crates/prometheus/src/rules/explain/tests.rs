@@ -5,7 +5,8 @@ use super::*;
 use crate::rules::{Config, RuleSet, Series};
 use hpa_metrics::test_doubles::resources;
 
-/// The explanation of a request for a metric of a pod. Each rule has the same series.
+/// The explanation of a request for a metric of the object `web`. All rules have the same series,
+/// except those whose `seriesQuery` is `none`.
 fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explanation {
     let resources = resources();
     let config = Config::parse(&format!("rules:\n{rules}")).unwrap();
@@ -18,18 +19,18 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
         series("http_requests_total", &["namespace", "pod", "code"]),
         series("queue_depth", &["namespace", "pod_name"]),
     ];
-    let sources: Vec<(usize, Result<Source, InvalidRule>)> = rules
+    let sources: Vec<(usize, Result<DiscoveredRule, InvalidRule>)> = rules
         .custom
         .into_iter()
         .map(|rule| {
             rule.map(|rule| {
                 let seen = if rule.series_query() == "none" { &[][..] } else { &seen };
                 let series = RuleSeries::new(&rule, &resources, seen).into();
-                Source { index: 0, rule, series }
+                DiscoveredRule { index: 0, rule, series }
             })
         })
         .enumerate()
-        .map(|(index, source)| (index, source.map(|source| Source { index, ..source })))
+        .map(|(index, source)| (index, source.map(|source| DiscoveredRule { index, ..source })))
         .collect();
     let candidates: Vec<Candidate<'_>> = sources
         .iter()
@@ -50,19 +51,20 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
     explain_custom(&request, &candidates, &resources, Compat::Off)
 }
 
-const GOOD: &str = "\
+const GOOD_RULE: &str = "\
 - resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   name: {matches: '^(.*)_total$'}
   metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
 ";
 
-fn with(change: impl Fn(String) -> String) -> String {
-    change(GOOD.to_owned())
+/// [`GOOD_RULE`] with a change.
+fn good_rule_with(change: impl Fn(String) -> String) -> String {
+    change(GOOD_RULE.to_owned())
 }
 
 #[test]
 fn matching_rule_applies_with_its_query() {
-    let explanation = explain(GOOD, "pods", "http_requests", "");
+    let explanation = explain(GOOD_RULE, "pods", "http_requests", "");
     let Some(RuleOutcome::Applies { query, warnings, .. }) =
         explanation.applied().map(|report| &report.outcome)
     else {
@@ -73,9 +75,9 @@ fn matching_rule_applies_with_its_query() {
 }
 
 #[rstest]
-#[case::shared(GOOD.to_owned(), "\n  autoscalers of a namespace share its queries\n")]
+#[case::shared(GOOD_RULE.to_owned(), "\n  autoscalers of a namespace share its queries\n")]
 #[case::not_shared(
-    with(|rule| rule.replace("sum(rate", "topk(1, rate").replace(" by (<<.GroupBy>>)", "")),
+    good_rule_with(|rule| rule.replace("sum(rate", "topk(1, rate").replace(" by (<<.GroupBy>>)", "")),
     "\n  autoscalers don't share its queries: `topk` aggregates over objects, because it isn't \
      grouped by `pod`\n"
 )]
@@ -86,66 +88,66 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
 
 #[rstest]
 #[case::wrong_label(
-    with(|rule| rule.replace("pod: {", "pod_id: {")),
+    good_rule_with(|rule| rule.replace("pod: {", "pod_id: {")),
     "http_requests",
     "No series has the label `pod_id`; the labels are code, namespace, pod."
 )]
 #[case::regex_matches_nothing(
-    with(|rule| rule.replace("_total", "_toal")),
+    good_rule_with(|rule| rule.replace("_total", "_toal")),
     "http_requests",
     "accept no series: http_requests_total (name.matches `^(.*)_toal$` doesn't match it)"
 )]
 #[case::missing_override(
-    with(|rule| rule.replace(", pod: {resource: pod}", "")),
+    good_rule_with(|rule| rule.replace(", pod: {resource: pod}", "")),
     "http_requests",
     "only for namespaces. No override and no template has the resource"
 )]
 #[case::series_name_instead_of_metric(
-    GOOD.to_owned(),
+    GOOD_RULE.to_owned(),
     "http_requests_total",
     "its metric is named `http_requests`: request that name"
 )]
 #[case::filtered(
-    with(|rule| rule + "  seriesFilters: [{isNot: ^http}]\n"),
+    good_rule_with(|rule| rule + "  seriesFilters: [{isNot: ^http}]\n"),
     "http_requests_total",
     "the series exists, but seriesFilters[0].isNot `^http` matches it"
 )]
-#[case::other_name(GOOD.to_owned(), "http_request", "Similar: http_requests")]
+#[case::other_name(GOOD_RULE.to_owned(), "http_request", "Similar: http_requests")]
 #[case::no_series(
-    with(|rule| rule + "  seriesQuery: none\n"),
+    good_rule_with(|rule| rule + "  seriesQuery: none\n"),
     "http_requests",
     "no series for the seriesQuery `none`"
 )]
 #[case::no_namespace(
-    with(|rule| rule.replace("namespace: {resource: namespace}, ", "")),
+    good_rule_with(|rule| rule.replace("namespace: {resource: namespace}, ", "")),
     "http_requests",
     "into label: no generic resource label form specified for this metric. Add an override or a \
      template for it"
 )]
 #[case::template_typo(
-    with(|rule| rule.replace(".LabelMatchers", ".LabelMatcher")),
+    good_rule_with(|rule| rule.replace(".LabelMatchers", ".LabelMatcher")),
     "http_requests",
     "can't be built: metricsQuery: queries have no <<.LabelMatcher>>: did you mean \
      <<.LabelMatchers>>? (prometheus-adapter: template: metrics-query:1:"
 )]
 #[case::refused(
-    with(|rule| rule.replace("(.*)", "(.*")),
+    good_rule_with(|rule| rule.replace("(.*)", "(.*")),
     "http_requests",
-    "the rule is refused: line 3, column 19: rules[0].name.matches: `^(.*_total$` is no \
-     regular expression: missing closing )"
+    "the rule is refused: line 3, column 19: rules[0].name.matches: `^(.*_total$` is not \
+     a valid regular expression: missing closing )"
 )]
 #[case::counter_without_rate(
-    with(|rule| rule.replace("rate(", "(").replace("[2m]", "")),
+    good_rule_with(|rule| rule.replace("rate(", "(").replace("[2m]", "")),
     "http_requests",
     "warning: http_requests_total looks like a counter"
 )]
 #[case::not_grouped(
-    with(|rule| rule.replace("<<.GroupBy>>", "namespace")),
+    good_rule_with(|rule| rule.replace("<<.GroupBy>>", "namespace")),
     "http_requests",
     "warning: the query aggregates, but not by `pod`"
 )]
 #[case::no_matchers(
-    with(|rule| rule.replace("<<.LabelMatchers>>", "")),
+    good_rule_with(|rule| rule.replace("<<.LabelMatchers>>", "")),
     "http_requests",
     "warning: the query selects no objects"
 )]
@@ -173,7 +175,7 @@ fn external_metric_has_advice_about_namespaces_and_none_about_objects(
     let rule = rules.external[0].clone().unwrap();
     let seen = [Series { name: "queue_depth".to_owned(), labels: Vec::new() }];
     let series = RuleSeries::new(&rule, &resources, &seen).into();
-    let source = Source { index: 0, rule, series };
+    let source = DiscoveredRule { index: 0, rule, series };
     let candidates = [Candidate::Compiled(&source)];
     let everything = Selector::everything();
     let text =
@@ -184,7 +186,7 @@ fn external_metric_has_advice_about_namespaces_and_none_about_objects(
 
 #[test]
 fn earlier_rule_with_the_metric_is_shadowed() {
-    let rules = format!("{GOOD}{GOOD}");
+    let rules = format!("{GOOD_RULE}{GOOD_RULE}");
     let explanation = explain(&rules, "pods", "http_requests", "");
     assert_eq!(explanation.applied().map(|report| report.index), Some(1));
     let text = explanation.to_string();
@@ -193,9 +195,9 @@ fn earlier_rule_with_the_metric_is_shadowed() {
 
 #[test]
 fn problems_of_the_request_come_first() {
-    let unknown = explain(GOOD, "widgets", "http_requests", "").to_string();
+    let unknown = explain(GOOD_RULE, "widgets", "http_requests", "").to_string();
     assert!(unknown.starts_with("the API has no such resource: no matches for"), "{unknown}");
-    let unsupported = explain(GOOD, "pods", "http_requests", "a>1");
+    let unsupported = explain(GOOD_RULE, "pods", "http_requests", "a>1");
     assert!(unsupported.applied().is_none());
     assert!(unsupported.to_string().contains("Don't use < and >"), "{unsupported}");
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::rules::config::{OverrideTarget, ResourceMapping};
 use hpa_metrics::test_doubles::resources;
 
-const ALL: &str = "<<.Series>>{<<.LabelMatchers>>} by (<<.GroupBy>>)";
+const TEMPLATE: &str = "<<.Series>>{<<.LabelMatchers>>} by (<<.GroupBy>>)";
 
 fn mapping(overrides: &[(&str, &str)]) -> ResourceMapping {
     let target =
@@ -14,7 +14,7 @@ fn mapping(overrides: &[(&str, &str)]) -> ResourceMapping {
     ResourceMapping { overrides: overrides.collect(), ..Default::default() }
 }
 
-fn custom(
+fn pods_query(
     template: &str,
     names: &[&str],
     selector: &str,
@@ -30,7 +30,7 @@ fn custom(
         objects,
         &Selector::parse(selector).unwrap(),
         &[],
-        Context { labels: &labels, resources: &resources, compat },
+        QueryContext { labels: &labels, resources: &resources, compat },
     )
 }
 
@@ -44,7 +44,7 @@ fn custom(
 )]
 fn query_selects_objects(#[case] names: &[&str], #[case] selector: &str, #[case] expected: &str) {
     for compat in [Compat::Off, Compat::Reference] {
-        assert_eq!(custom(ALL, names, selector, compat).unwrap(), expected);
+        assert_eq!(pods_query(TEMPLATE, names, selector, compat).unwrap(), expected);
     }
 }
 
@@ -52,17 +52,17 @@ fn query_selects_objects(#[case] names: &[&str], #[case] selector: &str, #[case]
 #[case::off(Compat::Off, r#"m{app=~"x[.]y",namespace="shop",pod=~"a[.]b|c"} by (pod)"#)]
 #[case::reference(Compat::Reference, r#"m{app=~"x.y",namespace="shop",pod=~"a.b|c"} by (pod)"#)]
 fn dots_are_escaped_without_compatibility(#[case] compat: Compat, #[case] expected: &str) {
-    assert_eq!(custom(ALL, &["a.b", "c"], "app in (x.y)", compat).unwrap(), expected);
+    assert_eq!(pods_query(TEMPLATE, &["a.b", "c"], "app in (x.y)", compat).unwrap(), expected);
 }
 
 #[test]
 fn one_name_with_a_dot_is_compared_exactly() {
-    let query = custom(ALL, &["a.b"], "", Compat::Off).unwrap();
+    let query = pods_query(TEMPLATE, &["a.b"], "", Compat::Off).unwrap();
     assert_eq!(query, r#"m{namespace="shop",pod="a.b"} by (pod)"#);
 }
 
 #[rstest]
-#[case::operator(ALL, "a>5", "operator not supported by prometheus")]
+#[case::operator(TEMPLATE, "a>5", "operator not supported by prometheus")]
 #[case::empty("<<if false>>x<<end>>", "", "empty query produced by metrics query template")]
 #[case::field(
     "<<.Serie>>",
@@ -75,7 +75,7 @@ fn unsupported_queries_are_errors(
     #[case] selector: &str,
     #[case] expected: &str,
 ) {
-    let error = custom(template, &["a"], selector, Compat::Off).unwrap_err();
+    let error = pods_query(template, &["a"], selector, Compat::Off).unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
@@ -83,7 +83,7 @@ fn unsupported_queries_are_errors(
 fn external_query_has_no_group_by() {
     let resources = resources();
     let labels = ResourceLabels::new(&mapping(&[("ns", "namespace")]), &resources).unwrap();
-    let context = Context { labels: &labels, resources: &resources, compat: Compat::Off };
+    let context = QueryContext { labels: &labels, resources: &resources, compat: Compat::Off };
     let template =
         QueryTemplate::new("<<.Series>>{<<.LabelMatchers>>} <<.GroupBySlice>><<.GroupBy>>");
     let template = template.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hpa_calc::Selector;
 
-use super::{Origin, SortedMetrics, Source, last_origin};
+use super::{DiscoveredRule, Origin, SortedMetrics, last_origin};
 use crate::rules::{
     Compat,
     labels::LabelError,
@@ -17,7 +17,7 @@ use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource, ResourceEr
 /// All custom metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct CustomRegistry {
-    sources: Vec<Source>,
+    sources: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
 }
 
@@ -94,7 +94,7 @@ pub enum CustomQueryError {
     /// The API has no such resource.
     #[error("unable to normalize group resource: {0}")]
     Resource(#[from] ResourceError),
-    /// No rule has a series for it.
+    /// No rule has a series for the metric.
     #[error("metric {metric} is not registered for {resource}")]
     Unknown { resource: GroupResource, metric: String },
     /// The query can't be built.
@@ -110,8 +110,8 @@ impl From<LabelError> for CustomQueryError {
 
 impl CustomRegistry {
     /// The metrics of all rules. If several rules have a metric, the last one takes precedence.
-    pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
-        let sources: Vec<Source> = sources.into_iter().cloned().collect();
+    pub fn new<'s>(sources: impl IntoIterator<Item = &'s DiscoveredRule>) -> Self {
+        let sources: Vec<DiscoveredRule> = sources.into_iter().cloned().collect();
         let sorted = SortedMetrics::new(&sources, |metric| metric.by_resource().next().is_some());
         Self { sources, sorted }
     }

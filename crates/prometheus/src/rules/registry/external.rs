@@ -2,14 +2,14 @@
 
 use hpa_calc::Selector;
 
-use super::{Origin, SortedMetrics, Source, last_origin};
+use super::{DiscoveredRule, Origin, SortedMetrics, last_origin};
 use crate::rules::{Compat, query::QueryError};
 use hpa_metrics::resource::ApiResources;
 
 /// All external metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct ExternalRegistry {
-    sources: Vec<Source>,
+    sources: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
 }
 
@@ -17,8 +17,8 @@ pub struct ExternalRegistry {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExternalMetric<'a> {
     pub metric: &'a str,
-    /// Whether the rule selects the namespace of a request. The reference lists all external
-    /// metrics as namespaced.
+    /// Whether the rule selects the namespace of a request. With compatibility it is always true,
+    /// because prometheus-adapter lists all external metrics as namespaced.
     pub is_namespaced: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct ExternalMetric<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExternalQueryError {
-    /// No rule has a series for it.
+    /// No rule has a series for the metric.
     #[error("external metric {0} is not registered")]
     Unknown(String),
     /// The query can't be built.
@@ -36,8 +36,8 @@ pub enum ExternalQueryError {
 
 impl ExternalRegistry {
     /// The metrics of all rules. If several rules have a metric, the last one takes precedence.
-    pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
-        let sources: Vec<Source> = sources.into_iter().cloned().collect();
+    pub fn new<'s>(sources: impl IntoIterator<Item = &'s DiscoveredRule>) -> Self {
+        let sources: Vec<DiscoveredRule> = sources.into_iter().cloned().collect();
         let sorted = SortedMetrics::new(&sources, |_| true);
         Self { sources, sorted }
     }
@@ -55,8 +55,8 @@ impl ExternalRegistry {
 
     /// The rule and the series of a metric.
     pub fn origin(&self, metric: &str) -> Option<Origin> {
-        let found = |source| -> Option<(&Source, &str)> {
-            let source: &Source = source;
+        let found = |source| -> Option<(&DiscoveredRule, &str)> {
+            let source: &DiscoveredRule = source;
             Some((source, source.series.metric(metric)?.last))
         };
         last_origin(self.sources.iter().filter_map(found))

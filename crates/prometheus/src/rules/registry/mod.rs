@@ -19,7 +19,7 @@ use crate::rules::{
 
 /// A rule with its series from the last successful discovery.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct DiscoveredRule {
     /// The position of the rule in the file.
     pub index: usize,
     pub rule: Arc<Rule>,
@@ -37,27 +37,30 @@ pub struct Origin {
     pub shadows: Vec<usize>,
 }
 
-/// The origin of a metric: the last of the rules that have it.
-fn last_origin<'s>(found: impl Iterator<Item = (&'s Source, &'s str)>) -> Option<Origin> {
-    let mut found: Vec<(&Source, &str)> = found.collect();
-    let (source, series) = found.pop()?;
+/// The origin of a metric: the last of the `candidates`, which are the rules that have it.
+fn last_origin<'s>(
+    candidates: impl Iterator<Item = (&'s DiscoveredRule, &'s str)>,
+) -> Option<Origin> {
+    let mut candidates: Vec<(&DiscoveredRule, &str)> = candidates.collect();
+    let (source, series) = candidates.pop()?;
     Some(Origin {
         index: source.index,
         rule: source.rule.clone(),
         series: series.into(),
-        shadows: found.iter().map(|(source, _)| source.index).collect(),
+        shadows: candidates.iter().map(|(source, _)| source.index).collect(),
     })
 }
 
-/// The metrics of all sources, sorted by name: the position of a source, and of the metric in it.
+/// The metrics of all sources, sorted by name. An item has the positions of a source and of the
+/// metric in it.
 #[derive(Debug, Default)]
 struct SortedMetrics(Vec<(u32, u32)>);
 
 impl SortedMetrics {
     /// Sorts the metrics that `is_included` accepts, each name once.
-    fn new(sources: &[Source], is_included: impl Fn(MetricSeries<'_>) -> bool) -> Self {
+    fn new(sources: &[DiscoveredRule], is_included: impl Fn(MetricSeries<'_>) -> bool) -> Self {
         let all = (0..).zip(sources).flat_map(|(position, source)| {
-            (0..).zip(source.series.metrics()).map(move |(metric, found)| (position, metric, found))
+            (0..).zip(source.series.metrics()).map(move |(index, metric)| (position, index, metric))
         });
         let included = all.filter(|(_, _, metric)| is_included(*metric));
         let mut sorted: Vec<(u32, u32)> =
@@ -69,12 +72,12 @@ impl SortedMetrics {
         Self(sorted)
     }
 
-    fn names<'s>(&'s self, sources: &'s [Source]) -> impl Iterator<Item = &'s str> {
+    fn names<'s>(&'s self, sources: &'s [DiscoveredRule]) -> impl Iterator<Item = &'s str> {
         let found = self.0.iter().filter_map(|entry| metric_at(sources, *entry));
         found.map(|metric| metric.metric)
     }
 }
 
-fn metric_at(sources: &[Source], (source, metric): (u32, u32)) -> Option<MetricSeries<'_>> {
+fn metric_at(sources: &[DiscoveredRule], (source, metric): (u32, u32)) -> Option<MetricSeries<'_>> {
     sources.get(source as usize)?.series.metric_at(metric)
 }

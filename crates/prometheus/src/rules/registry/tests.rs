@@ -13,13 +13,13 @@ fn series(name: &str, labels: &[&str]) -> Series {
 }
 
 /// The rules of a file with the series of each.
-fn sources(config: &str, series: &[&[Series]]) -> Vec<Source> {
+fn sources(config: &str, series: &[&[Series]]) -> Vec<DiscoveredRule> {
     let resources = resources();
     let rules = RuleSet::compile(&Config::parse(config).unwrap(), &resources);
     let rules = rules.custom.into_iter().chain(rules.external).map(Result::unwrap);
     let sources = rules.zip(series).enumerate().map(|(index, (rule, series))| {
         let series = RuleSeries::new(&rule, &resources, *series).into();
-        Source { index, rule, series }
+        DiscoveredRule { index, rule, series }
     });
     sources.collect()
 }

@@ -12,10 +12,10 @@ const QUERY_COST: usize = 100;
 const DISABLED_WINDOWS: u32 = 5;
 /// The number of windows for which the size of a shared result is used.
 const SIZE_WINDOWS: u32 = 8;
-/// The maximum number of counted requesters. More of them would not change a decision.
+/// The maximum number of counted requesters. More of them would hardly change a decision.
 const MAX_REQUESTERS: usize = 10_000;
 
-/// The requesters of a metric in a namespace.
+/// The recent requests for a metric of a namespace, and the decision whether to share a query.
 #[derive(Default)]
 pub(super) struct Demand {
     requesters: HashMap<u64, Request>,
@@ -27,15 +27,18 @@ pub(super) struct Demand {
 
 #[derive(Clone, Copy)]
 struct Request {
-    last: Instant,
+    time: Instant,
+    /// The number of requested objects.
     names: usize,
+    /// The number of single queries that the request needs.
     queries: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Decision {
     is_shared: bool,
-    until: Instant,
+    valid_until: Instant,
+    /// The number of requesters at the time of the decision.
     requesters: usize,
 }
 
@@ -48,7 +51,7 @@ impl Demand {
         settings: &SharingSettings,
     ) -> bool {
         let ShareableRequest { names, queries, requester, .. } = *shareable;
-        let request = Request { last: now, names: names.len(), queries };
+        let request = Request { time: now, names: names.len(), queries };
         if self.requesters.len() < MAX_REQUESTERS || self.requesters.contains_key(&requester) {
             self.requesters.insert(requester, request);
         }
@@ -57,19 +60,20 @@ impl Demand {
         }
         let current = self.decision.filter(|decision| {
             // More requesters never make sharing more expensive.
-            now < decision.until
+            now < decision.valid_until
                 && (decision.is_shared || decision.requesters == self.requesters.len())
         });
         if let Some(decision) = current {
             return decision.is_shared;
         }
-        self.requesters.retain(|_, request| now.duration_since(request.last) < settings.window);
+        self.requesters.retain(|_, request| now.duration_since(request.time) < settings.window);
         let is_shared = self.is_cheaper(now, settings);
-        let (until, requesters) = (now + settings.max_age, self.requesters.len());
-        self.decision = Some(Decision { is_shared, until, requesters });
+        let (valid_until, requesters) = (now + settings.max_age, self.requesters.len());
+        self.decision = Some(Decision { is_shared, valid_until, requesters });
         is_shared
     }
 
+    /// Whether a shared query costs at most as much as the queries that it replaces.
     fn is_cheaper(&self, now: Instant, settings: &SharingSettings) -> bool {
         let requests = self.requesters.values();
         let (queries, names) = requests.fold((0, 0), |(queries, names), request| {
@@ -86,7 +90,7 @@ impl Demand {
         self.size = Some((size, now));
     }
 
-    /// Disables sharing for a while.
+    /// Disables sharing for [`DISABLED_WINDOWS`] windows.
     pub(super) fn disable(&mut self, now: Instant, settings: &SharingSettings) {
         self.disabled_until = Some(now + settings.window * DISABLED_WINDOWS);
         self.decision = None;
@@ -99,6 +103,6 @@ impl Demand {
     /// Whether there was a request within the window.
     pub(super) fn is_current(&self, now: Instant, settings: &SharingSettings) -> bool {
         let mut requests = self.requesters.values();
-        requests.any(|request| now.duration_since(request.last) < settings.window)
+        requests.any(|request| now.duration_since(request.time) < settings.window)
     }
 }

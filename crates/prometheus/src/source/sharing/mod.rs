@@ -1,7 +1,8 @@
 //! Sends one query for all objects of a namespace instead of one per autoscaler.
 //!
-//! A query is shared only if [`crate::rules::shape`] proves that the result is the same. The proof
-//! doesn't cover failures: if a shared query fails, single queries are sent for a while.
+//! A query is shared only if [`crate::rules::per_object`] proves that single queries have the same
+//! results. The proof doesn't cover failures: if a shared query fails, single queries are sent for
+//! a while.
 
 mod demand;
 #[cfg(test)]
@@ -28,11 +29,10 @@ use tokio::time::{Instant, timeout};
 
 use self::demand::Demand;
 
-/// The maximum number of groups with a shared query. Clients of the adapter can request any
-/// selector.
+/// The maximum number of groups, because clients of the adapter can request any selector.
 const MAX_GROUPS: usize = 20_000;
 
-/// The times for which results are reused and requesters are counted.
+/// Limits of the reuse of results, and of the decision to share a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharingSettings {
     /// The maximum age of a result.
@@ -55,7 +55,7 @@ pub(super) struct ShareableRequest<'a> {
     pub(super) namespace: &'a str,
     pub(super) selector: &'a Selector,
     pub(super) names: &'a [String],
-    /// Identifies the requester. See [`Sharing::requester`].
+    /// Identifies the requester. See [`Sharing::requester_id`].
     pub(super) requester: u64,
     /// The number of single queries for these names.
     pub(super) queries: usize,
@@ -81,7 +81,7 @@ struct Groups {
     sweep_at: Instant,
 }
 
-/// The inputs of a query for all objects.
+/// The inputs of a query for all objects of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
     server: String,
@@ -94,6 +94,7 @@ struct GroupKey {
     selector: Selector,
 }
 
+/// The requests that one query for all objects of a namespace can answer.
 struct Group {
     /// The query, or the reason that it isn't shared.
     query: Result<Arc<str>, NotPerObject>,
@@ -110,7 +111,7 @@ struct Answer {
 
 impl Sharing {
     pub(super) fn new(settings: Option<SharingSettings>, compat: Compat) -> Self {
-        // The reference sends a query for each request.
+        // prometheus-adapter sends a query for each request.
         let settings = settings.filter(|_| compat == Compat::Off);
         let groups = Groups { by_key: HashMap::new(), sweep_at: Instant::now() };
         let (hasher, stats) = (RandomState::new(), Stats::default());
@@ -118,11 +119,11 @@ impl Sharing {
     }
 
     /// Identifies a requester by the name or the selector of its objects.
-    pub(super) fn requester(&self, objects: impl Hash) -> u64 {
+    pub(super) fn requester_id(&self, objects: impl Hash) -> u64 {
         self.hasher.hash_one(objects)
     }
 
-    /// Drops all results.
+    /// Drops all groups with their results.
     pub(super) fn clear(&self) {
         self.groups.lock().by_key.clear();
     }
@@ -136,18 +137,21 @@ impl Sharing {
         resources: &ApiResources,
     ) -> Option<SharedSamples> {
         let settings = self.settings?;
-        // Other names are patterns in the regular expression of a single query.
-        if request.namespace.is_empty() || !request.names.iter().all(|name| is_plain(name)) {
+        // In a query for several names, a name with other characters is a pattern of a regular
+        // expression, so it could select other objects.
+        if request.namespace.is_empty()
+            || !request.names.iter().all(|name| matches_only_itself(name))
+        {
             return None;
         }
-        let group = self.group(request, found, client, resources, &settings)?;
+        let group = self.get_or_add_group(request, found, client, resources, &settings)?;
         let query = group.query.as_ref().ok()?;
         let now = Instant::now();
         if !group.demand.lock().should_share(&request, now, &settings) {
             return None;
         }
         let mut answer = group.answer.lock().await;
-        // The query that held the lock may have failed.
+        // While this request waited for the lock, the shared query may have failed.
         if group.demand.lock().is_disabled(Instant::now()) {
             return None;
         }
@@ -167,7 +171,9 @@ impl Sharing {
         Some(SharedSamples { samples, query: query.clone() })
     }
 
-    fn group(
+    /// Returns the group of a request. `None` if a new group would exceed the limit, or if the rule
+    /// has no label for namespaces.
+    fn get_or_add_group(
         &self,
         request: ShareableRequest<'_>,
         found: &FoundMetric<'_>,
@@ -237,9 +243,9 @@ impl Group {
     ) -> Option<ObjectSamples> {
         let mut guard = DisableOnDrop { demand: &self.demand, settings, is_answered: false };
         let request = InstantQuery { query: query.to_string(), timeout: TimeoutParameter::Limit };
-        // Leaves the other half of the time for a single query after a failure.
-        let limit = client.settings().query_timeout / 2;
-        let result = timeout(limit, client.query(&request)).await;
+        // If the shared query times out, the other half of the time is left for a single query.
+        let half = client.settings().query_timeout / 2;
+        let result = timeout(half, client.query(&request)).await;
         let samples = match result {
             Ok(Ok(result)) => match &*result {
                 QueryResult::Vector(samples) => {
@@ -276,13 +282,14 @@ impl Drop for DisableOnDrop<'_> {
     }
 }
 
-/// Whether a name has no special characters of regular expressions except dots, which are escaped.
-fn is_plain(name: &str) -> bool {
+/// Whether a name has no special characters of regular expressions. Dots don't count, because
+/// queries escape them.
+fn matches_only_itself(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }
 
-/// The queries of a rule of custom metrics since the start.
+/// The numbers of queries of a rule of custom metrics since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryCounts {
     /// The rule, such as `rules[0]`.

@@ -20,8 +20,10 @@ use hpa_metrics::{
 };
 
 const PERIOD: Duration = Duration::from_secs(15);
+/// The shared query for all pods.
 const SHARED: &str = r#"max(inflight{namespace="shop",pod!=""}) by (pod)"#;
 
+/// The query for one pod.
 fn single(pod: &str) -> String {
     format!(r#"max(inflight{{namespace="shop",pod="{pod}"}}) by (pod)"#)
 }
@@ -69,12 +71,12 @@ pub(in crate::source) async fn provider(
     provider
 }
 
-/// A server with the index of each pod as value, except for web-2.
+/// A server whose samples have the index of the pod as value. It has none for web-2.
 fn server() -> Prometheus {
     let server = prometheus();
-    server.vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
-    server.vector(&single("web-0"), &json!([sample("web-0", "0")]));
-    server.vector(&single("web-1"), &json!([sample("web-1", "1")]));
+    server.set_vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
+    server.set_vector(&single("web-0"), &json!([sample("web-0", "0")]));
+    server.set_vector(&single("web-1"), &json!([sample("web-1", "1")]));
     server
 }
 
@@ -99,7 +101,7 @@ async fn query_is_shared_from_the_second_requester_on() {
     assert_eq!((values.items.len(), &*values.origin.query), (1, SHARED));
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
-    // The result has expired.
+    // After a third of the period, the result is too old.
     advance(PERIOD / 3).await;
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
@@ -114,9 +116,9 @@ async fn query_is_shared_from_the_second_requester_on() {
 #[tokio::test(start_paused = true)]
 async fn object_without_a_sample_has_the_error_of_its_own_query() {
     let server = server();
-    server.vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "NaN")]));
-    server.vector(&single("web-1"), &json!([sample("web-1", "NaN")]));
-    server.vector(&single("web-2"), &json!([]));
+    server.set_vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "NaN")]));
+    server.set_vector(&single("web-1"), &json!([sample("web-1", "NaN")]));
+    server.set_vector(&single("web-2"), &json!([]));
     let alone = provider(&server, &Setup { sharing: false, ..Setup::default() }).await;
     let shared = provider(&server, &Setup::default()).await;
     let mut errors = Vec::new();
@@ -147,7 +149,7 @@ async fn failed_shared_query_disables_sharing_for_a_while() {
         }
     }
     assert!(!server.take_requests().contains(&SHARED.to_owned()));
-    server.vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
+    server.set_vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
     advance(PERIOD).await;
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
@@ -192,8 +194,8 @@ async fn cancelled_shared_query_disables_sharing() {
 async fn concurrent_requests_wait_for_one_query() {
     let server = prometheus();
     let samples: Vec<Value> = (0..50).map(|index| sample(&format!("web-{index}"), "7")).collect();
-    server.vector(SHARED, &Value::Array(samples));
-    server.vector(&single("web-0"), &json!([sample("web-0", "7")]));
+    server.set_vector(SHARED, &Value::Array(samples));
+    server.set_vector(&single("web-0"), &json!([sample("web-0", "7")]));
     let provider = provider(&server, &Setup { pods: 50, ..Setup::default() }).await;
     let pods: Vec<String> = (0..50).map(|index| format!("web-{index}")).collect();
     let values = join_all(pods.iter().map(|pod| read(&provider, pod))).await;
@@ -207,12 +209,12 @@ async fn concurrent_requests_wait_for_one_query() {
 async fn namespace_with_many_other_objects_is_not_shared() {
     let server = server();
     let samples: Vec<Value> = (0..1000).map(|index| sample(&format!("web-{index}"), "1")).collect();
-    server.vector(SHARED, &Value::Array(samples));
+    server.set_vector(SHARED, &Value::Array(samples));
     let setup = Setup { pods: 20, ..Setup::default() };
     let provider = provider(&server, &setup).await;
     let pods: Vec<String> = (0..20).map(|index| format!("web-{index}")).collect();
     for pod in &pods {
-        server.vector(&single(pod), &json!([sample(pod, "1")]));
+        server.set_vector(&single(pod), &json!([sample(pod, "1")]));
     }
     for pod in &pods[..2] {
         assert!(read(&provider, pod).await.is_ok());
@@ -291,7 +293,7 @@ async fn names_with_regex_characters_are_not_shared() {
     assert_eq!(server.take_requests(), [single("a|b"), single("a*"), single("a|b")]);
 }
 
-/// Reads the autoscalers of a namespace one after the other, like the controller.
+/// Reads for the autoscalers of each namespace one after the other, distributed over the period.
 #[tokio::test(start_paused = true)]
 async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() {
     const NAMESPACES: usize = 50;
@@ -314,7 +316,7 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
     }
     let queries = u32::try_from(server.take_requests().len()).unwrap();
     let per_namespace_and_period = f64::from(queries) / f64::from(PERIODS) / 50.0;
-    // The first autoscaler of each namespace sent its own query.
+    // In the first period, the first autoscaler of each namespace sends its own query.
     assert!((per_namespace_and_period - 1.1).abs() < 0.001, "{per_namespace_and_period}");
 }
 

@@ -58,9 +58,9 @@ async fn rule_with_too_many_series_keeps_its_previous_ones() {
             });
             Value::Array(series.collect())
         };
-        server.series("inflight", &many(4));
+        server.set_series("inflight", &many(4));
         if problem == by_bytes {
-            server.series("inflight", &many(8));
+            server.set_series("inflight", &many(8));
         }
         provider.relist().await.unwrap_err();
         assert_eq!(provider.problems(), [problem]);
@@ -68,7 +68,7 @@ async fn rule_with_too_many_series_keeps_its_previous_ones() {
         assert!(has_custom(&provider, &pods, true, "http_requests_total"), "the other rules");
         assert!(!has_custom(&provider, &pods, true, "inflight_00"));
 
-        server.series("inflight", &many(3));
+        server.set_series("inflight", &many(3));
         provider.relist().await.unwrap();
         assert!(has_custom(&provider, &pods, true, "inflight_00"), "as many as are allowed");
     }
@@ -82,8 +82,8 @@ fn servers_of_the_file_use_only_permitted_credentials() {
         let servers = servers.with_config(&config.unwrap(), Compat::Off);
         servers.err().map(|error| error.to_string())
     };
-    let none = ServerPermissions::default();
-    let some =
+    let no_permissions = ServerPermissions::default();
+    let all_permissions =
         ServerPermissions { directory: Some("/etc/hpa/credentials".into()), service_account: true };
     let files = ["authConfig", "caFile", "tokenFile", "passwordFile"];
     let files = files.into_iter().chain(["clientTLSCertFile", "clientTLSKeyFile"]);
@@ -96,7 +96,7 @@ fn servers_of_the_file_use_only_permitted_credentials() {
         };
         let pair = pair.replace(", ", "\n  ");
         let line = format!("{field}: /var/run/secrets/kubernetes.io/serviceaccount/token{pair}");
-        let error = refused(&line, &some).expect(field);
+        let error = refused(&line, &all_permissions).expect(field);
         let expected = format!(
             "line 4, column {}: servers[0].{field}: the server \"eu\" may not use the file \
              /var/run/secrets/kubernetes.io/serviceaccount/token: its files must be in \
@@ -104,15 +104,18 @@ fn servers_of_the_file_use_only_permitted_credentials() {
             field.len() + 5
         );
         assert_eq!(error, expected);
-        assert!(refused(&line, &none).expect(field).contains("permits no file"), "{field}");
+        assert!(
+            refused(&line, &no_permissions).expect(field).contains("permits no file"),
+            "{field}"
+        );
         let line = format!("{field}: eu/token{pair}");
-        assert_eq!(refused(&line, &some), None, "{field}");
+        assert_eq!(refused(&line, &all_permissions), None, "{field}");
     }
-    let error = refused("authInCluster: true", &none).expect("refused");
+    let error = refused("authInCluster: true", &no_permissions).expect("refused");
     let expected = "line 4, column 18: servers[0].authInCluster: the server \"eu\" may not use the \
                     service account of the pod, unless --metrics-config-auth-incluster permits it \
                     to all servers of the file";
     assert_eq!(error, expected);
-    assert_eq!(refused("authInCluster: true", &some), None);
-    assert_eq!(refused("authInCluster: false", &none), None);
+    assert_eq!(refused("authInCluster: true", &all_permissions), None);
+    assert_eq!(refused("authInCluster: false", &no_permissions), None);
 }

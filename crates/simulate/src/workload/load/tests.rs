@@ -66,7 +66,7 @@ fn diurnal() -> Load {
 #[case::sum(Load::Sum(vec![Load::Constant(3.0), steps()]), 10.0, 10.0)]
 #[case::repeated(Load::Repeat(Repeat { every: seconds(20), load: Box::new(steps()) }), 30.0, 7.0)]
 #[case::restarted(Load::Repeat(Repeat { every: seconds(20), load: Box::new(steps()) }), 40.0, 0.0)]
-fn load_at_boundaries(#[case] load: Load, #[case] second: f64, #[case] expected: f64) {
+fn load_is_exact_at_boundaries(#[case] load: Load, #[case] second: f64, #[case] expected: f64) {
     assert_eq!(load.at(second), expected);
 }
 

@@ -1,4 +1,4 @@
-//! The cluster: workloads, pods, queues and metric sources, advanced together.
+//! The modelled cluster: workloads, pods, queues and metric sources, which advance together.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,6 +26,7 @@ pub const WARM_READY_SECONDS: f64 = 600.0;
 /// Name, labels and samples of an external metric.
 type ExternalSeries<'a> = (&'a str, &'a BTreeMap<String, String>, &'a Series<f64>);
 
+/// The state of the cluster at one simulated second.
 #[derive(Debug)]
 pub struct ClusterModel {
     pub seed: u64,
@@ -38,7 +39,7 @@ pub struct ClusterModel {
     pub metrics: MetricSources,
     default_profile: Arc<PodProfile>,
     max_pods: Option<u32>,
-    /// The number of generated names. It makes the random numbers of each name different.
+    /// The number of generated names, which makes each of them different.
     generated_names: u64,
 }
 
@@ -108,7 +109,7 @@ impl ClusterModel {
         }
         drain_queues(&mut self.queues, &mut self.workloads, now, seconds);
         for workload in self.workloads.values_mut() {
-            workload.count(seconds, now > 0.0);
+            workload.update_counters(seconds, now > 0.0);
             let usage = workload.usage;
             for pod in workload.pods.values_mut() {
                 pod.use_resources(&usage, now, seconds);
@@ -192,7 +193,8 @@ impl ClusterModel {
         });
     }
 
-    /// Makes all pods ready for [`WARM_READY_SECONDS`] and runs the metric sources up to second 0.
+    /// Makes all pods as old as if they had been ready for [`WARM_READY_SECONDS`], and runs the
+    /// metric sources up to second 0.
     pub fn warm_up(&mut self) {
         for pod in self.pods_mut() {
             pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
@@ -228,6 +230,7 @@ impl ClusterModel {
         }
     }
 
+    /// The state of the workloads and queues, without the delay and the noise of metrics.
     pub fn observe(&self, time: Timestamp) -> Observation {
         Observation::new(time, self.now, &self.workloads, &self.queues)
     }

@@ -1,11 +1,14 @@
 //! The lifecycle of a pod. All times are simulated seconds since the start.
 
-/// The backoff before the second restart. It doubles with each further crash.
+/// The backoff before the second restart, in seconds. It doubles with each further crash.
 const FIRST_BACKOFF: f64 = 10.0;
+/// The longest backoff, in seconds.
 const MAX_BACKOFF: f64 = 300.0;
-/// A container that ran this long resets the backoff.
+/// If a container ran for longer than this number of seconds, a crash resets the backoff.
 const BACKOFF_RESET: f64 = 600.0;
 
+/// The state of a pod. `until` is the time of the next transition, and `since` that of the last
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PodState {
     /// Waiting for a node.
@@ -26,7 +29,7 @@ pub enum PodState {
     Terminating { until: f64 },
 }
 
-/// The durations of a pod's steps, in seconds.
+/// The durations of a pod's states, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delays {
     pub scheduling: f64,
@@ -76,15 +79,15 @@ impl Lifecycle {
             !has_node && matches!(self.state, PodState::Pending { until } if until <= now);
         let mut changed = is_unschedulable && !self.unschedulable;
         self.unschedulable |= is_unschedulable;
-        while let Some(next) = self.due(now, has_node) {
+        while let Some(next) = self.due_transition(now, has_node) {
             self.enter(next);
             changed = true;
         }
         changed
     }
 
-    /// The next transition with its time, if it is due.
-    fn due(&self, now: f64, has_node: bool) -> Option<(f64, PodState)> {
+    /// The time and the new state of the next transition, if it is due.
+    fn due_transition(&self, now: f64, has_node: bool) -> Option<(f64, PodState)> {
         let (at, next) = match self.state {
             PodState::Pending { until } if has_node => {
                 // A pod that waited for a node is scheduled now.
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_and_deletion_end_a_pod() {
+    fn eviction_fails_a_pod_and_deletion_starts_its_termination() {
         let mut pod = ready();
         pod.evict(20.0);
         assert!(!pod.is_active() && !pod.advance(1e6, true));

@@ -1,4 +1,4 @@
-//! The metric sources: scrapes, recorded values and outages.
+//! The metric sources: their scrapes, samples and outages.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::workload::{
     series::{Sample, Series, SourceSettings},
 };
 
-/// The shortest time for which metrics-server reports a container's CPU usage, in seconds.
+/// The shortest time over which metrics-server averages a container's CPU usage, in seconds.
 const SHORTEST_WINDOW: f64 = 10.0;
 
 /// The source of a metric's value.
@@ -156,7 +156,7 @@ impl Metric {
         Some(Self { name, labels, source, last_counter: None, series: Series::default() })
     }
 
-    /// Records the current value. A rate is the average since the last scrape.
+    /// Records a sample of the current value. A rate is the average since the last scrape.
     fn scrape(
         &mut self,
         scrape: &Scrape<'_>,

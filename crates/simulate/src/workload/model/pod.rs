@@ -7,11 +7,11 @@ use crate::workload::{
     series::Series,
 };
 
-/// Age at which the object of an evicted pod is deleted, in seconds.
+/// Time from the eviction of a pod until its object is deleted, in seconds.
 const EVICTED_POD_TTL: f64 = 300.0;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
-/// For each container its name, CPU in cores and memory in bytes.
+/// The name of each container, its CPU in cores and its memory in bytes.
 pub type UsageSample = Vec<(String, f64, f64)>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Container {
     pub name: String,
     /// The main container serves the load. The others are sidecars.
     pub is_main: bool,
-    /// Constant CPU and memory of a sidecar.
+    /// The constant CPU (in cores) and memory (in bytes) of a sidecar.
     pub constant: (f64, f64),
     /// CPU time used so far, in seconds.
     pub cpu_seconds: f64,
@@ -68,7 +68,7 @@ pub struct Pod {
     pub rate_scraped_at: f64,
     /// Start of the container to which these scrapes belong.
     pub scraped_container_start: Option<f64>,
-    /// The end of an incident that suppresses the pod's metrics.
+    /// The end of the last incident that suppresses the pod's metrics.
     pub no_metrics_until: f64,
     pub usage: Series<UsageSample>,
     pub rate: Series<f64>,
@@ -130,8 +130,8 @@ impl Pod {
         }
     }
 
-    /// Whether the object of the pod is removed: after the termination, or a while after an
-    /// eviction.
+    /// Whether the object of the pod is removed at `now`: after the termination, or five minutes
+    /// after an eviction.
     pub fn is_finished(&self, now: f64) -> bool {
         match self.lifecycle.state {
             PodState::Terminating { until } => until <= now,

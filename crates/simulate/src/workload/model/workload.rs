@@ -1,4 +1,4 @@
-//! A workload: its pods, and how load and queued work are spread over them.
+//! A workload: its pods, and the distribution of load and queued work over them.
 
 use std::{collections::BTreeMap, slice, sync::Arc};
 
@@ -102,7 +102,8 @@ impl Workload {
         self.pods.values().filter(|pod| pod.lifecycle.is_ready())
     }
 
-    /// Terminates the surplus of an owner's active pods. Returns the number of missing pods.
+    /// Terminates those active pods of an owner that are above `desired`. Returns the number of
+    /// pods that are missing.
     pub fn terminate_surplus(&mut self, owner_uid: &str, desired: u32, now: f64) -> u32 {
         let is_owned = |pod: &&mut Pod| pod.owner_uid == owner_uid && pod.lifecycle.is_active();
         let mut owned: Vec<&mut Pod> = self.pods.values_mut().filter(is_owned).collect();
@@ -136,6 +137,7 @@ impl Workload {
     }
 
     /// Distributes work from a queue over the ready pods, in proportion to their spare capacity.
+    /// `spare` is the sum of it.
     fn add_drained(&mut self, rate: f64, spare: f64, max_per_pod: Option<f64>) {
         if spare <= 0.0 {
             return;
@@ -147,8 +149,8 @@ impl Workload {
         self.drained += rate;
     }
 
-    /// Adds the last `seconds` to the counters.
-    pub(super) fn count(&mut self, seconds: f64, has_started: bool) {
+    /// Adds the last `seconds` to the counters, and to the totals if `has_started`.
+    pub(super) fn update_counters(&mut self, seconds: f64, has_started: bool) {
         let active = self.pods.values().filter(|pod| pod.lifecycle.is_active()).count();
         let is_underserved = self.served < self.offered * (1.0 - 1e-9);
         let add = |totals: &mut Totals| {
@@ -205,7 +207,7 @@ pub(super) fn drain_queues(
     }
 }
 
-/// Waiting work, and totals of arrived and drained work, in units of load.
+/// The waiting work of a queue, and the totals of arrived and drained work, in units of load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
     pub waiting: f64,
@@ -276,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_conserved() {
+    fn arrived_work_is_drained_or_waiting() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut backlog = Backlog { waiting: 50.0, ..Backlog::default() };
         for _ in 0..1000 {

@@ -75,7 +75,8 @@ impl Incident {
         self.duration.unwrap_or(DEFAULT_DURATION).get()
     }
 
-    /// Checks that exactly the fields that the kind uses are set. Returns the field and the error.
+    /// Checks that the required fields of the kind are set, and none that it doesn't use. The error
+    /// has the name of the field.
     pub(super) fn validate(&self) -> Result<(), (&'static str, IncidentError)> {
         let IncidentFields { required, optional, .. } = self.kind.fields();
         let fields = [

@@ -27,11 +27,11 @@ pub struct Scenario {
     #[serde(default)]
     pub seed: u64,
     /// The duration in simulated time.
-    #[serde(default = "duration")]
+    #[serde(default = "default_duration")]
     pub duration: Seconds,
     /// Whether the initial pods have been ready, with metrics, for ten minutes at the start.
     /// Otherwise, they are created at the start.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub warm: bool,
     /// The number of pods that can be scheduled. Further pods stay pending.
     #[serde(default)]
@@ -77,15 +77,15 @@ pub struct WorkloadSpec {
     #[serde(default)]
     pub name: String,
     /// The namespace, which is created if it doesn't exist.
-    #[serde(default = "namespace")]
+    #[serde(default = "default_namespace")]
     pub namespace: String,
-    #[serde(default = "deployment")]
+    #[serde(default = "default_kind")]
     pub kind: String,
     /// Required for custom resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// Replicas at the start.
-    #[serde(default = "one")]
+    #[serde(default = "default_replicas")]
     pub replicas: u32,
     /// By default the scenario's default profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +115,7 @@ pub struct PodMetricSpec {
     #[serde(default)]
     pub base: f64,
     /// Increase per unit of load per second.
-    #[serde(default = "one_float")]
+    #[serde(default = "default_per_unit")]
     pub per_unit: f64,
 }
 
@@ -158,10 +158,10 @@ pub struct ObjectMetricSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectRef {
-    #[serde(default = "core")]
+    #[serde(default = "default_api_version")]
     pub api_version: String,
     pub kind: String,
-    #[serde(default = "namespace")]
+    #[serde(default = "default_namespace")]
     pub namespace: String,
     pub name: String,
     /// The plural name such as `ingresses`, if it can't be derived from the kind.
@@ -207,31 +207,31 @@ pub struct MetricsSettings {
     pub external: SourceSettings,
 }
 
-fn duration() -> Seconds {
+fn default_duration() -> Seconds {
     Scenario::default().duration
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn namespace() -> String {
+fn default_namespace() -> String {
     "default".to_owned()
 }
 
-fn deployment() -> String {
+fn default_kind() -> String {
     "Deployment".to_owned()
 }
 
-fn core() -> String {
+fn default_api_version() -> String {
     "v1".to_owned()
 }
 
-fn one() -> u32 {
+fn default_replicas() -> u32 {
     1
 }
 
-fn one_float() -> f64 {
+fn default_per_unit() -> f64 {
     1.0
 }
 
@@ -263,8 +263,8 @@ impl WorkloadSpec {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            namespace: namespace(),
-            kind: deployment(),
+            namespace: default_namespace(),
+            kind: default_kind(),
             api_version: None,
             replicas: 1,
             profile: None,
@@ -293,14 +293,14 @@ impl Scenario {
     /// Parses and validates a scenario. Files that it refers to aren't read: see
     /// [`Scenario::load`].
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        let scenario = Self::read(text)?;
+        let scenario = Self::decode(text)?;
         scenario.validate()?;
         Ok(scenario)
     }
 
     /// Reads and validates a scenario file and the sample files that it refers to.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let mut scenario = Self::read(&read_file(path)?)?;
+        let mut scenario = Self::decode(&read_file(path)?)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         scenario.load_samples(|file| {
             let path = folder.join(file);
@@ -324,7 +324,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn read(text: &str) -> Result<Self, ScenarioError> {
+    fn decode(text: &str) -> Result<Self, ScenarioError> {
         let mut path = ".".to_owned();
         let scenario = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
             serde_path_to_error::deserialize(deserializer).map_err(|error| {

@@ -7,8 +7,8 @@ use super::{
     spec::{MetricValue, Scenario, WorkloadSpec},
 };
 
-/// Attaches the path of the field to an error.
-fn at<E: Into<FieldError>>(
+/// Adds the path of the field to the error of a result.
+fn with_path<E: Into<FieldError>>(
     field: impl Into<String>,
     result: Result<(), E>,
 ) -> Result<(), ScenarioError> {
@@ -16,7 +16,7 @@ fn at<E: Into<FieldError>>(
         .map_err(|error| ScenarioError::InvalidField { field: field.into(), source: error.into() })
 }
 
-fn check(is_valid: bool, error: FieldError) -> Result<(), FieldError> {
+fn ensure(is_valid: bool, error: FieldError) -> Result<(), FieldError> {
     if is_valid { Ok(()) } else { Err(error) }
 }
 
@@ -24,25 +24,25 @@ impl Scenario {
     /// Validates a scenario that was built in code. [`Scenario::parse`] and [`Scenario::load`] do
     /// this already.
     pub fn validate(&self) -> Result<(), ScenarioError> {
-        at("defaultProfile", self.default_profile.validate())?;
-        at("duration", check(self.duration.get() > 0.0, FieldError::NotPositive))?;
+        with_path("defaultProfile", self.default_profile.validate())?;
+        with_path("duration", ensure(self.duration.get() > 0.0, FieldError::NotPositive))?;
         self.validate_workloads()?;
         self.validate_queues()?;
         self.validate_metrics()?;
         for (index, incident) in self.incidents.iter().enumerate() {
             let path = format!("incidents[{index}]");
             if let Err((field, error)) = incident.validate() {
-                at(format!("{path}.{field}"), Err(error))?;
+                with_path(format!("{path}.{field}"), Err(error))?;
             }
             if let Some(workload) = &incident.workload {
-                at(format!("{path}.workload"), self.check_workload(workload))?;
+                with_path(format!("{path}.workload"), self.check_workload(workload))?;
             }
         }
         for (index, manifest) in self.manifests.iter().enumerate() {
             for field in ["apiVersion", "kind", "metadata"] {
                 let is_set = manifest.get(field).is_some();
                 let path = format!("manifests[{index}].{field}");
-                at(path, check(is_set, FieldError::Required))?;
+                with_path(path, ensure(is_set, FieldError::Required))?;
             }
         }
         Ok(())
@@ -59,7 +59,7 @@ impl Scenario {
 
     fn check_workload(&self, reference: &str) -> Result<(), FieldError> {
         let exists = self.workload(reference).is_some();
-        check(exists, FieldError::UnknownWorkload(reference.to_owned()))
+        ensure(exists, FieldError::UnknownWorkload(reference.to_owned()))
     }
 
     fn validate_workloads(&self) -> Result<(), ScenarioError> {
@@ -67,18 +67,18 @@ impl Scenario {
         for (index, workload) in self.workloads.iter().enumerate() {
             let path = format!("workloads[{index}]");
             let WorkloadSpec { namespace, kind, name, .. } = workload;
-            at(format!("{path}.name"), check(!name.is_empty(), FieldError::Required))?;
+            with_path(format!("{path}.name"), ensure(!name.is_empty(), FieldError::Required))?;
             let is_new = ids.insert((namespace, kind, name));
-            at(format!("{path}.name"), check(is_new, FieldError::Duplicate))?;
+            with_path(format!("{path}.name"), ensure(is_new, FieldError::Duplicate))?;
             let has_version = workload.api_version().is_some();
             let error = FieldError::RequiredForKind(kind.clone());
-            at(format!("{path}.apiVersion"), check(has_version, error))?;
+            with_path(format!("{path}.apiVersion"), ensure(has_version, error))?;
             if let Some(profile) = &workload.profile {
-                at(format!("{path}.profile"), profile.validate())?;
+                with_path(format!("{path}.profile"), profile.validate())?;
             }
-            at(format!("{path}.load"), workload.load.validate())?;
+            with_path(format!("{path}.load"), workload.load.validate())?;
             if let Some(past) = &workload.past {
-                at(format!("{path}.past"), past.validate())?;
+                with_path(format!("{path}.past"), past.validate())?;
             }
         }
         Ok(())
@@ -89,13 +89,13 @@ impl Scenario {
         for (index, queue) in self.queues.iter().enumerate() {
             let path = format!("queues[{index}]");
             let is_new = names.insert(&queue.name);
-            at(format!("{path}.name"), check(is_new, FieldError::Duplicate))?;
-            at(format!("{path}.workload"), self.check_workload(&queue.workload))?;
-            at(format!("{path}.arrivals"), queue.arrivals.validate())?;
+            with_path(format!("{path}.name"), ensure(is_new, FieldError::Duplicate))?;
+            with_path(format!("{path}.workload"), self.check_workload(&queue.workload))?;
+            with_path(format!("{path}.arrivals"), queue.arrivals.validate())?;
             let numbers = [("backlog", Some(queue.backlog)), ("drainPerPod", queue.drain_per_pod)];
             for (field, number) in numbers {
                 let is_valid = number.is_none_or(|number| number.is_finite() && number >= 0.0);
-                at(format!("{path}.{field}"), check(is_valid, FieldError::Negative))?;
+                with_path(format!("{path}.{field}"), ensure(is_valid, FieldError::Negative))?;
             }
         }
         Ok(())
@@ -109,13 +109,13 @@ impl Scenario {
             ("external", &self.metrics.external),
         ];
         for (name, settings) in sources {
-            at(format!("metrics.{name}"), settings.validate())?;
+            with_path(format!("metrics.{name}"), settings.validate())?;
         }
         for (index, metric) in self.object_metrics.iter().enumerate() {
-            at(format!("objectMetrics[{index}].value"), self.check_value(&metric.value))?;
+            with_path(format!("objectMetrics[{index}].value"), self.check_value(&metric.value))?;
         }
         for (index, metric) in self.external_metrics.iter().enumerate() {
-            at(format!("externalMetrics[{index}].value"), self.check_value(&metric.value))?;
+            with_path(format!("externalMetrics[{index}].value"), self.check_value(&metric.value))?;
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Scenario {
             | MetricValue::Served(workload) => self.check_workload(workload),
             MetricValue::Backlog(name) => {
                 let exists = self.queues.iter().any(|queue| queue.name == *name);
-                check(exists, FieldError::UnknownQueue(name.clone()))
+                ensure(exists, FieldError::UnknownQueue(name.clone()))
             }
             MetricValue::Curve(load) => Ok(load.validate()?),
         }

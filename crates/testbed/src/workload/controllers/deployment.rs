@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
+use hpa_simulate::workload::{
+    model::ClusterModel,
+    random,
+    rollout::{RevisionState, next_replicas as rollout_replicas},
+};
 use serde_json::{Value, json};
 
 use super::owner::{Owner, controller_of, replica_sets_key};
-use crate::{
-    Testbed, json, names,
-    workload::{
-        model::ClusterModel,
-        random,
-        rollout::{RevisionState, next_replicas as rollout_replicas},
-    },
-};
+use crate::{Testbed, json, names};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY_LIMIT: i64 = 10;
@@ -58,7 +56,7 @@ pub(super) fn reconcile(
     delete_old_replica_sets(testbed, model, deployment, &replica_sets);
 }
 
-pub(super) fn newest<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
+pub(super) fn newest_replica_set<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
     let replica_sets = owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment));
     replica_sets
         .max_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()))
@@ -109,6 +107,7 @@ fn new_replica_set(deployment: &Owner, hash: &str, revision: i64) -> Value {
     })
 }
 
+/// The replicas of the new `ReplicaSet`, and of the old ones in their order.
 fn next_replicas(
     model: &mut ClusterModel,
     deployment: &Owner,
@@ -122,7 +121,7 @@ fn next_replicas(
     let workload = model.workload(&deployment.workload());
     let revision = |replica_set: &Owner| {
         let (uid, replicas) = (replica_set.uid(), replica_set.replicas());
-        RevisionState::of_owner(workload, uid, replicas, now, min_ready)
+        RevisionState::for_owner(workload, uid, replicas, now, min_ready)
     };
     let states: Vec<RevisionState> = old.iter().map(|replica_set| revision(replica_set)).collect();
     if is_paused {

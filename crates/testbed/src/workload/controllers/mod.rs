@@ -1,4 +1,4 @@
-//! Acts as the controllers and kubelets of a cluster: creates and deletes pods, writes statuses.
+//! Simulates the controllers and kubelets: creates and deletes pods, and writes statuses.
 
 mod deployment;
 mod owner;
@@ -6,21 +6,21 @@ mod pod;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
-pub(super) use self::owner::{Owner, list_owners};
-use self::owner::{controller_of, pods_key, relevant_keys};
-use super::{
+use hpa_simulate::workload::{
     model::{ClusterModel, Pod, WorkloadId},
     random,
     rollout::RolloutBounds,
     seconds::timestamp_at,
     stateful_set::StatefulSetSpec,
 };
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub(super) use self::owner::{Owner, list_owners};
+use self::owner::{controller_of, pods_key, relevant_keys};
 use crate::{Testbed, json, names, registry::ScaleSelector};
 
-/// Runs every controller once. Returns whether they have more to do even if no object changes.
+/// Runs every controller once. Returns whether they must run again even if no object changes.
 pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, start: Timestamp) -> bool {
     let before = testbed.resource_version();
     remove_deleted_pods(testbed, model);
@@ -173,8 +173,8 @@ struct PodCounts {
     updated: u32,
 }
 
-/// Writes the status of an object. Returns whether ready pods will become available with time
-/// alone.
+/// Writes the status of an object. Returns whether it has ready pods that aren't available yet:
+/// they become available without a change of an object.
 fn write_status(
     testbed: &Testbed,
     model: &mut ClusterModel,
@@ -190,9 +190,9 @@ fn write_status(
         workload.desired = owner.replicas();
     }
     let is_deployment = owner.is("Deployment");
-    let is_own = |pod: &&Pod| is_deployment || pod.owner_uid == owner.uid();
+    let is_counted = |pod: &&Pod| is_deployment || pod.owner_uid == owner.uid();
     let mut counts = PodCounts::default();
-    for pod in workload.pods.values().filter(is_own).filter(|pod| pod.lifecycle.is_active()) {
+    for pod in workload.pods.values().filter(is_counted).filter(|pod| pod.lifecycle.is_active()) {
         counts.all += 1;
         counts.ready += u32::from(pod.lifecycle.is_ready());
         counts.available += u32::from(pod.lifecycle.is_available(second, min_ready));
@@ -202,9 +202,9 @@ fn write_status(
     }
     testbed.modify(&owner.key, &owner.id(), |object| {
         if owner.is_custom() {
-            custom(object, owner, counts);
+            set_custom_status(object, owner, counts);
         } else {
-            let status = built_in(object, owner, counts, &revision, now);
+            let status = built_in_status(object, owner, counts, &revision, now);
             json::set(object, &["status"], status);
         }
     });
@@ -216,11 +216,17 @@ fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
     if owner.is("StatefulSet") {
         return stateful_set_revision(owner);
     }
-    let newest = deployment::newest(owner, owners);
+    let newest = deployment::newest_replica_set(owner, owners);
     newest.map(|one| one.uid().to_owned()).unwrap_or_default()
 }
 
-fn built_in(object: &Value, owner: &Owner, counts: PodCounts, revision: &str, now: &str) -> Value {
+fn built_in_status(
+    object: &Value,
+    owner: &Owner,
+    counts: PodCounts,
+    revision: &str,
+    now: &str,
+) -> Value {
     let PodCounts { all, ready, available, updated } = counts;
     let generation = json::i64_at(object, "/metadata/generation").unwrap_or_default();
     let mut status = json!({
@@ -232,7 +238,11 @@ fn built_in(object: &Value, owner: &Owner, counts: PodCounts, revision: &str, no
             json::set(&mut status, &["updatedReplicas"], updated);
             let unavailable = all.max(owner.replicas()).saturating_sub(available);
             json::set(&mut status, &["unavailableReplicas"], unavailable);
-            json::set(&mut status, &["conditions"], conditions(object, owner, counts, now));
+            json::set(
+                &mut status,
+                &["conditions"],
+                deployment_conditions(object, owner, counts, now),
+            );
         }
         "StatefulSet" => {
             json::set(&mut status, &["updatedReplicas"], updated);
@@ -245,7 +255,7 @@ fn built_in(object: &Value, owner: &Owner, counts: PodCounts, revision: &str, no
     status
 }
 
-fn conditions(object: &Value, owner: &Owner, counts: PodCounts, now: &str) -> Value {
+fn deployment_conditions(object: &Value, owner: &Owner, counts: PodCounts, now: &str) -> Value {
     let desired = owner.replicas();
     let bounds = RolloutBounds::from_strategy(
         object.pointer("/spec/strategy").unwrap_or(&Value::Null),
@@ -270,7 +280,7 @@ fn conditions(object: &Value, owner: &Owner, counts: PodCounts, now: &str) -> Va
     ])
 }
 
-/// A condition. Its times change only if the condition does.
+/// A condition. Keeps the old times if nothing changes that they refer to.
 fn condition(
     object: &Value,
     name: &str,
@@ -284,17 +294,18 @@ fn condition(
             .map_or(now, |old| json::str_at(old, &format!("/{field}")))
             .to_owned()
     };
-    let same_status = old.is_some_and(|old| json::str_at(old, "/status") == status);
-    let same = same_status && old.is_some_and(|old| json::str_at(old, "/reason") == reason);
+    let is_same_status = old.is_some_and(|old| json::str_at(old, "/status") == status);
+    let is_same_reason =
+        is_same_status && old.is_some_and(|old| json::str_at(old, "/reason") == reason);
     json!({
         "type": name, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": keep_if("lastTransitionTime", same_status),
-        "lastUpdateTime": keep_if("lastUpdateTime", same),
+        "lastTransitionTime": keep_if("lastTransitionTime", is_same_status),
+        "lastUpdateTime": keep_if("lastUpdateTime", is_same_reason),
     })
 }
 
-/// Sets the replicas of a custom resource, and the selector if the scale needs one.
-fn custom(object: &mut Value, owner: &Owner, counts: PodCounts) {
+/// Sets the replicas in the status of a custom resource, and the selector if the scale has one.
+fn set_custom_status(object: &mut Value, owner: &Owner, counts: PodCounts) {
     json::set_pointer(object, &owner.paths.status_replicas, counts.all);
     let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };
     if json::str_at(object, pointer).is_empty() {

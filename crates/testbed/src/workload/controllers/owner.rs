@@ -1,13 +1,13 @@
-//! Objects that own pods.
+//! Objects that own pods or `ReplicaSet`s.
 
 use hpa_calc::selector::Selector;
+use hpa_simulate::workload::model::WorkloadId;
 use serde_json::{Value, json};
 
 use crate::{
     Testbed, json,
     registry::{ScalePaths, ScaleSelector, api_version},
     store::{Object, ObjectId, ResourceKey},
-    workload::model::WorkloadId,
 };
 
 /// An object that owns pods, or a Deployment, which owns `ReplicaSet`s.
@@ -80,7 +80,7 @@ pub(super) fn relevant_keys(testbed: &Testbed) -> Vec<ResourceKey> {
     scalable_kinds(testbed).into_iter().map(|kind| kind.key).chain([pods_key(), crds]).collect()
 }
 
-/// All objects that own pods.
+/// All objects with a scale.
 pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
     let owners = |kind: ScalableKind| {
         let objects = testbed.objects(&kind.key).into_iter();

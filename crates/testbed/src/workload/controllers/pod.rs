@@ -1,18 +1,16 @@
-//! Pod objects.
+//! Creates and updates pod objects.
 
+use hpa_simulate::workload::{
+    model::{Container, Pod, PodState},
+    number,
+    profile::PodProfile,
+    seconds::timestamp_at,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::owner::Owner;
-use crate::{
-    json, names,
-    workload::{
-        model::{Container, Pod, PodState},
-        number,
-        profile::PodProfile,
-        seconds::timestamp_at,
-    },
-};
+use crate::{json, names};
 
 /// The object of a new pod.
 pub(super) fn new_object(
@@ -38,8 +36,8 @@ pub(super) fn new_object(
     pod
 }
 
-/// The containers for the model. The main container is the one that the profile names, or the
-/// first one.
+/// The containers of a pod for the model. The main container is the one that the profile names. If
+/// there is none with that name, it is the first one.
 pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     let mut names: Vec<&str> =
         json::array_at(pod, "/spec/containers").map(|one| json::str_at(one, "/name")).collect();

@@ -4,18 +4,16 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use hpa_calc::Quantity;
+use hpa_simulate::workload::{
+    model::{Container, Pod, Workload, WorkloadId},
+    scenario::MetricsSource,
+    seconds::timestamp_at,
+    series::{Series, SourceSettings},
+};
 use serde_json::Value;
 
-use super::State;
-use crate::{
-    Testbed, json,
-    workload::{
-        model::{Container, Pod, Workload, WorkloadId},
-        scenario::MetricsSource,
-        seconds::timestamp_at,
-        series::{Series, SourceSettings},
-    },
-};
+use super::state::State;
+use crate::{Testbed, json};
 
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
@@ -28,7 +26,7 @@ const REPLICAS: [(&str, &str, &str); 4] = [
     ("ReplicationController", "kube_replicationcontroller_spec_replicas", "replicationcontroller"),
 ];
 
-/// Fields of autoscalers, and their series without `kube_horizontalpodautoscaler_`.
+/// Fields of autoscalers, and the names of their series after `kube_horizontalpodautoscaler_`.
 const AUTOSCALER: [(&str, &str); 4] = [
     ("/spec/minReplicas", "spec_min_replicas"),
     ("/spec/maxReplicas", "spec_max_replicas"),
@@ -36,7 +34,7 @@ const AUTOSCALER: [(&str, &str); 4] = [
     ("/status/desiredReplicas", "status_desired_replicas"),
 ];
 
-/// The state of the cluster in the text format of Prometheus, with the simulated time.
+/// The state of the cluster in the text format of Prometheus, with simulated timestamps.
 pub(super) fn exposition(state: &State, testbed: &Testbed) -> String {
     let mut page = Page::default();
     let model = &state.model;
@@ -51,16 +49,16 @@ pub(super) fn exposition(state: &State, testbed: &Testbed) -> String {
         }
     }
     for object in testbed.list("v1", "Pod") {
-        page.add_requests(&object);
+        page.add_resource_requests(&object);
     }
     for autoscaler in testbed.list("autoscaling/v2", "HorizontalPodAutoscaler") {
         page.add_autoscaler(&autoscaler);
     }
     page.add_cluster_metrics(state);
-    page.text(timestamp_at(state.start, model.now).as_millisecond())
+    page.into_text(timestamp_at(state.start, model.now).as_millisecond())
 }
 
-/// Samples by family.
+/// The samples, by the name of their family.
 #[derive(Default)]
 struct Page {
     families: BTreeMap<String, Family>,
@@ -76,10 +74,10 @@ impl Page {
     fn add(&mut self, kind: &'static str, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels = labels.iter().map(|(label, value)| {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            format!("{}=\"{value}\"", identifier(label))
+            format!("{}=\"{value}\"", valid_name(label))
         });
         let labels = labels.collect::<Vec<_>>().join(",");
-        let family = self.families.entry(identifier(name));
+        let family = self.families.entry(valid_name(name));
         let family = family.or_insert_with(|| Family { kind, samples: Vec::new() });
         family.samples.push((labels, value));
     }
@@ -117,7 +115,7 @@ impl Page {
         self.add(GAUGE, "container_memory_working_set_bytes", &labels, container.memory);
     }
 
-    fn add_requests(&mut self, pod: &Value) {
+    fn add_resource_requests(&mut self, pod: &Value) {
         let at = |pointer: &str| json::str_at(pod, pointer);
         for container in json::array_at(pod, "/spec/containers") {
             let requests = container.pointer("/resources/requests").and_then(Value::as_object);
@@ -191,12 +189,12 @@ impl Page {
         }
     }
 
-    fn text(self, milliseconds: i64) -> String {
+    fn into_text(self, timestamp_ms: i64) -> String {
         let mut text = String::new();
         for (name, family) in self.families {
             let _ = writeln!(text, "# TYPE {name} {}", family.kind);
             for (labels, value) in family.samples {
-                let _ = writeln!(text, "{name}{{{labels}}} {value} {milliseconds}");
+                let _ = writeln!(text, "{name}{{{labels}}} {value} {timestamp_ms}");
             }
         }
         text
@@ -211,7 +209,7 @@ fn with_labels<'a>(
     object_labels.iter().copied().chain(labels).collect()
 }
 
-/// A name with only the characters that names of metrics and labels may have.
-fn identifier(name: &str) -> String {
+/// Replaces characters that names of metrics and labels can't have.
+fn valid_name(name: &str) -> String {
     name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_")
 }

@@ -3,10 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::MilliValue;
+use hpa_simulate::workload::{
+    model::{ClusterModel, ObjectMetric},
+    number,
+    scenario::{MetricsSource, ObjectRef, PodMetricSpec},
+    seconds::timestamp_at,
+    series::{Sample, Series, SourceSettings},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Shared, State};
+use super::state::{Shared, State};
 use crate::{
     error::ApiError,
     metrics_provider::{
@@ -14,13 +21,6 @@ use crate::{
         PodMetrics, PodMetricsQuery,
     },
     names,
-    workload::{
-        model::{ClusterModel, ObjectMetric},
-        number,
-        scenario::{MetricsSource, ObjectRef, PodMetricSpec},
-        seconds::timestamp_at,
-        series::{Sample, Series, SourceSettings},
-    },
 };
 
 /// Seconds from one step of the model to the next.
@@ -29,7 +29,7 @@ const NANO: f64 = 1e9;
 const MILLI: f64 = 1e3;
 const KIBI: f64 = 1024.0;
 
-/// Answers metrics queries with the samples of the model's metric sources.
+/// Responds to metrics queries with samples of the model.
 pub(super) struct SimulatedMetrics {
     pub(super) shared: Arc<Shared>,
 }
@@ -49,7 +49,8 @@ impl SimulatedMetrics {
     ) -> Result<T, ApiError> {
         let state = self.shared.state.lock();
         let State { model, start, .. } = &*state;
-        // If the model lags behind the clock, use the model's time, or samples would look stale.
+        // If the model lags behind the clock, use the model's time: by the clock, its samples would
+        // be stale.
         let now = self.shared.seconds_since(*start).min((model.now + STEP).next_down());
         if model.metrics.is_down(source, now) {
             return Err(ApiError::service_unavailable());
@@ -195,7 +196,7 @@ fn describes(object: &ObjectRef, query: &CustomMetricQuery) -> bool {
     resource == query.resource && object.name == query.name && object.namespace == query.namespace
 }
 
-/// The usual plural of a kind. Others are given in [`ObjectRef::resource`].
+/// The regular plural of a kind. For an irregular one, the scenario has [`ObjectRef::resource`].
 fn guess_plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
     if let Some(stem) = kind.strip_suffix('y') {

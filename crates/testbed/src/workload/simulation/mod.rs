@@ -1,36 +1,40 @@
 //! Runs a scenario in a testbed.
 
 mod exposition;
+mod incidents;
 mod metrics;
 mod runner;
+mod state;
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use axum::{Router, routing::get};
+use hpa_simulate::workload::{
+    load::Load,
+    model::{ClusterModel, Observation, WorkloadId},
+    scenario::{Incident, Scenario, WorkloadSpec},
+    seconds::timestamp_at,
+};
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-use self::{metrics::SimulatedMetrics, runner::Runner};
-use super::{
-    clock::SimulatedClock,
-    controllers::{Owner, list_owners},
-    load::Load,
-    model::{ClusterModel, Observation, WorkloadId},
-    scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
-    seconds::timestamp_at,
+use self::{
+    metrics::SimulatedMetrics,
+    runner::Runner,
+    state::{Shared, State},
 };
+use super::clock::SimulatedClock;
 use crate::{
     Config, MetricsProvider, ServerHandle, Testbed, error::ApiError, json, registry::Resource,
 };
 
-/// The text format of Prometheus.
-const EXPOSITION: &str = "text/plain; version=0.0.4";
+/// The media type of Prometheus' text format.
+const EXPOSITION_TYPE: &str = "text/plain; version=0.0.4";
 
-/// A scenario and its clock. Provides the metrics and the true state of the simulated cluster.
-/// Clones share the same simulation.
+/// A scenario that runs on a clock. Clones share the same simulation.
 #[derive(Clone)]
 pub struct Simulation {
     shared: Arc<Shared>,
@@ -49,8 +53,8 @@ impl Drop for RunningSimulation {
 }
 
 impl Simulation {
-    /// A simulation that hasn't started. A scenario built in code must be checked first, with
-    /// [`Scenario::validate`].
+    /// A simulation that hasn't started. If the scenario was built in code, check it with
+    /// [`Scenario::validate`] before.
     pub fn new(scenario: Scenario, clock: SimulatedClock) -> Self {
         let model = ClusterModel::new(&scenario);
         let incidents = scenario.incidents.clone();
@@ -97,19 +101,20 @@ impl Simulation {
         &self.shared.scenario
     }
 
-    /// The time at which the scenario's duration is over. The simulation continues after that time.
+    /// The time at which the scenario's duration is over. The simulation doesn't stop then.
     pub fn end(&self) -> Timestamp {
         let start = self.shared.state.lock().start;
         timestamp_at(start, self.shared.scenario.duration.get())
     }
 
-    /// The true state of the cluster now.
+    /// The state of the cluster now, without the errors and delays of metrics.
     pub fn observe(&self) -> Observation {
         let state = self.shared.state.lock();
         state.model.observe(timestamp_at(state.start, state.model.now))
     }
 
-    /// Waits until `condition` holds. It is evaluated once per simulated second.
+    /// Waits until `condition` holds. The condition is evaluated at once, and after each simulated
+    /// second.
     pub async fn wait_for(&self, mut condition: impl FnMut(&Observation) -> bool) -> Observation {
         let mut completed = self.shared.completed.subscribe();
         loop {
@@ -123,11 +128,12 @@ impl Simulation {
         }
     }
 
-    /// The metrics that Prometheus would scrape in the cluster now, in the text format: the series of
-    /// kube-state-metrics and of the kubelet that autoscaling needs, and the applications' metrics.
+    /// The metrics that Prometheus would scrape in the cluster now, in the text format: the series
+    /// of kube-state-metrics and of the kubelet that autoscaling needs, and the metrics of the
+    /// applications.
     ///
-    /// Each sample has the simulated time, so that a Prometheus whose clock runs slower stores it
-    /// at the right place.
+    /// Each sample has a timestamp in simulated time, because Prometheus doesn't have the
+    /// simulation's clock.
     pub fn exposition(&self, testbed: &Testbed) -> String {
         exposition::exposition(&self.shared.state.lock(), testbed)
     }
@@ -143,7 +149,7 @@ impl Simulation {
         let address = listener.local_addr()?;
         let (simulation, testbed) = (self.clone(), testbed.clone());
         let page = get(move || async move {
-            ([(CONTENT_TYPE, EXPOSITION)], simulation.exposition(&testbed))
+            ([(CONTENT_TYPE, EXPOSITION_TYPE)], simulation.exposition(&testbed))
         });
         let router = Router::new().route("/metrics", page);
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
@@ -229,7 +235,7 @@ fn workload_object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenar
     object
 }
 
-/// The JSON pointer to the replicas of this kind.
+/// The JSON pointer to the replicas in the spec of this workload.
 fn replicas_pointer(testbed: &Testbed, workload: &WorkloadSpec) -> String {
     let is_kind_of = |version: &str, resource: &Resource| {
         workload.kind == resource.kind
@@ -242,87 +248,4 @@ fn replicas_pointer(testbed: &Testbed, workload: &WorkloadSpec) -> String {
         Some(version.scale.as_ref()?.spec_replicas.clone())
     });
     pointer.unwrap_or_else(|| "/spec/replicas".to_owned())
-}
-
-struct Shared {
-    scenario: Scenario,
-    clock: SimulatedClock,
-    state: Mutex<State>,
-    /// The last simulated second that is complete.
-    completed: watch::Sender<f64>,
-}
-
-struct State {
-    model: ClusterModel,
-    start: Timestamp,
-    /// Incidents to come, in any order.
-    incidents: Vec<Incident>,
-}
-
-impl Shared {
-    /// Simulated seconds from `start` to now.
-    fn seconds_since(&self, start: Timestamp) -> f64 {
-        self.clock.now().duration_since(start).as_secs_f64()
-    }
-}
-
-/// Removes and returns the incidents that are due, in order of time.
-fn take_due(state: &mut State, second: f64) -> Vec<Incident> {
-    let mut due: Vec<Incident> =
-        state.incidents.extract_if(.., |incident| incident.at.get() <= second).collect();
-    due.sort_by(|one, other| one.at.get().total_cmp(&other.at.get()));
-    due
-}
-
-fn apply_incident(
-    testbed: &Testbed,
-    scenario: &Scenario,
-    model: &mut ClusterModel,
-    incident: &Incident,
-) {
-    let Some(name) = &incident.workload else {
-        if incident.kind == IncidentKind::MetricsOutage {
-            model.metrics.begin_outage(incident.source, model.now + incident.seconds());
-        }
-        return;
-    };
-    let Some(id) = find_workload(scenario, model, name) else { return };
-    match incident.kind {
-        IncidentKind::Rollout => restart_rollout(testbed, &id, model.now),
-        IncidentKind::ManualScale => scale(testbed, &id, incident.replicas.unwrap_or_default()),
-        _ => model.affect_pods(&id, incident),
-    }
-}
-
-/// The workload that `name` or `namespace/name` refers to.
-fn find_workload(scenario: &Scenario, model: &ClusterModel, name: &str) -> Option<WorkloadId> {
-    if let Some(spec) = scenario.workload(name) {
-        return Some(WorkloadId::for_spec(spec));
-    }
-    let (namespace, name) = name.split_once('/')?;
-    model.workloads.keys().find(|id| id.namespace == namespace && id.name == name).cloned()
-}
-
-/// Like `kubectl rollout restart`.
-fn restart_rollout(testbed: &Testbed, id: &WorkloadId, now: f64) {
-    let annotation = "kubectl.kubernetes.io/restartedAt";
-    let path = ["spec", "template", "metadata", "annotations", annotation];
-    change_object(testbed, id, |object, _| json::set(object, &path, format!("second {now}")));
-}
-
-fn scale(testbed: &Testbed, id: &WorkloadId, replicas: u32) {
-    change_object(testbed, id, |object, owner| {
-        json::set_pointer(object, &owner.paths.spec_replicas, json!(replicas));
-    });
-}
-
-fn change_object(testbed: &Testbed, id: &WorkloadId, change: impl FnOnce(&mut Value, &Owner)) {
-    let owner = list_owners(testbed).into_iter().find(|owner| {
-        owner.kind == id.kind && owner.name() == id.name && owner.namespace() == id.namespace
-    });
-    let Some(owner) = owner else { return };
-    let mut object = (*owner.object).clone();
-    change(&mut object, &owner);
-    // The object was accepted before with the same fields, so it is accepted again.
-    let _ = testbed.apply(object);
 }

@@ -2,28 +2,29 @@
 
 use std::sync::Arc;
 
+use hpa_simulate::workload::{
+    model::{ClusterModel, Pod, WARM_READY_SECONDS},
+    seconds::timestamp_at,
+};
 use jiff::Timestamp;
 
-use super::{Shared, State, apply_incident, take_due};
-use crate::{
-    Testbed,
-    workload::{
-        controllers,
-        model::{ClusterModel, Pod, WARM_READY_SECONDS},
-        seconds::timestamp_at,
-    },
+use super::{
+    incidents::{apply_incident, take_due},
+    state::{Shared, State},
 };
+use crate::{Testbed, workload::controllers};
 
-/// Bounds the steps in which a warm start creates all pods: a `StatefulSet` creates one per step.
+/// The maximum number of steps of a warm start. A `StatefulSet` creates one pod in each step.
 const MAX_WARM_START_STEPS: usize = 200;
 
 /// Keeps the model and the objects in the testbed consistent.
 pub(super) struct Runner {
     testbed: Testbed,
     shared: Arc<Shared>,
-    /// Resource version up to which changes to the relevant objects have been processed.
+    /// Changes up to this resource version have been processed, of the objects that the controllers
+    /// depend on.
     observed_version: u64,
-    /// Whether the controllers have more to do even if no object changes.
+    /// Whether the controllers must run again even if no object changes.
     needs_reconcile: bool,
 }
 
@@ -43,6 +44,7 @@ impl Runner {
         }
     }
 
+    /// Creates all pods and makes them ready. Needs several steps for a `StatefulSet`.
     fn warm_up(&mut self, model: &mut ClusterModel, start: Timestamp) {
         for _ in 0..MAX_WARM_START_STEPS {
             let before = model.pods().count();
@@ -66,7 +68,7 @@ impl Runner {
             self.shared.clock.sleep_until(timestamp_at(start, next)).await;
             self.tick(next);
             next += 1.0;
-            // At a very high speed `sleep_until` never waits, so let other tasks run.
+            // At a very high speed, `sleep_until` doesn't wait. Let other tasks run.
             tokio::task::yield_now().await;
         }
     }
@@ -99,13 +101,13 @@ impl Runner {
     fn remove_finished_pods(&self, model: &mut ClusterModel) {
         let now = model.now;
         let is_finished = |pod: &Pod| pod.is_finished(now);
-        let mut any = false;
+        let mut removed_any = false;
         for pod in model.pods().filter(|pod| is_finished(pod)) {
             // A client may have deleted it already.
             let _ = self.testbed.delete("v1", "Pod", &pod.namespace, &pod.name);
-            any = true;
+            removed_any = true;
         }
-        if any {
+        if removed_any {
             model.retain_pods(|pod| !is_finished(pod));
         }
     }

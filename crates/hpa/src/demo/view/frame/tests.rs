@@ -25,7 +25,7 @@ manifests:
 ";
 
 fn header(state: State) -> Header {
-    let start = Start {
+    let info = DemoInfo {
         scenario: "shop".to_owned(),
         duration: 100.0,
         speed: 30.0,
@@ -34,7 +34,7 @@ fn header(state: State) -> Header {
         metrics: None,
         debug_api: None,
     };
-    Header { start, state }
+    Header { info, state }
 }
 
 fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
@@ -170,8 +170,8 @@ fn autoscalers_that_do_not_fit_the_terminal_are_counted() {
     let titles = |state, rows| {
         let lines = rendered_records(&records, state, 80, rows);
         let is_title = |line: &&String| line.contains("Deployment") || line.contains("more");
-        let found = lines.iter().filter(is_title);
-        found.map(|line| line.split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
+        let titles = lines.iter().filter(is_title);
+        titles.map(|line| line.split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(titles(State::Running, 17), ["web", "api", "worker"]);
     assert_eq!(
@@ -197,7 +197,7 @@ fn frame_fits_the_terminal(#[case] columns: usize, #[case] rows: usize) {
 
 #[test]
 fn title_on_hold_shows_whether_the_load_was_followed() {
-    let lines = rendered(State::OnHold { followed: false }, 80, 24);
+    let lines = rendered(State::OnHold { followed_load: false }, 80, 24);
     assert_eq!(
         lines[0],
         "hpa demo: shop  0:50 of 1:40  the load was NOT followed; on hold, Ctrl-C to stop"
@@ -214,8 +214,8 @@ fn last_frame_has_no_instructions() {
 fn url_of_the_dashboard_is_never_truncated() {
     let mut header = header(State::Running);
     let page = format!("http://127.0.0.1:40123/?token={}", "0123456789abcdef".repeat(2));
-    header.start.dashboard = Some(page.clone());
-    header.start.debug_api = Some(([127, 0, 0, 1], 40124).into());
+    header.info.dashboard = Some(page.clone());
+    header.info.debug_api = Some(([127, 0, 0, 1], 40124).into());
     for columns in [40, 60, 80] {
         let lines = frame(&header, &records(), columns, 30);
         let text: String = lines.iter().map(|line| line.render(columns, false)).collect();

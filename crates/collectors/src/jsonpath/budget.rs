@@ -18,11 +18,11 @@ pub struct Limits {
     pub values: usize,
     /// Nesting depth of a document.
     pub depth: usize,
-    /// Steps of an evaluation, of at most half a microsecond each.
+    /// Steps of an evaluation. Each takes up to half a microsecond.
     pub steps: u64,
     /// Bytes of the strings and lists that an evaluation creates.
     pub bytes: usize,
-    /// Time limit of an evaluation, for slow machines.
+    /// Time limit of an evaluation, for machines on which steps take longer.
     pub time: Duration,
 }
 
@@ -45,18 +45,19 @@ const MAX_PATTERN_BYTES: usize = 1 << 10;
 /// Maximum number of regular expressions in one evaluation. Each is compiled once.
 const MAX_PATTERNS: usize = 8;
 
-/// Sizes of compiled regular expressions, with the steps per searched byte: a search may visit all
-/// states of the program for each byte.
+/// Maximum sizes of compiled regular expressions in bytes, each with the steps that a search costs
+/// for each byte of the text. Larger programs cost more, because a search may visit all states of
+/// the program for each byte.
 const PROGRAM_SIZES: [(usize, usize); 3] = [(16 << 10, 10), (64 << 10, 40), (256 << 10, 160)];
 
-/// Steps to compile a byte of a regular expression. The number is high because short expressions
-/// can be expensive: three bytes are enough for a large class of Unicode characters.
+/// Steps to compile a byte of a regular expression. The number is high, because short expressions
+/// can be expensive: three bytes can select a large class of Unicode characters.
 const STEPS_TO_COMPILE_BYTE: usize = 200;
 
 /// Steps between two checks of the time limit.
 const STEPS_BETWEEN_TIME_CHECKS: u64 = 4096;
 
-/// Counts the steps of an evaluation and the bytes that it creates.
+/// Limits the steps of an evaluation and the bytes that it creates. Caches its regular expressions.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
@@ -100,7 +101,6 @@ impl Budget {
         Ok(())
     }
 
-    /// The spent steps and bytes.
     #[cfg(test)]
     pub(crate) fn spent(&self) -> (u64, usize) {
         (self.steps.get(), self.bytes.get())
@@ -118,7 +118,7 @@ impl Budget {
         self.spend(bytes / 64)
     }
 
-    /// Spends the steps to copy, unquote and parse a key.
+    /// Spends the steps for copying, unquoting and parsing a key.
     pub(crate) fn spend_key(&self, key: &[u8]) -> Result<(), EvalError> {
         self.spend(1 + key.len() / 16)
     }
@@ -135,8 +135,8 @@ impl Budget {
     /// Whether a regular expression matches any part of a string.
     pub(crate) fn is_match(&self, pattern: &[u8], text: &[u8]) -> Result<bool, EvalError> {
         let mut patterns = self.patterns.borrow_mut();
-        let known = patterns.iter().position(|known| known.text == pattern);
-        let index = if let Some(index) = known {
+        let cached = patterns.iter().position(|cached| cached.text == pattern);
+        let index = if let Some(index) = cached {
             index
         } else {
             if patterns.len() >= MAX_PATTERNS {
@@ -155,15 +155,15 @@ impl Budget {
             return Err(EvalError::PatternTooLong);
         }
         let text = String::from_utf8_lossy(pattern);
-        let mut problem = EvalError::PatternTooLong;
+        let mut last_error = EvalError::PatternTooLong;
         for (size, steps_per_byte) in PROGRAM_SIZES {
             self.spend(100 + pattern.len().saturating_mul(STEPS_TO_COMPILE_BYTE))?;
             match GoRegex::with_size_limit(&text, size) {
                 Ok(regex) => return Ok(Pattern { text: pattern.to_vec(), regex, steps_per_byte }),
-                // The expression may come from the document, which errors must not contain.
-                Err(error) => problem = EvalError::Regex(error.problem.to_string()),
+                // Without the pattern: it may come from the document, which errors must not quote.
+                Err(error) => last_error = EvalError::Regex(error.problem.to_string()),
             }
         }
-        Err(problem)
+        Err(last_error)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use hpa_calc::explain::{minutes, number};
+use hpa_calc::explain::{minutes_and_seconds, number};
 
 use crate::demo::model::DemoRecords;
 
 /// Facts about the demo that are known at the start.
-pub(crate) struct Start {
+pub(crate) struct DemoInfo {
     pub(crate) scenario: String,
     /// Duration in simulated seconds.
     pub(crate) duration: f64,
@@ -18,21 +18,22 @@ pub(crate) struct Start {
     pub(crate) dashboard: Option<String>,
     /// The address at which Prometheus can scrape the cluster.
     pub(crate) metrics: Option<SocketAddr>,
-    /// The debug API of the controller.
+    /// The address of the controller's debug API.
     pub(crate) debug_api: Option<SocketAddr>,
 }
 
-impl Start {
-    /// The variable with which `hpa explain` and `hpa status` find the debug API.
+impl DemoInfo {
+    /// The environment variable and its value with which `hpa explain` and `hpa status` find the
+    /// debug API.
     pub(super) fn controller_url(&self) -> Option<String> {
         self.debug_api.map(|address| format!("HPA_CONTROLLER_URL=http://{address}"))
     }
 }
 
 /// Describes the demo, and how to use kubectl on it.
-pub(super) fn introduction(start: &Start, records: &DemoRecords) -> String {
-    let Start { scenario, duration, speed, kubeconfig, dashboard: page, metrics, .. } = start;
-    let (simulated, real) = (minutes(*duration), minutes(duration / speed));
+pub(super) fn introduction(info: &DemoInfo, records: &DemoRecords) -> String {
+    let DemoInfo { scenario, duration, speed, kubeconfig, dashboard: page, metrics, .. } = info;
+    let (simulated, real) = (minutes_and_seconds(*duration), minutes_and_seconds(duration / speed));
     let first = records.autoscalers.first();
     let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
     let page = page.as_ref().map_or(String::new(), |page| {
@@ -41,7 +42,7 @@ pub(super) fn introduction(start: &Start, records: &DemoRecords) -> String {
     let metrics = metrics.map_or(String::new(), |address| {
         format!("Prometheus can scrape the simulated cluster:\n  http://{address}/metrics\n")
     });
-    let hpa = start.controller_url().map_or(String::new(), |variable| {
+    let hpa = info.controller_url().map_or(String::new(), |variable| {
         format!("  export {variable}\n  hpa explain {first}\n  hpa status\n")
     });
     format!(

@@ -1,29 +1,31 @@
-//! Names that may be misspelled.
+//! Suggestions for misspelled names.
 
-/// Whether one name may be a misspelling of the other: it differs in case, by a part before or
-/// after a hyphen, or by up to two letters.
+/// Whether one name may be a misspelling of the other. It may differ in case, by a part before or
+/// after a hyphen, or by up to two letters (one letter if a name has fewer than five).
 pub fn is_similar(left: &str, right: &str) -> bool {
-    edits(left, right).is_some()
+    distance_if_similar(left, right).is_some()
 }
 
-/// The similar name that differs in the fewest letters.
+/// The [similar](is_similar) name that differs from `wanted` in the fewest letters.
 pub fn most_similar<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let similar = names.into_iter().filter_map(|name| Some((edits(wanted, name)?, name)));
+    let similar =
+        names.into_iter().filter_map(|name| Some((distance_if_similar(wanted, name)?, name)));
     similar.min().map(|(_, name)| name)
 }
 
-/// The edit distance of similar names in lower case.
-fn edits(left: &str, right: &str) -> Option<usize> {
+/// The edit distance of the names in lower case, or `None` if they are not similar.
+fn distance_if_similar(left: &str, right: &str) -> Option<usize> {
     let (left, right) = (left.to_ascii_lowercase(), right.to_ascii_lowercase());
     let (short, long) = if left.len() <= right.len() { (&left, &right) } else { (&right, &left) };
     if short.is_empty() {
         return None;
     }
-    let is_part = long.strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('-'))
-        || long.strip_suffix(short.as_str()).is_some_and(|rest| rest.ends_with('-'));
-    let allowed = if short.len() < 5 { 1 } else { 2 };
+    let is_hyphenated_part =
+        long.strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('-'))
+            || long.strip_suffix(short.as_str()).is_some_and(|rest| rest.ends_with('-'));
+    let max_distance = if short.len() < 5 { 1 } else { 2 };
     let distance = distance(short, long);
-    (is_part || distance <= allowed).then_some(distance)
+    (is_hyphenated_part || distance <= max_distance).then_some(distance)
 }
 
 /// The edit distance: the number of letters to insert, delete or replace.

@@ -4,10 +4,10 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Distinct strings. A string needs only about 20 bytes in addition to its text, because there may be
-/// millions.
+/// Distinct strings. There may be millions, so each takes only about 20 bytes in addition to its
+/// text.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct StringTable {
     joined: String,
     /// The end of each string.
     ends: Vec<usize>,
@@ -15,7 +15,7 @@ pub(crate) struct Texts {
     hasher: RandomState,
 }
 
-impl Texts {
+impl StringTable {
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -30,7 +30,7 @@ impl Texts {
         self.positions.find(hash, |position| self.get(*position) == searched).copied()
     }
 
-    /// Adds a new string and returns its position. `None` if there are too many.
+    /// Adds a string, which must be new, and returns its position. `None` if there are 2³² strings.
     pub(crate) fn push(&mut self, new: &str) -> Option<u32> {
         let position = u32::try_from(self.ends.len()).ok()?;
         self.joined.push_str(new);
@@ -60,25 +60,25 @@ mod tests {
 
     #[test]
     fn strings_are_found_by_content_and_position() {
-        let mut texts = Texts::default();
+        let mut table = StringTable::default();
         let all: Vec<String> = (0..1000).map(|index| format!("text_{index}")).collect();
         for (index, text) in (0..).zip(&all) {
-            assert_eq!(texts.position(text), None);
-            assert_eq!(texts.push(text), Some(index));
+            assert_eq!(table.position(text), None);
+            assert_eq!(table.push(text), Some(index));
         }
-        texts.shrink_to_fit();
-        assert_eq!(texts.len(), 1000);
+        table.shrink_to_fit();
+        assert_eq!(table.len(), 1000);
         for (index, text) in (0..).zip(&all) {
-            assert_eq!((texts.position(text), texts.get(index)), (Some(index), &**text));
+            assert_eq!((table.position(text), table.get(index)), (Some(index), &**text));
         }
-        assert_eq!((texts.position("text"), texts.get(1000)), (None, ""));
+        assert_eq!((table.position("text"), table.get(1000)), (None, ""));
     }
 
     #[test]
     fn empty_string_can_be_added() {
-        let mut texts = Texts::default();
-        assert_eq!(texts.position(""), None);
-        assert_eq!((texts.push("a"), texts.push("")), (Some(0), Some(1)));
-        assert_eq!((texts.position(""), texts.get(1), texts.get(0)), (Some(1), "", "a"));
+        let mut table = StringTable::default();
+        assert_eq!(table.position(""), None);
+        assert_eq!((table.push("a"), table.push("")), (Some(0), Some(1)));
+        assert_eq!((table.position(""), table.get(1), table.get(0)), (Some(1), "", "a"));
     }
 }

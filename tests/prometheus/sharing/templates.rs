@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 const MATCHERS: &str = "<<.LabelMatchers>>";
 
-/// Templates whose queries must not be shared: objects would get other values.
+/// Templates whose queries must not be shared, because a shared query has other results.
 pub(super) const NOT_SHARED: [&str; 12] = [
     "topk(1, inflight{<<.LabelMatchers>>})",
     "count(inflight{<<.LabelMatchers>>}) * on () group_right () inflight{<<.LabelMatchers>>}",
@@ -23,7 +23,7 @@ pub(super) const NOT_SHARED: [&str; 12] = [
 ];
 
 /// A random template.
-pub(super) fn template(rng: &mut Rng) -> String {
+pub(super) fn random(rng: &mut Rng) -> String {
     let depth = rng.usize(1..5);
     vector(rng, depth)
 }
@@ -118,8 +118,8 @@ fn binary(rng: &mut Rng, depth: usize) -> String {
         2 => format!("pod_info{{{MATCHERS}}}"),
         _ => vector(rng, depth),
     };
-    let set = rng.u8(..4) == 0;
-    let operator = if set {
+    let is_set_operator = rng.u8(..4) == 0;
+    let operator = if is_set_operator {
         pick(rng, &["and", "or", "unless"])
     } else {
         pick(rng, &["*", "/", "-", "+", ">", "== bool", "<="])
@@ -129,7 +129,7 @@ fn binary(rng: &mut Rng, depth: usize) -> String {
         &["on (<<.GroupBy>>)", "on (namespace, pod)", "on (namespace)", "on ()", "", "", ""],
     );
     let labels = if rng.u8(..5) == 0 { "ignoring (container, code)" } else { labels };
-    let group = if set || labels.is_empty() {
+    let group = if is_set_operator || labels.is_empty() {
         ""
     } else {
         pick(rng, &["", "group_left", "group_left (node)", "group_right", "group_left (pod)"])

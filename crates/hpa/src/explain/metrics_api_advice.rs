@@ -1,18 +1,19 @@
-//! Advice about metrics that fail in a metrics API: the metrics that it lists, and its Service.
+//! Advice about metrics that can't be read from a metrics API, from the metrics that the API lists
+//! and from its Service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hpa_calc::{Inputs, MetricQuery, MetricsApi, ReadError, Reading, similar::is_similar};
+use hpa_calc::{Inputs, MetricQuery, MetricsApi, ReadError, Reading, suggestions::is_similar};
 use kube::Client;
 use serde_json::Value;
 
 use crate::{
     kubectl::{escape, get},
-    manifests::text,
-    status::named,
+    manifests::string_at,
+    status::shorten_names,
 };
 
-const RESOURCE: &str = "metrics.k8s.io";
+const RESOURCE_GROUP: &str = "metrics.k8s.io";
 /// Discovery entry of an adapter that doesn't list its metrics, such as KEDA.
 const PLACEHOLDER: &str = "externalmetrics";
 /// A text in the errors of metrics APIs that have no such metric.
@@ -27,22 +28,22 @@ struct Api {
     group: &'static str,
     /// The metrics in its discovery: RESOURCE/METRIC, or the name of an external metric. `None` if
     /// it doesn't list them, or doesn't answer.
-    listed: Option<BTreeSet<String>>,
+    listed_names: Option<BTreeSet<String>>,
     /// Its `APIService`, or null.
     service: Value,
 }
 
-/// Adds advice for each metric that fails in a metrics API, unless the metric already has advice.
-/// `has_sources`: whether flags configure other sources of metrics.
-pub(super) async fn add_advice(
+/// Adds advice for each metric that can't be read from a metrics API, unless the metric already has
+/// advice. `has_sources`: whether flags configure other sources of metrics.
+pub(super) async fn add(
     client: &Client,
     inputs: &Inputs,
     has_sources: bool,
     advice: &mut BTreeMap<usize, String>,
 ) {
     let plan = inputs.plan();
-    // The controller may read them elsewhere.
-    let only_reported = inputs.metrics_only_reported();
+    // The controller has read these metrics, so it may read them from another source.
+    let only_reported = inputs.metrics_read_by_controller_only();
     let mut apis = BTreeMap::<&str, Option<Api>>::new();
     for (index, query) in plan.queries() {
         let error = match inputs.readings.get(index) {
@@ -64,7 +65,7 @@ pub(super) async fn add_advice(
             MetricsApi::Custom => "custom.metrics.k8s.io",
             MetricsApi::External => "external.metrics.k8s.io",
             MetricsApi::Resource => {
-                let text = about_resource(client, inputs, query.metric_name(), index, error).await;
+                let text = resource_advice(client, inputs, query.metric_name(), index, error).await;
                 advice.extend(text.map(|text| (index, text)));
                 continue;
             }
@@ -78,8 +79,9 @@ pub(super) async fn add_advice(
     }
 }
 
-/// Advice about a resource that no pod of the target has in `metrics.k8s.io`, unlike others.
-async fn about_resource(
+/// Advice about a resource that the target's pods don't have in `metrics.k8s.io`, although they
+/// have other resources.
+async fn resource_advice(
     client: &Client,
     inputs: &Inputs,
     name: &str,
@@ -89,20 +91,21 @@ async fn about_resource(
     if !error.is_empty_response() {
         return None;
     }
-    let found: Value = get(client, &format!("/apis/{RESOURCE}")).await.ok()?;
-    let version = text(&found, "/preferredVersion/version");
+    let group: Value = get(client, &format!("/apis/{RESOURCE_GROUP}")).await.ok()?;
+    let version = string_at(&group, "/preferredVersion/version");
     let namespace = escape(&inputs.hpa.metadata.namespace);
     let selector = escape(&inputs.scale.as_ref().ok()?.selector);
-    let path =
-        format!("/apis/{RESOURCE}/{version}/namespaces/{namespace}/pods?labelSelector={selector}");
+    let path = format!(
+        "/apis/{RESOURCE_GROUP}/{version}/namespaces/{namespace}/pods?labelSelector={selector}"
+    );
     let pods: Value = get(client, &path).await.ok()?;
     let names = usage_names(&pods);
     if names.is_empty() || names.contains(name) {
         return None;
     }
-    let hint = hint(name, &names);
+    let hint = similar_names_hint(name, &names);
     Some(format!(
-        "{RESOURCE} has no resource {name} for the target's pods{hint}. Correct the name in \
+        "{RESOURCE_GROUP} has no resource {name} for the target's pods{hint}. Correct the name in \
          spec.metrics[{index}]."
     ))
 }
@@ -117,31 +120,33 @@ fn usage_names(pods: &Value) -> BTreeSet<String> {
 }
 
 impl Api {
-    /// `None` if the API is not registered.
+    /// Reads the API of a group. `None` if it is not registered.
     async fn read(client: &Client, group: &'static str) -> Option<Self> {
-        let found: Value = get(client, &format!("/apis/{group}")).await.ok()?;
-        let version = text(&found, "/preferredVersion/version");
+        let discovery: Value = get(client, &format!("/apis/{group}")).await.ok()?;
+        let version = string_at(&discovery, "/preferredVersion/version");
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{version}.{group}");
         let service = get(client, &path).await.unwrap_or_default();
         let resources = get(client, &format!("/apis/{group}/{version}")).await;
-        Some(Self { group, listed: resources.ok().as_ref().and_then(listed), service })
+        let listed_names = resources.ok().as_ref().and_then(listed_metrics);
+        Some(Self { group, listed_names, service })
     }
 
     fn advise(&self, query: &MetricQuery, index: usize, error: &ReadError) -> Option<String> {
-        let Self { group, listed, .. } = self;
+        let Self { group, listed_names, .. } = self;
         let name = query.metric_name();
         let message = match error {
             ReadError::Fetch { message, .. } if message.contains(FORBIDDEN) => return None,
             ReadError::Fetch { message, .. } => Some(message),
             _ => None,
         };
-        match listed {
-            Some(names) if !names.is_empty() && !has(names, name) => {
-                let names: BTreeSet<_> = names.iter().map(|name| metric(name).to_owned()).collect();
+        match listed_names {
+            Some(names) if !names.is_empty() && !has_metric(names, name) => {
+                let names: BTreeSet<_> =
+                    names.iter().map(|name| without_resource(name).to_owned()).collect();
                 Some(format!(
                     "{group} has no metric {name}{}. Correct the name in spec.metrics[{index}], or \
                      configure the adapter to serve it.",
-                    hint(name, &names)
+                    similar_names_hint(name, &names)
                 ))
             }
             Some(names) if names.is_empty() && message?.contains(UNKNOWN_METRIC) => Some(format!(
@@ -151,16 +156,16 @@ impl Api {
             Some(names)
                 if matches!(query, MetricQuery::Pods { .. })
                     && !names.contains(&format!("pods/{name}"))
-                    && has(names, name) =>
+                    && has_metric(names, name) =>
             {
-                let of_name = names.iter().filter(|listed| metric(listed) == name);
+                let of_name = names.iter().filter(|listed| without_resource(listed) == name);
                 let resources = of_name.filter_map(|listed| listed.split_once('/'));
                 let resources: Vec<_> =
                     resources.map(|(resource, _)| resource.to_owned()).collect();
                 Some(format!(
                     "{group} has {name} for {}, not for pods. Use a metric of type Object in \
                      spec.metrics[{index}], or configure the adapter to serve it for pods.",
-                    named(&resources)
+                    shorten_names(&resources)
                 ))
             }
             _ if !message?.contains(UNKNOWN_METRIC) => Some(format!(
@@ -174,8 +179,8 @@ impl Api {
     /// Commands that find the cause of an API's failure.
     fn next_steps(&self) -> String {
         let (namespace, name) = (
-            text(&self.service, "/spec/service/namespace"),
-            text(&self.service, "/spec/service/name"),
+            string_at(&self.service, "/spec/service/namespace"),
+            string_at(&self.service, "/spec/service/name"),
         );
         let log = match name {
             "" => format!(
@@ -193,32 +198,33 @@ impl Api {
 
 /// The metrics in a discovery document, custom metrics as RESOURCE/METRIC. `None` if the adapter
 /// doesn't list them.
-fn listed(resources: &Value) -> Option<BTreeSet<String>> {
+fn listed_metrics(resources: &Value) -> Option<BTreeSet<String>> {
     let resources = resources.get("resources").and_then(Value::as_array).into_iter().flatten();
-    let names: BTreeSet<_> = resources.map(|resource| text(resource, "/name").to_owned()).collect();
+    let names: BTreeSet<_> =
+        resources.map(|resource| string_at(resource, "/name").to_owned()).collect();
     (!names.contains(PLACEHOLDER)).then_some(names)
 }
 
-/// The metric of a listed name.
-fn metric(listed: &str) -> &str {
+/// Removes the `RESOURCE/` of a listed custom metric.
+fn without_resource(listed: &str) -> &str {
     listed.split_once('/').map_or(listed, |(_, metric)| metric)
 }
 
-fn has(listed: &BTreeSet<String>, name: &str) -> bool {
-    listed.iter().any(|listed| metric(listed) == name)
+fn has_metric(names: &BTreeSet<String>, metric: &str) -> bool {
+    names.iter().any(|name| without_resource(name) == metric)
 }
 
-/// Similar names, or else the first names.
-fn hint(wanted: &str, names: &BTreeSet<String>) -> String {
+/// Formats names that are similar to `wanted`. If there are none, the first names.
+fn similar_names_hint(wanted: &str, names: &BTreeSet<String>) -> String {
     let is_like = |name: &&String| {
         is_similar(name, wanted) || name.contains(wanted) || wanted.contains(name.as_str())
     };
     let similar: Vec<_> = names.iter().filter(is_like).cloned().collect();
     if similar.is_empty() {
         let all: Vec<_> = names.iter().cloned().collect();
-        return format!(" (it has {})", named(&all));
+        return format!(" (it has {})", shorten_names(&all));
     }
-    format!(" (similar: {})", named(&similar))
+    format!(" (similar: {})", shorten_names(&similar))
 }
 
 #[cfg(test)]
@@ -233,11 +239,11 @@ mod tests {
     fn api(names: &[&str]) -> Api {
         let resources: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
         let service = json!({ "spec": { "service": { "namespace": "m", "name": "adapter" } } });
-        let listed = listed(&json!({ "resources": resources }));
-        Api { group: "custom.metrics.k8s.io", listed, service }
+        let listed_names = listed_metrics(&json!({ "resources": resources }));
+        Api { group: "custom.metrics.k8s.io", listed_names, service }
     }
 
-    fn pods(metric: &str) -> MetricQuery {
+    fn pods_query(metric: &str) -> MetricQuery {
         let metric_selector = hpa_calc::Selector::everything();
         MetricQuery::Pods { metric: metric.to_owned(), metric_selector }
     }
@@ -268,7 +274,7 @@ mod tests {
         #[case] expected: &str,
     ) {
         let error = ReadError::fetch(MetricsApi::Custom, message);
-        let text = api(names).advise(&pods("http_request"), 2, &error).expect("advice");
+        let text = api(names).advise(&pods_query("http_request"), 2, &error).expect("advice");
         assert!(text.starts_with("custom.metrics.k8s.io ") && text.contains(expected), "{text}");
     }
 
@@ -278,13 +284,13 @@ mod tests {
     #[case::forbidden(&[], "pods.custom.metrics.k8s.io is forbidden: User \"ann\"")]
     fn other_errors_have_no_advice(#[case] names: &[&str], #[case] message: &str) {
         let error = ReadError::fetch(MetricsApi::Custom, message);
-        assert_eq!(api(names).advise(&pods("http_request"), 2, &error), None);
+        assert_eq!(api(names).advise(&pods_query("http_request"), 2, &error), None);
     }
 
     #[test]
     fn empty_result_has_advice_only_if_the_api_lists_other_names() {
         let empty = ReadError::Empty(MetricsApi::Custom);
-        let advise = |names| api(names).advise(&pods("lag"), 0, &empty);
+        let advise = |names| api(names).advise(&pods_query("lag"), 0, &empty);
         assert_eq!(advise(&["pods/lag"]), None);
         assert_eq!(advise(&[]), None);
         assert!(advise(&["pods/lags"]).expect("advice").contains("similar: lags"));

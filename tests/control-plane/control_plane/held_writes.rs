@@ -10,12 +10,12 @@ use tokio::time::timeout;
 
 use crate::test_env::WAIT_LIMIT;
 
-type Waiting = HashMap<String, mpsc::UnboundedSender<Release>>;
+type WriteSenders = HashMap<String, mpsc::UnboundedSender<Release>>;
 
-/// Receivers of held writes by namespace. Clones share them.
+/// The senders of arrived writes, by namespace. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Holds {
-    waiting: Arc<Mutex<Waiting>>,
+    senders: Arc<Mutex<WriteSenders>>,
 }
 
 /// The held writes of one namespace.
@@ -26,21 +26,21 @@ pub(crate) struct HeldWrites {
 }
 
 impl Holds {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn senders(&self) -> MutexGuard<'_, WriteSenders> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to hold the writes of a namespace.
     pub(super) fn hold(&self, ns: &str) -> HeldWrites {
         let (sender, held) = mpsc::unbounded_channel();
-        self.waiting().insert(ns.to_owned(), sender);
+        self.senders().insert(ns.to_owned(), sender);
         HeldWrites { held, holds: self.clone(), ns: ns.to_owned() }
     }
 
     /// Returns the gate for an arrived write, if writes of the namespace are held.
     pub(super) fn gate_for(&self, ns: &str) -> Option<Gate> {
         let (gate, release) = Gate::new();
-        self.waiting().get(ns)?.send(release).ok()?;
+        self.senders().get(ns)?.send(release).ok()?;
         Some(gate)
     }
 }
@@ -55,6 +55,6 @@ impl HeldWrites {
 
 impl Drop for HeldWrites {
     fn drop(&mut self) {
-        self.holds.waiting().remove(&self.ns);
+        self.holds.senders().remove(&self.ns);
     }
 }

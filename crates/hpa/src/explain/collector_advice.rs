@@ -9,15 +9,15 @@ use hpa_collectors::{
 
 use crate::args::{CollectorArguments, SourceArguments};
 
-/// In errors of metrics while the autoscalers with annotations are unknown.
+/// The part of a metric's error that shows that the autoscalers have not been listed yet.
 const NOT_LISTED: &str = "the autoscalers have not been read";
 /// The name of the collector of scaling schedules.
-const SCHEDULE: &str = "schedule";
+const SCHEDULE_COLLECTOR: &str = "schedule";
 
 /// The collectors that flags turn on.
 pub(super) struct EnabledCollectors {
     /// `--collectors`.
-    are_on: bool,
+    has_collectors: bool,
     /// `--scaling-schedule`.
     has_schedules: bool,
     settings: CollectionSettings,
@@ -27,13 +27,14 @@ impl EnabledCollectors {
     pub(super) fn new(sources: &SourceArguments) -> Self {
         let has_prometheus = sources.rules.prometheus.prometheus_url.is_some();
         Self {
-            are_on: sources.collectors.collectors,
+            has_collectors: sources.collectors.collectors,
             has_schedules: sources.schedules.scaling_schedule,
-            settings: sources.collectors.collection(Compat::Off, has_prometheus),
+            settings: sources.collectors.collection_settings(Compat::Off, has_prometheus),
         }
     }
 
-    /// Adds advice for each metric of a collector that fails and has none.
+    /// Adds advice for each metric of a collector that can't be read, unless the metric already has
+    /// advice.
     pub(super) fn add_advice(&self, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
         for (index, query) in inputs.plan().queries() {
             let Some(Err(error)) = inputs.readings.get(index) else { continue };
@@ -42,18 +43,20 @@ impl EnabledCollectors {
             }
             let Some(metric) = inputs.hpa.spec.metrics.get(index) else { continue };
             let text = match source_of(&inputs.hpa, metric, &self.settings.environment) {
-                Some(Ok(source)) if source.collector == SCHEDULE => {
-                    Some(self.about_schedule(inputs, metric))
+                Some(Ok(source)) if source.collector == SCHEDULE_COLLECTOR => {
+                    Some(self.schedule_advice(inputs, metric))
                 }
-                Some(Ok(source)) => self.about_source(query.metric_name(), &source, error),
-                Some(Err(finding)) if self.are_on => Some(about_settings(inputs, &finding)),
+                Some(Ok(source)) => self.source_advice(query.metric_name(), &source, error),
+                Some(Err(finding)) if self.has_collectors => {
+                    Some(invalid_settings_advice(inputs, &finding))
+                }
                 Some(Err(_)) | None => None,
             };
             advice.extend(text.map(|text| (index, text)));
         }
     }
 
-    fn about_schedule(&self, inputs: &Inputs, metric: &MetricSpec) -> String {
+    fn schedule_advice(&self, inputs: &Inputs, metric: &MetricSpec) -> String {
         let (name, object) = (metric.metric_name(), metric.object.as_ref());
         let object = object.map(|object| &object.described_object);
         let (kind, schedule) = object.map_or(("", ""), |object| (&*object.kind, &*object.name));
@@ -72,14 +75,14 @@ impl EnabledCollectors {
         )
     }
 
-    fn about_source(
+    fn source_advice(
         &self,
         name: &str,
         source: &CollectorSource,
         error: &ReadError,
     ) -> Option<String> {
         let CollectorSource { collector, subject, is_annotated, servers } = source;
-        if !self.are_on {
+        if !self.has_collectors {
             return is_annotated.then(|| {
                 format!(
                     "The {subject} are settings of the collector {collector}. If the controller \
@@ -91,7 +94,7 @@ impl EnabledCollectors {
             return Some(format!(
                 "{name} needs the collector {collector} ({subject}), which is off: add {}, as the \
                  controller needs it too.",
-                CollectorArguments::flags_of(collector)
+                CollectorArguments::flags_that_enable(collector)
             ));
         }
         if matches!(error, ReadError::Fetch { message, .. } if message.contains(NOT_LISTED)) {
@@ -102,7 +105,7 @@ impl EnabledCollectors {
         }
         let (place, check) = match servers.first() {
             Some(Server::Operator(_)) => (
-                format!("the server of {}", CollectorArguments::flags_of(collector)),
+                format!("the server of {}", CollectorArguments::flags_that_enable(collector)),
                 "that this server runs and answers".to_owned(),
             ),
             Some(Server::Url(_)) => (
@@ -121,8 +124,8 @@ impl EnabledCollectors {
     }
 }
 
-/// Settings that no collector accepts.
-fn about_settings(inputs: &Inputs, Finding { subject, message, .. }: &Finding) -> String {
+/// Advice about settings that no collector accepts.
+fn invalid_settings_advice(inputs: &Inputs, Finding { subject, message, .. }: &Finding) -> String {
     let metadata = &inputs.hpa.metadata;
     format!(
         "Correct the {subject}: {message}. No collector reads the metric until then, and the \

@@ -1,4 +1,4 @@
-//! Lists and watches objects.
+//! Lists, then watches objects of one kind.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
@@ -17,18 +17,18 @@ use tokio::{sync::watch, task::JoinHandle};
 /// Objects per response of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// A change of the watched objects.
+/// A change of the watched objects, or a failure.
 pub(crate) enum Change<K> {
-    /// A complete list.
+    /// A complete list, which replaces all objects.
     Replace(Vec<K>),
     Apply(K),
     Delete(K),
-    /// The list or watch failed. It is retried with a growing backoff.
+    /// The list or watch failed. It is retried with backoff.
     Failed(watcher::Error),
 }
 
-/// Calls `on_change` until it returns false.
-pub(crate) async fn follow<K>(
+/// Lists, then watches objects, until `on_change` returns false.
+pub(crate) async fn list_and_watch<K>(
     api: Api<K>,
     config: watcher::Config,
     mut on_change: impl FnMut(Change<K>) -> bool,
@@ -59,17 +59,18 @@ pub(crate) async fn follow<K>(
     }
 }
 
-/// The message of the API server, if it responded.
-pub(crate) fn message(error: &watcher::Error) -> String {
+/// The message of the API server's response. Without a response, describes the error.
+pub(crate) fn error_message(error: &watcher::Error) -> String {
     status(error).map_or_else(|| hpa_metrics::describe(error), |status| status.message.clone())
 }
 
-/// The HTTP status of the API server's response.
+/// The HTTP status of the API server's response. `None` without a response.
 pub(crate) fn status_code(error: &watcher::Error) -> Option<u16> {
     status(error).map(|status| status.code)
 }
 
-/// The error of the request, if one failed.
+/// The error of the failed request. `None` if the watch failed for another reason, such as an error
+/// event.
 pub(crate) fn kube_error(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
         watcher::Error::InitialListFailed(error)
@@ -92,36 +93,36 @@ fn status(error: &watcher::Error) -> Option<&Status> {
 #[derive(Clone, Debug)]
 pub(crate) struct Objects<T> {
     pub(crate) items: BTreeMap<String, Arc<T>>,
-    /// The first list is complete, or has failed.
-    pub(crate) is_settled: bool,
+    /// Whether the first list is complete, or has failed.
+    is_first_list_done: bool,
     /// The error of the list or watch, until it works again.
     watch_error: Option<String>,
-    /// Whether the API server forbids it.
+    /// Whether the last error of the list or watch was a 403.
     is_forbidden: bool,
-    /// The errors of objects that could not be decoded, by name.
-    rejected: BTreeMap<String, String>,
+    /// The errors of undecodable objects, by name.
+    undecodable: BTreeMap<String, String>,
 }
 
 impl<T> Default for Objects<T> {
     fn default() -> Self {
         Self {
             items: BTreeMap::new(),
-            is_settled: false,
+            is_first_list_done: false,
             watch_error: None,
             is_forbidden: false,
-            rejected: BTreeMap::new(),
+            undecodable: BTreeMap::new(),
         }
     }
 }
 
-/// Lists and watches objects until it is dropped.
-pub(crate) struct Follower<T> {
+/// Lists, then watches objects, and keeps them decoded. Dropping the informer stops the watch.
+pub(crate) struct Informer<T> {
     objects: watch::Receiver<Objects<T>>,
     task: JoinHandle<()>,
 }
 
-impl<T: Send + Sync + 'static> Follower<T> {
-    /// Starts to watch. An object that `decode` rejects is left out, and its error is reported.
+impl<T: Send + Sync + 'static> Informer<T> {
+    /// Starts the informer. If `decode` fails for an object, [`Objects::problem`] has the error.
     pub(crate) fn start<K>(
         api: Api<K>,
         config: watcher::Config,
@@ -132,8 +133,8 @@ impl<T: Send + Sync + 'static> Follower<T> {
     {
         let (sender, objects) = watch::channel(Objects::default());
         let task = tokio::spawn(async move {
-            follow(api, config, |change| {
-                sender.send_modify(|objects| objects.change(change, &decode));
+            list_and_watch(api, config, |change| {
+                sender.send_modify(|objects| objects.apply_change(change, &decode));
                 !sender.is_closed()
             })
             .await;
@@ -141,7 +142,7 @@ impl<T: Send + Sync + 'static> Follower<T> {
         Self { objects, task }
     }
 
-    /// The objects as of now. `changed` notifies of later changes.
+    /// The current objects. After this call, [`Self::changed`] waits for a later change.
     pub(crate) fn objects(&mut self) -> Objects<T>
     where
         T: Clone,
@@ -151,47 +152,50 @@ impl<T: Send + Sync + 'static> Follower<T> {
 
     pub(crate) async fn changed(&mut self) {
         if self.objects.changed().await.is_err() {
-            // The task has ended, which only a panic causes.
+            // The task has ended. Only a panic ends it.
             std::future::pending::<()>().await;
         }
     }
 
     /// Waits until the first list is complete or has failed.
-    pub(crate) async fn settled(&mut self) {
-        let _ = self.objects.wait_for(|objects| objects.is_settled).await;
+    pub(crate) async fn wait_for_first_list(&mut self) {
+        let _ = self.objects.wait_for(|objects| objects.is_first_list_done).await;
     }
 }
 
-impl<T> Drop for Follower<T> {
+impl<T> Drop for Informer<T> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 impl<T> Objects<T> {
-    /// The reason why the objects may be incomplete.
+    /// An error because of which the objects may be incomplete or stale. `None` if there is none.
     pub(crate) fn problem(&self) -> Option<String> {
-        let rejected = || self.rejected.iter().map(|(name, error)| format!("{name}: {error}"));
-        self.watch_error.clone().or_else(|| rejected().next())
+        let mut undecodable = self.undecodable.iter();
+        self.watch_error
+            .clone()
+            .or_else(|| undecodable.next().map(|(name, error)| format!("{name}: {error}")))
     }
 
-    /// The error of a list or watch that is forbidden.
-    pub(crate) fn forbidden(&self) -> Option<String> {
+    /// The error of the list or watch if the API server forbids it.
+    pub(crate) fn forbidden_error(&self) -> Option<String> {
         self.watch_error.clone().filter(|_| self.is_forbidden)
     }
 
-    fn change<K: ResourceExt>(
+    fn apply_change<K: ResourceExt>(
         &mut self,
         change: Change<K>,
         decode: &impl Fn(&K) -> Result<T, String>,
     ) {
-        self.is_settled = true;
-        // A change shows that the watch works again. After most errors it continues without a list.
+        self.is_first_list_done = true;
+        // A change shows that the watch works again. After most errors, the watch resumes without a
+        // new list.
         self.watch_error = None;
         match change {
             Change::Replace(objects) => {
                 self.items.clear();
-                self.rejected.clear();
+                self.undecodable.clear();
                 for object in &objects {
                     self.apply(object, decode);
                 }
@@ -200,7 +204,7 @@ impl<T> Objects<T> {
             Change::Delete(object) => self.remove(&object.name_any()),
             Change::Failed(error) => {
                 self.is_forbidden = status_code(&error) == Some(403);
-                self.watch_error = Some(message(&error));
+                self.watch_error = Some(error_message(&error));
             }
         }
     }
@@ -210,13 +214,13 @@ impl<T> Objects<T> {
         self.remove(&name);
         match decode(object) {
             Ok(item) => _ = self.items.insert(name, Arc::new(item)),
-            Err(error) => _ = self.rejected.insert(name, error),
+            Err(error) => _ = self.undecodable.insert(name, error),
         }
     }
 
     fn remove(&mut self, name: &str) {
         self.items.remove(name);
-        self.rejected.remove(name);
+        self.undecodable.remove(name);
     }
 }
 
@@ -231,7 +235,6 @@ mod tests {
         from_value(json!({ "metadata": { "name": name }, "data": { "value": value } })).unwrap()
     }
 
-    /// Decodes numbers.
     fn decode(object: &ConfigMap) -> Result<i32, String> {
         let value = object.data.as_ref().and_then(|data| data.get("value")).unwrap();
         value.parse().map_err(|_| format!("{value} is not a number"))
@@ -241,42 +244,50 @@ mod tests {
         Change::Failed(watcher::Error::NoResourceVersion)
     }
 
-    fn after(changes: impl IntoIterator<Item = Change<ConfigMap>>) -> Objects<i32> {
+    fn objects_after(changes: impl IntoIterator<Item = Change<ConfigMap>>) -> Objects<i32> {
         let mut objects = Objects::default();
         for change in changes {
-            objects.change(change, &decode);
+            objects.apply_change(change, &decode);
         }
         objects
     }
 
     #[test]
     fn watch_error_lasts_until_the_next_change() {
-        assert!(after([failure()]).problem().is_some());
+        assert!(objects_after([failure()]).problem().is_some());
         let recoveries = [
             Change::Replace(Vec::new()),
             Change::Apply(object("a", "1")),
             Change::Delete(object("a", "1")),
         ];
         for recovery in recoveries {
-            assert_eq!(after([failure(), recovery]).problem(), None);
+            assert_eq!(objects_after([failure(), recovery]).problem(), None);
         }
     }
 
     #[test]
-    fn rejected_object_replaces_the_decoded_one() {
-        let objects = after([Change::Apply(object("a", "1")), Change::Apply(object("a", "x"))]);
+    fn undecodable_object_replaces_the_decoded_one() {
+        let objects =
+            objects_after([Change::Apply(object("a", "1")), Change::Apply(object("a", "x"))]);
         assert!(objects.items.is_empty());
         assert_eq!(objects.problem().unwrap(), "a: x is not a number");
     }
 
     #[test]
-    fn rejection_lasts_until_the_object_is_valid_or_deleted() {
-        let rejected = || Change::Replace(vec![object("a", "x"), object("b", "2")]);
+    fn decoding_error_lasts_until_the_object_is_valid_or_deleted() {
+        let list_with_undecodable = || Change::Replace(vec![object("a", "x"), object("b", "2")]);
         assert_eq!(
-            after([rejected(), failure(), Change::Apply(object("b", "3"))]).problem(),
+            objects_after([list_with_undecodable(), failure(), Change::Apply(object("b", "3"))])
+                .problem(),
             Some("a: x is not a number".to_owned())
         );
-        assert_eq!(after([rejected(), Change::Apply(object("a", "1"))]).problem(), None);
-        assert_eq!(after([rejected(), Change::Delete(object("a", "x"))]).problem(), None);
+        assert_eq!(
+            objects_after([list_with_undecodable(), Change::Apply(object("a", "1"))]).problem(),
+            None
+        );
+        assert_eq!(
+            objects_after([list_with_undecodable(), Change::Delete(object("a", "x"))]).problem(),
+            None
+        );
     }
 }

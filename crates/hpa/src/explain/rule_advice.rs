@@ -1,8 +1,8 @@
-//! Explains failures of metrics by the rules of `--metrics-config`.
+//! Advice about metrics that can't be read, from the rules of `--metrics-config`.
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Inputs, MetricQuery, ReadError, similar::most_similar};
+use hpa_calc::{Inputs, MetricQuery, ReadError, suggestions::most_similar};
 use hpa_metrics::{ExternalQuery, MetricSource};
 use hpa_prometheus::{
     rules::explain::{Explanation, RuleOutcome},
@@ -27,21 +27,21 @@ pub(super) fn complete_errors(
         Some((index, query.clone(), error.clone()))
     });
     let failed: Vec<_> = queries.collect();
-    // The controller may have other rules.
-    let only_reported = inputs.metrics_only_reported();
+    // The controller has read these metrics, so it may have other rules.
+    let only_reported = inputs.metrics_read_by_controller_only();
     let mut advice = BTreeMap::new();
     for (index, query, error) in failed {
-        let Some(known) = names(rules, &query) else { continue };
+        let Some(known_names) = metric_names(rules, &query) else { continue };
         let name = query.metric_name();
         match error {
-            ReadError::Empty(_) if known.iter().any(|known| known == name) => {
-                advice.insert(index, advice_about_rule(rules, inputs, index, &query));
+            ReadError::Empty(_) if known_names.iter().any(|known| known == name) => {
+                advice.insert(index, empty_result_advice(rules, inputs, index, &query));
             }
             ReadError::Fetch { api, message }
-                if !known.iter().any(|known| known == name)
+                if !known_names.iter().any(|known| known == name)
                     && NOT_REGISTERED.iter().any(|text| message.contains(text)) =>
             {
-                let similar = most_similar(name, known.iter().map(String::as_str));
+                let similar = most_similar(name, known_names.iter().map(String::as_str));
                 let similar = similar.map(|one| format!(" (similar: {one})")).unwrap_or_default();
                 let missing = format!("no rule of --metrics-config has {name}{similar}");
                 let text = format!(
@@ -61,7 +61,7 @@ pub(super) fn complete_errors(
 }
 
 /// The names of the rules' metrics of the same API as a query. `None` for resource metrics.
-fn names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<String>> {
+fn metric_names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<String>> {
     let catalog = rules.catalog();
     Some(match query {
         MetricQuery::Pods { .. } | MetricQuery::Object { .. } => {
@@ -75,7 +75,7 @@ fn names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<String>>
 }
 
 /// Advice about a metric whose rule returned no value.
-fn advice_about_rule(
+fn empty_result_advice(
     rules: &PrometheusProvider,
     inputs: &Inputs,
     index: usize,

@@ -69,17 +69,18 @@ pub(crate) fn check_template(template: &Template, label: &str) -> Result<(), Not
     action.map_or(Ok(()), |action| Err(NotPerObject::Template(action)))
 }
 
-/// Checks a query for the object [`MARKER`]. `label` is the label with the names.
+/// Checks that a query for the object [`MARKER`] reads each object on its own. `label` is the label
+/// with the objects' names.
 pub(crate) fn check_query(query: &str, label: &str) -> Result<(), NotPerObject> {
-    // Functions and operators remove these labels.
+    // Functions and operators can remove these labels.
     if ["__name__", "le"].contains(&label) {
         return Err(NotPerObject::Label(label.to_owned()));
     }
     let expr = promql::parse(query)?;
-    let mut check = Check { label, selected: 0 };
-    let class = check.class(&expr)?;
-    let names = query.matches(MARKER).count();
-    if names != 0 && check.selected != names {
+    let mut classifier = Classifier { label, selecting_matchers: 0 };
+    let class = classifier.classify(&expr)?;
+    let markers = query.matches(MARKER).count();
+    if markers != 0 && classifier.selecting_matchers != markers {
         return Err(NotPerObject::NameElsewhere);
     }
     match class {
@@ -97,37 +98,38 @@ enum Class {
     PerObject,
 }
 
-struct Check<'l> {
+struct Classifier<'l> {
+    /// The label with the objects' names.
     label: &'l str,
-    /// The number of selectors that have the name of the object.
-    selected: usize,
+    /// The number of matchers that select the object [`MARKER`].
+    selecting_matchers: usize,
 }
 
-impl Check<'_> {
-    fn class(&mut self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
+impl Classifier<'_> {
+    fn classify(&mut self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
         match &expr.node {
             Node::Number | Node::Text(_) => Ok(Class::Constant),
-            Node::Selector(selector) => self.selector(selector),
+            Node::Selector(selector) => self.classify_selector(selector),
             // Ranges, subqueries, signs and parentheses change each series on its own, and keep the
             // label.
-            Node::Wrapped(_, inner) => self.class(inner),
+            Node::Wrapped(_, inner) => self.classify(inner),
             Node::Binary(operator, matching, operands) => {
                 let [left, right] = &**operands;
-                let classes = [self.class(left)?, self.class(right)?];
+                let classes = [self.classify(left)?, self.classify(right)?];
                 let has_scalar = [left, right].iter().any(|operand| operand.result == Type::Scalar);
-                self.binary(operator, matching, classes, has_scalar)
+                self.classify_binary(operator, matching, classes, has_scalar)
             }
             Node::Call(_, arguments) | Node::Aggregation(_, _, arguments) => {
                 let mut is_constant = true;
                 for argument in arguments {
-                    is_constant &= self.class(argument)? == Class::Constant;
+                    is_constant &= self.classify(argument)? == Class::Constant;
                 }
-                if is_constant { Ok(Class::Constant) } else { self.function(expr) }
+                if is_constant { Ok(Class::Constant) } else { self.classify_call(expr) }
             }
         }
     }
 
-    fn selector(&mut self, selector: &Selector<'_>) -> Result<Class, NotPerObject> {
+    fn classify_selector(&mut self, selector: &Selector<'_>) -> Result<Class, NotPerObject> {
         let mut class = Class::Constant;
         for matcher in &selector.matchers {
             if matcher.value.contains(MARKER) {
@@ -135,28 +137,28 @@ impl Check<'_> {
                 if !selects || matcher.operator != "=" {
                     return Err(NotPerObject::NameElsewhere);
                 }
-                self.selected += 1;
+                self.selecting_matchers += 1;
                 class = Class::PerObject;
             }
         }
         Ok(class)
     }
 
-    /// A function or an aggregation with an argument that isn't constant.
-    fn function(&self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
+    /// Classifies a function or an aggregation with an argument that isn't constant.
+    fn classify_call(&self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
         let label = self.label.to_owned();
         match &expr.node {
             // This function removes only the label `le`.
             Node::Call("histogram_quantile", _) => Ok(Class::PerObject),
             Node::Call(name @ ("label_replace" | "label_join"), arguments) => {
-                let is_other = match arguments.get(1).map(|argument| &argument.node) {
+                let changes_other_label = match arguments.get(1).map(|argument| &argument.node) {
                     Some(Node::Text(target)) => {
                         *target != label && !target.is_empty() && !target.contains('\\')
                     }
                     _ => false,
                 };
                 let relabeled = || NotPerObject::Relabeled { function: (*name).to_owned(), label };
-                if is_other { Ok(Class::PerObject) } else { Err(relabeled()) }
+                if changes_other_label { Ok(Class::PerObject) } else { Err(relabeled()) }
             }
             Node::Call(name, _) if is_by_series(name) => Ok(Class::PerObject),
             Node::Aggregation(name, grouping, _) if !depends_on_other_groups(name) => {
@@ -174,7 +176,7 @@ impl Check<'_> {
         }
     }
 
-    fn binary(
+    fn classify_binary(
         &self,
         operator: &str,
         matching: &Matching<'_>,
@@ -184,15 +186,15 @@ impl Check<'_> {
         if classes == [Class::Constant; 2] {
             return Ok(Class::Constant);
         }
-        // A scalar is constant: it applies to each sample of the other operand.
+        // A scalar is constant, and applies to each sample of the other operand.
         if has_scalar {
             return Ok(Class::PerObject);
         }
-        let set =
+        let set_operator =
             ["and", "or", "unless"].into_iter().find(|set| operator.eq_ignore_ascii_case(set));
-        // Matched series have the same object.
+        // Whether matched series belong to the same object.
         let by_object = matching.labels.contains(&self.label) == matching.is_on;
-        let is_proven = match (set, classes) {
+        let is_proven = match (set_operator, classes) {
             (Some("or"), [Class::PerObject, Class::PerObject]) => by_object,
             // The result has all unmatched samples of the constant operand.
             (Some("or"), _) | (Some("unless"), [Class::Constant, _]) => {
@@ -210,7 +212,8 @@ impl Check<'_> {
         Err(NotPerObject::Matching { operator, label })
     }
 
-    /// Whether one operand is constant and the result takes the label from the other.
+    /// Whether one operand is constant, and each sample of the result has the label of the other
+    /// one.
     fn joins_constant(&self, matching: &Matching<'_>, [left, right]: [Class; 2]) -> bool {
         let (many, one) = match matching.many {
             None => return false,

@@ -1,0 +1,131 @@
+//! The settings of one autoscaler in words, and the problems with them.
+
+use std::{fmt, sync::Arc};
+
+use super::Settings;
+
+/// The settings of one autoscaler in words, for the condition `CustomSettings` and for events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AutoscalerSettings {
+    /// The settings that replace the flags, as `NAME=VALUE`, except `pause` and `dry-run`, which
+    /// are reported separately.
+    pub applied: String,
+    /// The settings that are ignored or not used as written, with the reasons.
+    pub problems: String,
+    /// The settings that should prevent writes, but have no effect, because kube-controller-manager
+    /// handles the autoscaler.
+    pub ignored: IgnoredSettings,
+    /// The names of the settings in `applied`.
+    pub(crate) applied_names: Vec<&'static str>,
+    /// The names of other settings that kube-controller-manager ignores.
+    pub(crate) ignored_names: Vec<&'static str>,
+    /// Whether kube-controller-manager handles the autoscaler.
+    pub(crate) is_for_built_in: bool,
+    /// See [`Settings::with_built_in_state`].
+    pub(crate) built_in_state: String,
+}
+
+/// Settings that prevent writes, and that kube-controller-manager ignores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredSettings {
+    /// A pause.
+    pub pause: bool,
+    /// A dry run.
+    pub dry_run: bool,
+}
+
+impl IgnoredSettings {
+    pub(crate) fn is_any(self) -> bool {
+        self.pause || self.dry_run
+    }
+}
+
+impl Settings {
+    /// Whether kube-controller-manager ignores settings of the autoscaler. `false` unless these are
+    /// settings [for it](Self::for_kube_controller_manager).
+    #[must_use]
+    pub fn has_ignored(&self) -> bool {
+        self.autoscaler_settings
+            .as_ref()
+            .is_some_and(|summary| summary.ignored.is_any() || !summary.ignored_names.is_empty())
+    }
+
+    /// Adds the state of kube-controller-manager, for example the holder of its lease, to the
+    /// warnings about settings that it ignores.
+    #[must_use]
+    pub fn with_built_in_state(mut self, state: String) -> Self {
+        if let Some(summary) = &mut self.autoscaler_settings {
+            Arc::make_mut(summary).built_in_state = state;
+        }
+        self
+    }
+}
+
+/// A setting that is ignored, or not used as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingProblem {
+    /// The annotation or the field.
+    pub place: SettingPlace,
+    /// The kind of the problem.
+    pub kind: ProblemKind,
+    /// The problem as the rest of a sentence, which starts with the place.
+    pub message: String,
+}
+
+/// The place of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingPlace {
+    /// An annotation, with its name.
+    Annotation(String),
+    /// A field, with its path.
+    Field(String),
+}
+
+impl fmt::Display for SettingPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Annotation(name) => write!(f, "annotation {name}"),
+            Self::Field(path) => f.write_str(path),
+        }
+    }
+}
+
+/// The kinds of problems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// Annotations of the domain have names that no setting has. They are ignored, and reported as
+    /// one problem.
+    UnknownName,
+    /// The value is not allowed. It is ignored.
+    InvalidValue,
+    /// The operator doesn't allow the setting. It is ignored.
+    NotAllowed,
+    /// The value is below the operator's minimum, which applies instead.
+    Raised,
+    /// The setting has no effect, because the autoscaler has no metric that it applies to.
+    NoSuchMetric,
+    /// A field sets the same setting, and has precedence over the annotation.
+    Overridden,
+}
+
+impl ProblemKind {
+    /// Whether the setting is ignored although the message doesn't say so.
+    pub fn is_ignored(self) -> bool {
+        matches!(self, Self::InvalidValue | Self::NotAllowed | Self::UnknownName)
+    }
+}
+
+impl SettingProblem {
+    /// The message, followed by `; ignored` if the setting is ignored.
+    pub fn consequence(&self) -> String {
+        let ignored = if self.kind.is_ignored() { "; ignored" } else { "" };
+        format!("{}{ignored}", self.message)
+    }
+}
+
+impl fmt::Display for SettingProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.place, self.consequence())
+    }
+}

@@ -1,0 +1,124 @@
+//! The check of one metric: reads its past, and calculates whether forecasts would have helped.
+
+use std::{hash::BuildHasher, time::Duration};
+
+use hpa_calc::HorizontalPodAutoscaler;
+use hpa_forecast::{GateDecision, Trace, decide};
+use jiff::{SignedDuration, Timestamp};
+use tokio::{sync::Semaphore, time::timeout};
+use tracing::{debug, warn};
+
+use super::ForecastChecks;
+use crate::{
+    cache::Autoscaler,
+    forecast::{Check, MAX_METRICS, Past, PastError, PastRange},
+    hash::HASHER,
+    key::HpaKey,
+};
+
+/// The timeout for reading a past.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// The days of the past that are read: two weeks to compare on, after two weeks to learn from.
+const READ_DAYS: i64 = 28;
+const STEP_SECONDS: u32 = 60;
+
+/// A due check and its autoscaler.
+struct DueCheck<'a> {
+    key: &'a HpaKey,
+    autoscaler: &'a Autoscaler,
+    check: Check,
+}
+
+impl ForecastChecks {
+    /// Runs all checks of an autoscaler that are due.
+    pub(super) async fn check_autoscaler(&self, key: &HpaKey, calculations: &Semaphore) {
+        let Some(autoscaler) = self.autoscalers.get(key) else {
+            return self.forecasts.remove(key);
+        };
+        // Bounded, because a spec that keeps changing makes new checks due while others wait.
+        for _ in 0..MAX_METRICS {
+            // The object may have changed since the last check.
+            let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
+            if !settings.forecasts.is_on() {
+                autoscaler.forecasts.lock().take();
+                return self.forecasts.remove(key);
+            }
+            let check = {
+                let mut forecasts = autoscaler.forecasts.lock();
+                let forecasts = forecasts.as_mut();
+                forecasts.and_then(|it| it.start_due_check(&self.forecasts, &hpa, &settings))
+            };
+            let Some(check) = check else { return };
+            let due = DueCheck { key, autoscaler: &autoscaler, check };
+            self.run_check(due, &hpa, calculations).await;
+        }
+    }
+
+    async fn run_check(
+        &self,
+        DueCheck { key, autoscaler, mut check }: DueCheck<'_>,
+        hpa: &HorizontalPodAutoscaler,
+        calculations: &Semaphore,
+    ) {
+        let now = self.clock.now();
+        let result = match self.read_past(hpa, check.metric, now).await {
+            Ok(Ok(past)) => {
+                let calculated = self.calculate(past, &check, calculations).await;
+                calculated.map(|(decision, past)| (decision, Past::Read(past)))
+            }
+            Ok(Err(reason)) => {
+                let observed_past = std::mem::replace(&mut check.observed_past, Trace::new([]));
+                let calculated = self.calculate(observed_past, &check, calculations).await;
+                calculated.map(|(decision, _)| (decision, Past::Observed(reason)))
+            }
+            Err(error) => Err(error),
+        };
+        self.forecasts.counts.add(result.is_ok());
+        let _span = key.span().entered();
+        let metric = check.metric;
+        match &result {
+            Ok((decision, _)) => debug!(metric, reason = ?decision.reason, "checked forecasts"),
+            Err(error) => warn!(metric, %error, "unable to check forecasts"),
+        }
+        let spread = HASHER.hash_one(key) as f64 / u64::MAX as f64;
+        if let Some(forecasts) = autoscaler.forecasts.lock().as_mut() {
+            forecasts.finish_check(&check, result, spread, self.clock.now());
+        }
+    }
+
+    /// Reads the past of a metric. The inner error says why no source has the metric.
+    async fn read_past(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        metric: usize,
+        now: Timestamp,
+    ) -> Result<Result<Trace, String>, PastError> {
+        let Some(source) = &self.forecasts.source.past else {
+            return Ok(Err(
+                "no Prometheus is configured for past loads (--forecast-prometheus)".to_owned()
+            ));
+        };
+        let from = now.checked_sub(SignedDuration::from_hours(READ_DAYS * 24)).unwrap_or(now);
+        let range = PastRange { from, until: now, step_seconds: STEP_SECONDS };
+        match timeout(READ_TIMEOUT, source.load(hpa, metric, range)).await {
+            Ok(Ok(past)) => Ok(Ok(past)),
+            Ok(Err(PastError::Unknown(reason))) => Ok(Err(reason)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(PastError::Failed(format!("not read within {READ_TIMEOUT:?}"))),
+        }
+    }
+
+    /// Decides on a past whether forecasts help. Returns the past as well, because the calculation
+    /// on another thread takes it by value.
+    async fn calculate(
+        &self,
+        past: Trace,
+        check: &Check,
+        calculations: &Semaphore,
+    ) -> Result<(GateDecision, Trace), PastError> {
+        let _permit = calculations.acquire().await;
+        let settings = check.settings.clone();
+        let calculation = tokio::task::spawn_blocking(move || (decide(&past, &settings), past));
+        calculation.await.map_err(|error| PastError::Failed(error.to_string()))
+    }
+}

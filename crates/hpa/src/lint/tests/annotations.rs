@@ -1,0 +1,50 @@
+//! Findings about annotations.
+
+use super::*;
+
+#[rstest]
+#[case::letter("paused", "Did you mean autoscaling.hpa-rs.dev/pause?")]
+#[case::field("maxSampleAge", "Did you mean autoscaling.hpa-rs.dev/max-sample-age?")]
+#[case::part("stabilization", "Did you mean autoscaling.hpa-rs.dev/downscale-stabilization?")]
+#[case::nearest("forecasts", "Did you mean autoscaling.hpa-rs.dev/forecast?")]
+#[case::unknown("owner", "Those of autoscaling.hpa-rs.dev are pause, dry-run, ")]
+fn unknown_annotation_names_the_similar_one_or_all(#[case] name: &str, #[case] hint: &str) {
+    let findings = lint(manifests_with(&[(0, "/metadata/annotations", annotation(name, "true"))]));
+    let expected = format!("there is no such annotation: its value \"true\" is ignored. {hint}");
+    assert!(findings[0].message.starts_with(&expected), "{}", findings[0].message);
+}
+
+#[rstest]
+#[case::setting("json-path/intervall: 30s", "json-path/intervall")]
+#[case::interval("json-path/interval: soon", "json-path/interval")]
+#[case::two("json-path/json-eval: ceil($.x)", "json-path/json-eval")]
+fn mistake_in_an_annotation_of_a_collector_has_its_line(#[case] line: &str, #[case] name: &str) {
+    let start = "metric-config.pods.rps.";
+    let annotations = format!(
+        "  annotations:\n    {start}{line}\n    {start}json-path/json-key: $.x\n    {start}\
+         json-path/port: \"9090\"\n"
+    );
+    let metric = "  metrics:\n  - type: Pods\n    pods:\n      metric: {name: rps}\n      \
+                  target: {type: AverageValue, averageValue: 5}\n";
+    let text = YAML.replace("spec:\n", &format!("{annotations}spec:\n")) + metric;
+    let sound = text.replace(&format!("    {start}{line}\n"), "");
+    assert!(lint_yaml(&sound).is_empty(), "{:?}", lint_yaml(&sound));
+    let [finding] = lint_yaml(&text).try_into().unwrap_or_else(|all| panic!("{all:?}"));
+    let field = format!("metric-config metadata.annotations[{start}{name}]");
+    assert!(finding.ends_with(&field), "{finding}");
+    let at = finding.split(' ').next().unwrap().parse::<usize>().unwrap();
+    assert!(text.lines().nth(at - 1).unwrap().contains(name), "{finding}");
+}
+
+#[test]
+fn mistake_in_the_query_of_a_collector_has_the_line_of_the_query() {
+    let start = "metric-config.external.rps.prometheus";
+    let annotations = format!(
+        "  annotations:\n    {start}/interval: 30s\n    {start}/query: rate(web-requests[1m])\n"
+    );
+    let metric = "  metrics:\n  - type: External\n    external:\n      metric: {name: rps, \
+                  selector: {matchLabels: {type: prometheus}}}\n      target: {type: \
+                  AverageValue, averageValue: 5}\n";
+    let text = YAML.replace("spec:\n", &format!("{annotations}spec:\n")) + metric;
+    assert_eq!(lint_yaml(&text), [format!("7 metric-config metadata.annotations[{start}/query]")]);
+}

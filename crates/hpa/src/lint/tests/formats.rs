@@ -1,0 +1,74 @@
+//! The output formats, and the documentation of the rules.
+
+use super::*;
+use crate::lint::rules::RULES;
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lint.md");
+
+#[test]
+fn formats_have_rule_position_and_field() {
+    let findings = lint(manifests_with(&[(0, "/spec/maxReplicas", json!(2))]));
+    let text = output::text(&findings, 1, 0);
+    assert!(
+        text.starts_with("f.yaml:1: warning: shop/web: spec.minReplicas: minReplicas and"),
+        "{text}"
+    );
+    let end = "(docs/lint.md#fixed-size)\n1 autoscaler, 0 errors, 1 warning, 0 notes\n";
+    assert!(text.ends_with(end), "{text}");
+    let json: Value = serde_json::from_str(&output::json(&findings).unwrap()).unwrap();
+    assert_eq!((&json[0]["severity"], &json[0]["line"]), (&json!("warning"), &json!(1)));
+    let problem = Problem { place: "g.yaml:3".to_owned(), message: "not YAML".to_owned() };
+    let mut findings = findings;
+    findings[0].file = "./my charts/100%#1.yaml".to_owned();
+    let sarif: Value =
+        serde_json::from_str(&output::sarif(&findings, &[problem]).unwrap()).unwrap();
+    let run = &sarif["runs"][0];
+    assert_eq!(run["results"][0]["ruleId"], "fixed-size");
+    assert_eq!(run["tool"]["driver"]["rules"].as_array().unwrap().len(), RULES.len());
+    let place = &run["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "./my%20charts/100%25%231.yaml");
+    assert_eq!(place["region"], json!({ "startLine": 1, "startColumn": 1 }));
+    let invocation = &run["invocations"][0];
+    assert_eq!(invocation["executionSuccessful"], false);
+    let text = &invocation["toolExecutionNotifications"][0]["message"]["text"];
+    assert_eq!(text, "g.yaml:3: not YAML");
+}
+
+#[test]
+fn document_has_a_table_row_and_section_for_each_rule() {
+    let document = std::fs::read_to_string(DOCUMENT).expect("docs/lint.md");
+    let rows: Vec<&str> = document.lines().filter(|line| line.starts_with("| [")).collect();
+    let row = |rule: &rules::Rule| {
+        let (id, severity) = (rule.id, rule.severity.as_str());
+        format!("| [{id}](#{id}) | {severity} | {} |", rule.summary)
+    };
+    let expected: Vec<String> = RULES.iter().map(row).collect();
+    assert_eq!(rows, expected, "the table must be:\n{}", expected.join("\n"));
+    for rule in RULES {
+        assert!(document.contains(&format!("\n### {}\n", rule.id)), "no section {}", rule.id);
+    }
+    let sections = document.lines().filter(|line| line.starts_with("### ")).count();
+    assert_eq!(sections, RULES.len(), "a section is of no rule");
+}
+
+/// In the guide, a line with only a file's name precedes each block of code from that file.
+#[test]
+fn guide_shows_code_that_exists() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let guide = root.join("docs/contributing/add-a-lint-rule.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let mut lines = guide.lines();
+    let mut checked = 0;
+    while let Some(line) = lines.next() {
+        let file = line.strip_prefix('`').and_then(|line| line.strip_suffix("`:"));
+        let Some(file) = file else { continue };
+        let content = std::fs::read_to_string(root.join(file)).expect(file);
+        let block: Vec<&str> =
+            lines.by_ref().skip(2).take_while(|line| !line.starts_with("```")).collect();
+        for part in block.join("\n").split("\n...\n") {
+            assert!(content.contains(part), "{file} lacks\n{part}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 4, "only {checked} blocks");
+}

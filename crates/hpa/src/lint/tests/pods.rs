@@ -1,0 +1,79 @@
+//! Findings about the target's pods.
+
+use super::*;
+
+#[rstest]
+#[case::of_containers("Container", "cpu", "shop", false)]
+#[case::of_pods("Pod", "cpu", "shop", true)]
+#[case::of_another_resource("Container", "memory", "shop", true)]
+#[case::of_another_namespace("Container", "cpu", "bank", true)]
+fn default_request_of_a_limit_range_counts(
+    #[case] kind: &str,
+    #[case] resource: &str,
+    #[case] namespace: &str,
+    #[case] reported: bool,
+) {
+    let mut objects = manifests_with(&[(1, CONTAINERS, json!([{ "name": "app" }]))]);
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "LimitRange",
+        "metadata": { "name": "defaults", "namespace": namespace },
+        "spec": { "limits": [{ "type": kind, "defaultRequest": { resource: "100m" } }] },
+    }));
+    let findings = lint(objects);
+    assert_eq!(rule_ids(&findings) == ["missing-request"], reported, "{findings:?}");
+}
+
+#[rstest]
+#[case::default(json!({}), true)]
+#[case::recommends_only(json!({ "updatePolicy": { "updateMode": "Off" } }), false)]
+#[case::other_resource(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "*", "controlledResources": ["memory"] },
+    ] } }),
+    false
+)]
+#[case::same_resource(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "*", "controlledResources": ["cpu"] },
+    ] } }),
+    true
+)]
+#[case::mode_off(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "*", "mode": "Off" },
+    ] } }),
+    false
+)]
+fn vpa_of_the_same_resource_is_reported(#[case] spec: Value, #[case] reported: bool) {
+    let mut spec = spec;
+    spec["targetRef"] = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    let vpa = json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": { "name": "vpa", "namespace": "shop" }, "spec": spec,
+    });
+    assert_eq!(!lint(manifests_and(vpa)).is_empty(), reported);
+}
+
+#[rstest]
+#[case::cron_job("CronJob", json!({ "app": "web" }), true)]
+#[case::canary("Deployment", json!({ "app": "web", "track": "canary" }), true)]
+#[case::other_labels("Deployment", json!({ "app": "api" }), false)]
+fn pods_of_another_workload_are_reported(
+    #[case] kind: &str,
+    #[case] labels: Value,
+    #[case] reported: bool,
+) {
+    let findings = lint(manifests_and(workload(kind, "other", labels)));
+    assert_eq!(rule_ids(&findings) == ["overlapping-selectors"], reported, "{findings:?}");
+}
+
+#[test]
+fn autoscaler_of_the_other_workload_is_named() {
+    let mut objects =
+        manifests_and(workload("Deployment", "canary", json!({ "app": "web", "t": "c" })));
+    objects.push(other_autoscaler("canary"));
+    objects[3]["spec"]["metrics"] = Value::Null;
+    let findings = lint(objects);
+    assert_eq!(rule_ids(&findings), ["overlapping-selectors"]);
+    assert!(findings[0].message.contains("the autoscaler shop/other scales it, so neither acts"));
+}

@@ -1,0 +1,93 @@
+//! Findings about the target, and about other autoscalers of the target.
+
+use super::*;
+
+#[test]
+fn both_autoscalers_of_a_target_are_reported() {
+    assert_eq!(rule_ids(&lint(manifests_and(other_autoscaler("web")))), ["shared-target"; 2]);
+    assert!(lint(manifests_and(other_autoscaler("api"))).is_empty());
+    let mut elsewhere = other_autoscaler("web");
+    elsewhere["metadata"]["namespace"] = json!("bank");
+    assert!(lint(manifests_and(elsewhere)).is_empty());
+}
+
+#[test]
+fn autoscaler_without_a_namespace_may_share_a_target() {
+    let mut anywhere = other_autoscaler("web");
+    anywhere["metadata"].as_object_mut().unwrap().remove("namespace");
+    let findings = lint(manifests_and(anywhere.clone()));
+    assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
+    for finding in findings {
+        assert!(finding.message.contains("if it is for another one, add it"), "{finding:?}");
+    }
+    // Without the target, both may be in different namespaces.
+    let mut objects = manifests_and(anywhere);
+    objects.retain(|object| object["kind"] == "HorizontalPodAutoscaler");
+    assert!(!rule_ids(&lint(objects)).contains(&"shared-target"));
+}
+
+#[rstest]
+#[case::same_target(json!({ "name": "web" }), true)]
+#[case::other_target(json!({ "name": "api" }), false)]
+fn scaled_object_of_the_target_is_reported(#[case] target: Value, #[case] reported: bool) {
+    let scaled = json!({
+        "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": { "name": "web", "namespace": "shop" }, "spec": { "scaleTargetRef": target },
+    });
+    let mut objects = manifests_and(scaled);
+    assert_eq!(rule_ids(&lint(objects.clone())) == ["shared-target"], reported);
+    // KEDA's own autoscaler has the ScaledObject as owner.
+    let owner = json!({
+        "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "u",
+    });
+    objects[0]["metadata"]["ownerReferences"] = json!([owner]);
+    assert!(lint(objects).is_empty());
+}
+
+#[rstest]
+#[case::without(json!({ "specReplicasPath": ".spec.replicas" }), true)]
+#[case::with(json!({ "labelSelectorPath": ".status.selector" }), false)]
+fn custom_resource_without_selector_is_reported(#[case] scale: Value, #[case] reported: bool) {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "rollouts.example.com" },
+        "spec": {
+            "group": "example.com", "names": { "kind": "Rollout" },
+            "versions": [{ "name": "v1", "subresources": { "scale": scale } }],
+        },
+    });
+    let mut objects = manifests_and(definition);
+    objects[0]["spec"]["scaleTargetRef"] =
+        json!({ "apiVersion": "example.com/v1", "kind": "Rollout", "name": "web" });
+    let findings = lint(objects);
+    assert_eq!(rule_ids(&findings) == ["missing-selector"], reported, "{findings:?}");
+}
+
+#[test]
+fn missing_target_in_a_cluster_is_reported() {
+    let served =
+        ServedMetrics { groups: string_set(&["metrics.k8s.io"]), ..ServedMetrics::default() };
+    let objects = |kind: &str| vec![manifests_with(&[(0, KIND, json!(kind))]).remove(0)];
+    let findings = find_violations(&in_cluster(objects("Deployment"), served.clone()));
+    assert_eq!(rule_ids(&findings), ["missing-target"]);
+    // StatefulSets could not be listed.
+    assert!(find_violations(&in_cluster(objects("StatefulSet"), served)).is_empty());
+}
+
+#[test]
+fn replicas_of_a_target_in_a_cluster_are_not_reported() {
+    let objects = manifests_with(&[(1, "/spec/replicas", json!(3))]);
+    let served = ServedMetrics { groups: ["metrics.k8s.io".to_owned()].into(), ..<_>::default() };
+    assert!(find_violations(&in_cluster(objects, served)).is_empty());
+}
+
+#[test]
+fn namespace_flag_applies_to_objects_without_a_namespace() {
+    let mut workspace = Workspace::from_manifests(numbered(manifests_with(&[
+        (0, "/metadata/namespace", Value::Null),
+        (1, "/metadata/name", json!("web")),
+    ])));
+    assert_eq!(rule_ids(&find_violations(&workspace)), ["missing-target"]);
+    workspace.set_namespace(Some("shop"));
+    assert!(find_violations(&workspace).is_empty());
+}

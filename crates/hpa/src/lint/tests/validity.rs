@@ -1,0 +1,148 @@
+//! Findings about fields and values that the API server refuses or drops.
+
+use super::*;
+
+#[rstest]
+#[case::refused(&[(0, "/spec/maxReplicas", json!(1))], "spec.maxReplicas")]
+#[case::of_another_type(&[(0, "/spec/maxReplicas", json!("many"))], "spec.maxReplicas")]
+#[case::bad_quantity(
+    &[(0, TARGET, json!({ "type": "AverageValue", "averageValue": "5 00" }))],
+    "spec.metrics[0].resource.target.averageValue"
+)]
+#[case::annotation_without_quotes(
+    &[(0, "/metadata/annotations", json!({ "autoscaling.hpa-rs.dev/pause": true }))],
+    "metadata.annotations[autoscaling.hpa-rs.dev/pause]"
+)]
+fn invalid_autoscaler_has_errors_and_no_advice(
+    #[case] changes: &[(usize, &str, Value)],
+    #[case] field: &str,
+) {
+    let findings = lint(manifests_with(changes));
+    assert_eq!(rule_ids(&findings), ["invalid"]);
+    assert_eq!((findings[0].severity(), &*findings[0].field), (Severity::Error, field));
+}
+
+#[test]
+fn null_in_a_required_field_is_an_error() {
+    let findings = lint(manifests_with(&[(0, "/spec/maxReplicas", Value::Null)]));
+    let errors: Vec<_> =
+        findings.iter().map(|one| (one.field.as_str(), one.message.as_str())).collect();
+    let required = ("spec.maxReplicas", "Required value: must be set and greater than 0");
+    assert!(errors.contains(&required), "{errors:?}");
+    assert!(errors.iter().all(|(field, _)| *field == required.0), "{errors:?}");
+}
+
+#[test]
+fn owner_without_uid_is_an_error() {
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n" });
+    let mut complete = owner.clone();
+    complete["uid"] = "u".into();
+    let owners = json!([complete, owner]);
+    let objects = manifests_with(&[(0, "/metadata/ownerReferences", owners)]);
+    let findings = find_violations(&Workspace::from_manifests(numbered(objects)));
+    let errors = findings.iter().filter(|finding| finding.severity() == Severity::Error);
+    let fields: Vec<_> = errors.map(|finding| finding.field.as_str()).collect();
+    assert_eq!(fields, ["metadata.ownerReferences[1].uid"]);
+}
+
+/// The sorted words of a message, because the API server lists enumerated values in any order.
+fn sorted_words(message: &str) -> String {
+    let mut words: Vec<&str> = message.split([' ', ',']).collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+#[test]
+fn errors_equal_those_of_the_api_server() {
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance/hpa_admission.jsonl.gz");
+    let file = std::fs::File::open(path).expect("the recorded admissions");
+    let lines = std::io::read_to_string(flate2::read::GzDecoder::new(file)).expect("text");
+    let mut checked = 0;
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let object = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": { "name": "web" }, "spec": line["input"],
+        });
+        let mut errors: Vec<_> = lint(vec![object])
+            .into_iter()
+            .filter(|finding| finding.severity() == Severity::Error)
+            .map(|finding| (finding.field, sorted_words(&finding.message)))
+            .collect();
+        let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+        let words = |cause: &Value, name: &str| sorted_words(&text(cause, name));
+        let causes = line["causes"].as_array().into_iter().flatten();
+        let mut expected: Vec<_> =
+            causes.map(|cause| (text(cause, "field"), words(cause, "message"))).collect();
+        errors.sort();
+        expected.sort();
+        // Lint reports each mistake once.
+        expected.dedup();
+        assert_eq!(errors, expected, "{line}");
+        checked += 1;
+    }
+    assert_eq!(checked, 400);
+}
+
+#[test]
+fn lost_value_of_a_duplicate_key_is_named() {
+    let text = format!("{YAML}  minReplicas: 3\n");
+    assert_eq!(lint_yaml(&text), ["10 duplicate-key spec.minReplicas"]);
+    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", &text).unwrap());
+    let message = &find_violations(&workspace)[0].message;
+    let expected = "occurs twice: kubectl takes the value in line 12 and drops this one: 2";
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn older_version_is_checked_as_v2_and_reported_if_removed() {
+    let metrics = "  metrics:\n  - type: Resource\n    resource:\n      name: cpu\n";
+    let old = format!("{YAML}{metrics}      targetAverageUtilization: 150\n");
+    let old = old.replace("autoscaling/v2", "autoscaling/v2beta1");
+    let above = "spec.metrics[0].resource.target.averageUtilization";
+    assert_eq!(
+        lint_yaml(&old),
+        ["1 removed-version apiVersion".to_owned(), format!("14 target-above-request {above}")]
+    );
+    let new =
+        format!("{YAML}{metrics}      target: {{type: Utilization, averageUtilization: 150}}\n");
+    let new = new.replace("autoscaling/v2", "autoscaling/v2beta2");
+    assert_eq!(
+        lint_yaml(&new),
+        ["1 removed-version apiVersion".to_owned(), format!("16 target-above-request {above}")]
+    );
+    let v1 = new.replace("v2beta2", "v1");
+    assert_eq!(lint_yaml(&v1), ["12 unknown-field spec.metrics"]);
+    let v1 =
+        YAML.replace("autoscaling/v2", "autoscaling/v1") + "  targetCPUUtilizationPercentage: 70\n";
+    assert!(lint_yaml(&v1).is_empty(), "{:?}", lint_yaml(&v1));
+}
+
+#[rstest]
+#[case("kind: HorizontalPodAutoscalar", "2 unknown-kind kind")]
+#[case("kind: horizontalpodautoscaler", "2 unknown-kind kind")]
+#[case("kind: HPA", "2 unknown-kind kind")]
+fn misspelled_kind_is_reported(#[case] kind: &str, #[case] expected: &str) {
+    assert_eq!(lint_yaml(&YAML.replace("kind: HorizontalPodAutoscaler", kind)), [expected]);
+}
+
+#[rstest]
+#[case("apps/v1", true)]
+#[case("autoscaling/v3", true)]
+#[case("v2", true)]
+#[case("autoscaling.karmada.io/v1", false)]
+fn unknown_version_is_reported(#[case] version: &str, #[case] is_reported: bool) {
+    let findings = lint_yaml(&YAML.replace("autoscaling/v2", version));
+    assert_eq!(findings == ["1 unknown-kind apiVersion"], is_reported, "{findings:?}");
+}
+
+#[test]
+fn patch_has_a_single_finding() {
+    let patch = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata:\n  \
+                 name: web\nspec:\n  maxReplicas: 9\n";
+    assert_eq!(lint_yaml(patch), ["5 invalid spec.scaleTargetRef"]);
+    let directive = YAML.replace("spec:\n", "spec:\n  $patch: replace\n");
+    assert_eq!(lint_yaml(&directive), ["6 invalid spec.$patch"]);
+    assert_eq!(kustomize_command("hpa.yaml"), "kustomize build DIRECTORY | hpa lint -");
+}

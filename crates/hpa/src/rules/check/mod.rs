@@ -1,0 +1,170 @@
+//! `hpa rules check`: mistakes in rules, and a sample of each metric.
+
+mod report;
+
+use std::{fmt::Write, mem};
+
+use anyhow::Context;
+use hpa_calc::explain::counted;
+use hpa_metrics::{resource::ApiResources, with_causes};
+use hpa_prometheus::{
+    rules::{
+        Config, ConfigError, RuleSet,
+        config::{Issues, ManifestRules},
+        lint::{Finding, lint, query_warnings},
+        ruleset::InvalidRule,
+    },
+    source::RelistError,
+};
+
+use self::report::Report;
+use super::{connect_cluster, connect_provider, resource::ClusterObjects, resource_mapper};
+use crate::{
+    args::{CheckArguments, ResourceArguments},
+    rules_provider::{AllowedServers, file_name, read_configs},
+};
+
+/// Checks the rules of a file. Returns the report, and whether all rules work.
+pub(super) async fn check_rules(arguments: &CheckArguments) -> anyhow::Result<(String, bool)> {
+    let all = read_configs(&arguments.file)?;
+    let count = all.len();
+    let (mut sections, mut failed_places) = (String::new(), Vec::new());
+    for ManifestRules { place, config } in all {
+        let config = config.with_context(|| file_name(&arguments.file));
+        let (text, is_good) = match config {
+            Ok(config) => check_config(arguments, &config).await?,
+            Err(error) => {
+                let error = with_other_mistakes(error, &arguments.resources).await;
+                if count == 1 {
+                    return Err(error);
+                }
+                (format!("{error:#}\n"), false)
+            }
+        };
+        if count == 1 {
+            return Ok((text, is_good));
+        }
+        // Writing to a string can't fail.
+        let _ = write!(sections, "\n{place}\n{text}");
+        failed_places.extend((!is_good).then_some(place));
+    }
+    let result = match failed_places.as_slice() {
+        [] => "all are good".to_owned(),
+        places => format!("{} with problems: {}", places.len(), places.join("; ")),
+    };
+    Ok((format!("rules in {count} places: {result}\n{sections}"), failed_places.is_empty()))
+}
+
+/// Checks the rules of one place, such as a file or a `ConfigMap` in it.
+async fn check_config(
+    arguments: &CheckArguments,
+    config: &Config,
+) -> anyhow::Result<(String, bool)> {
+    let CheckArguments { prometheus, connect, resources, .. } = arguments;
+    let allowed = AllowedServers::from_connect(*connect);
+    let Some(provider) = connect_provider(config, prometheus, allowed, resources).await? else {
+        let resources = resource_mapper(&arguments.resources).await?.load().await?;
+        return Ok(check_syntax(config, &resources));
+    };
+    let objects = match connect_cluster(resources).await? {
+        Some(client) if config.resource_rules.is_some() => ClusterObjects::list(client).await?,
+        _ => ClusterObjects::default(),
+    };
+    let discovery = provider.relist().await;
+    if let Err(error @ RelistError::Mapper(_)) = &discovery {
+        anyhow::bail!("{}", with_causes(error));
+    }
+    let compiled = RuleSet::compile(config, &provider.resources());
+    let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
+    let mut report = Report { provider: &provider, refused, text: String::new(), problems: 0 };
+    let mut sections = Vec::new();
+    for finding in lint(config, &compiled, &provider.resources()) {
+        report.problems += usize::from(!finding.is_warning);
+        sections.push((finding.position, display(&finding) + "\n"));
+    }
+    for rules in [provider.inspect_custom(), provider.inspect_external()] {
+        for (index, rule) in rules.iter().enumerate() {
+            report.add_rule(&rules, index).await;
+            sections.push((rule.position, mem::take(&mut report.text)));
+        }
+    }
+    report.add_resource_rules(config, &objects).await;
+    let Report { text, problems, .. } = report;
+    sections.push((config.positions.get("resourceRules"), text));
+    sections.sort_by_key(|(position, _)| *position);
+    let problem_count =
+        if problems == 0 { "no problems".to_owned() } else { counted(problems, "problem") };
+    let file = file_name(&arguments.file);
+    let sections: String = sections.into_iter().map(|(_, text)| text).collect();
+    Ok((format!("{file}: {problem_count}\n{sections}"), problems == 0))
+}
+
+/// Adds the mistakes in all other fields to an error about undecodable fields.
+async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments) -> anyhow::Error {
+    let Some(ConfigError::Fields(Issues { issues, rest })) = error.downcast_ref() else {
+        return error;
+    };
+    let Ok(mapper) = resource_mapper(arguments).await else { return error };
+    let Ok(resources) = mapper.load().await else { return error };
+    let rules = RuleSet::compile(rest, &resources);
+    // If a field is misspelled, another field may be missing or incomplete, which is no separate
+    // mistake.
+    let is_independent = |path: &str| {
+        rest.positions.0.contains_key(path)
+            && !issues.iter().any(|issue| issue.path.starts_with(path))
+    };
+    let rejected = rules.errors().filter(|error| is_independent(&error.path));
+    let findings = lint(rest, &rules, &resources).into_iter();
+    let lines: Vec<String> = std::iter::once(format!("{error:#}"))
+        .chain(rejected.map(InvalidRule::describe))
+        .chain(findings.filter(|finding| is_independent(&finding.path)).map(|one| display(&one)))
+        .collect();
+    anyhow::Error::msg(lines.join("\n"))
+}
+
+/// Checks rules without a server. Returns the report, and whether the rules are valid.
+fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
+    let rules = RuleSet::compile(config, resources);
+    let findings = lint(config, &rules, resources);
+    let refused = rules.errors().map(|error| (error.position, error.describe()));
+    let warnings = query_warnings(config, &rules, resources);
+    let others = findings.iter().chain(&warnings).map(|one| (one.position, display(one)));
+    let mut lines: Vec<_> = refused.chain(others).collect();
+    lines.sort_by_key(|(position, _)| *position);
+    let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
+    let labels = rules.custom.iter().chain(&rules.external).flatten();
+    lines.extend(labels.flat_map(|rule| rule.labels().ambiguous().to_vec()).map(|ambiguous| {
+        let (resource, used) = (&ambiguous.resource, &ambiguous.used);
+        let unused = &ambiguous.unused;
+        format!("warning: {resource} has two labels: queries use {used}, not {unused}")
+    }));
+    let is_valid =
+        rules.first_error().is_none() && findings.iter().all(|finding| finding.is_warning);
+    if is_valid {
+        lines.push(format!("valid: {}", rule_counts(config)));
+        let is_named = !config.servers.is_empty();
+        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
+        lines.push(format!("To check against series, add --prometheus-url{connect}"));
+    }
+    (lines.into_iter().map(|line| line + "\n").collect(), is_valid)
+}
+
+/// The numbers of rules, such as "1 rule, 2 external rules, resourceRules".
+fn rule_counts(config: &Config) -> String {
+    let count = |count: usize, name: &str| (count > 0).then(|| counted(count, name));
+    let counts = [
+        count(config.default_rules, "default rule"),
+        count(config.rules.len().saturating_sub(config.default_rules), "rule"),
+        count(config.external_rules.len(), "external rule"),
+        config.resource_rules.as_ref().map(|_| "resourceRules".to_owned()),
+    ];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    if counts.is_empty() { "no rules".to_owned() } else { counts.join(", ") }
+}
+
+/// The line about a finding.
+fn display(finding: &Finding) -> String {
+    let position = finding.position.map(|position| format!("{position}: ")).unwrap_or_default();
+    let warning = if finding.is_warning { "warning: " } else { "" };
+    format!("{position}{}: {warning}{}", finding.path, finding.message)
+}

@@ -1,0 +1,363 @@
+//! Finds mistakes in rules without a server: each query is rendered for typical requests and
+//! parsed.
+
+mod invalid_rules;
+#[cfg(test)]
+mod tests;
+
+use hpa_calc::Selector;
+use hpa_metrics::resource::{ApiResources, GroupResource};
+
+use crate::{
+    promql::{self, Expr, Node, SyntaxError, Type},
+    rules::{
+        Compat, Config, RuleSet,
+        config::{DiscoveryRule, Position, ResourceRules},
+        explain::object_warnings,
+        mistake::UNKNOWN_FIELD,
+        query::{Objects, QueryError},
+        resource_metrics::{ResourceMetrics, UsageResource},
+        rule::{Naming, Rule},
+    },
+};
+
+/// A mistake or a likely mistake in a rules file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The field, such as `rules[0].metricsQuery`.
+    pub path: String,
+    pub position: Option<Position>,
+    /// Whether the rule may work all the same.
+    pub is_warning: bool,
+    pub message: String,
+}
+
+/// Stands for the name of the series in rendered queries, if `seriesQuery` has no constant name.
+const ANY_SERIES: &str = "series_name";
+
+const RESOURCE_RULES: &str = "resourceRules";
+/// Advice for a rule whose series have no namespace.
+const NAMESPACED_ADVICE: &str = ", or set `namespaced: false` in an external rule";
+/// A valid `metricsQuery`, for advice and in place of an invalid one.
+const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
+
+/// Finds mistakes in rules, in the order of the file, except for those in [`RuleSet::errors`].
+pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
+    let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
+    let lists = [
+        ("rules", &config.rules, &rules.custom),
+        ("externalRules", &config.external_rules, &rules.external),
+    ];
+    for (list, definitions, compiled) in lists {
+        for (index, (definition, rule)) in definitions.iter().zip(compiled).enumerate() {
+            linter.rule_path = config.rule_name(list, index);
+            let is_external = list == "externalRules";
+            match rule {
+                Ok(rule) => linter.check_rule(definition, rule, is_external),
+                Err(_) => linter.check_invalid_rule(definition, is_external),
+            }
+        }
+    }
+    match (&rules.resource, &config.resource_rules) {
+        (Some(Ok(metrics)), _) => linter.check_resource_rules(metrics),
+        (Some(Err(_)), Some(definition)) => linter.check_invalid_resource_rules(definition),
+        _ => {}
+    }
+    merge_unknown_fields(linter.findings)
+}
+
+/// Merges findings about the same unknown field of templates: the first one lists the other paths.
+fn merge_unknown_fields(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut merged: Vec<Finding> = Vec::new();
+    for finding in findings {
+        let message = &finding.message;
+        let is_same = |other: &&mut Finding| other.message.starts_with(message);
+        match merged.iter_mut().find(is_same).filter(|_| message.starts_with(UNKNOWN_FIELD)) {
+            Some(first) if first.message.len() == message.len() => {
+                first.message = format!("{message}; also in {}", finding.path);
+            }
+            Some(first) => first.message = format!("{}, {}", first.message, finding.path),
+            None => merged.push(finding),
+        }
+    }
+    merged
+}
+
+/// Finds likely mistakes in the queries of `rules`, each rendered for one kind of objects. These
+/// are warnings that `explain` also has for the query of a request.
+pub fn query_warnings(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
+    let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
+    for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
+        let Ok(rule) = rule else { continue };
+        linter.rule_path = config.rule_name("rules", index);
+        linter.check_selection_and_grouping(definition, rule);
+    }
+    linter.findings
+}
+
+struct Linter<'a> {
+    config: &'a Config,
+    resources: &'a ApiResources,
+    /// The path of the current rule, such as `rules[0]`.
+    rule_path: String,
+    findings: Vec<Finding>,
+}
+
+impl Linter<'_> {
+    fn add_finding(&mut self, is_warning: bool, field: &str, message: String) {
+        let path = format!("{}.{field}", self.rule_path);
+        let position = self.config.positions.get(&path);
+        self.findings.push(Finding { path, position, is_warning, message });
+    }
+
+    fn add_error(&mut self, field: &str, message: impl Into<String>) {
+        self.add_finding(false, field, message.into());
+    }
+
+    fn add_warning(&mut self, field: &str, message: impl Into<String>) {
+        self.add_finding(true, field, message.into());
+    }
+
+    fn check_rule(&mut self, definition: &DiscoveryRule, rule: &Rule, is_external: bool) {
+        let series = self.check_series_query(&definition.series_query);
+        self.check_name(definition, rule, series);
+        if definition.metrics_query.trim().is_empty() {
+            let message = format!("the query is missing: write, for example, '{METRICS_QUERY}'");
+            return self.add_error("metricsQuery", message);
+        }
+        let name = series.unwrap_or(ANY_SERIES);
+        let count_before = self.findings.len();
+        // The second request is rendered only if the first one has no findings.
+        for selector in ["", "color=red"] {
+            let Ok(selector) = Selector::parse(selector) else { continue };
+            let query = if is_external {
+                rule.external_query(name, "shop", &selector, self.resources, Compat::Off)
+            } else {
+                let pods = GroupResource::pods();
+                let Some(resource) = resource_with_label(rule, self.resources, &pods) else {
+                    let message = "no label names an object: add, for example, overrides: {pod: \
+                                   {resource: pod}, namespace: {resource: namespace}}, or \
+                                   template: <<.Resource>>";
+                    return self.add_error("resources", message);
+                };
+                let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
+                let objects = Objects { resource, namespace, names: &["web".to_owned()] };
+                rule.custom_query(name, objects, &selector, self.resources, Compat::Off)
+            };
+            self.check_query("metricsQuery", query, series);
+            if self.findings.len() > count_before {
+                return;
+            }
+        }
+    }
+
+    /// Warns if the query doesn't select objects, or isn't grouped by the label of their names.
+    fn check_selection_and_grouping(&mut self, definition: &DiscoveryRule, rule: &Rule) {
+        let series = match promql::parse(&definition.series_query) {
+            Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
+            _ => None,
+        };
+        let pods = GroupResource::pods();
+        let Some(resource) = resource_with_label(rule, self.resources, &pods) else { return };
+        let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
+        let objects = Objects { resource, namespace, names: &["web".to_owned()] };
+        let name = series.unwrap_or(ANY_SERIES);
+        let selector = Selector::everything();
+        let query = rule.custom_query(name, objects, &selector, self.resources, Compat::Off);
+        let (Ok(query), Ok(label)) = (query, rule.labels().label(resource, self.resources)) else {
+            return;
+        };
+        if promql::parse(&query).is_err() {
+            return;
+        }
+        let overridden = rule.labels().overridden().into_iter();
+        let others: Vec<String> = overridden
+            .filter_map(|other| rule.labels().label(other, self.resources).ok())
+            .collect();
+        for warning in object_warnings(&definition.metrics_query, &query, &label, &others) {
+            self.add_warning("metricsQuery", warning.to_string());
+        }
+    }
+
+    /// Checks `seriesQuery`, and returns the name of the series if it is a constant.
+    fn check_series_query<'q>(&mut self, query: &'q str) -> Option<&'q str> {
+        let field = "seriesQuery";
+        if query.trim().is_empty() {
+            self.add_error(
+                field,
+                "the selector is missing: write, for example, 'http_requests_total'",
+            );
+            return None;
+        }
+        match promql::parse(query) {
+            Err(error) => self.add_error(field, syntax_message(query, &error)),
+            Ok(Expr {
+                node: Node::Selector(selector),
+                has_offset: false,
+                has_at_modifier: false,
+                ..
+            }) => {
+                return selector.metric_name();
+            }
+            Ok(_) => self.add_error(
+                field,
+                "it must be a selector, such as 'http_requests_total{pod!=\"\"}': write functions, \
+                 operators, `offset` and `@` into metricsQuery",
+            ),
+        }
+        None
+    }
+
+    fn check_name(&mut self, definition: &DiscoveryRule, rule: &Rule, series: Option<&str>) {
+        let template = &definition.name.as_template;
+        let regex = rule.name_rule().regex();
+        for reference in regex.unknown_references(template) {
+            let suffix = reference.trim_start_matches(|char: char| char.is_ascii_digit());
+            let digits = reference.strip_suffix(suffix).unwrap_or_default();
+            let advice = if !suffix.is_empty() && !digits.is_empty() {
+                format!("write ${{{digits}}}{suffix}")
+            } else {
+                "put the part of the name in parentheses in name.matches, such as '^(.*)_total$'"
+                    .to_owned()
+            };
+            let message = format!("name.matches has no group `{reference}`: {advice}");
+            self.add_error("name.as", message);
+        }
+        let is_name = |char: char| char.is_ascii_alphanumeric() || "_:.-${}".contains(char);
+        if let Some(char) = template.chars().find(|char| !is_name(*char)) {
+            let message = format!("the name of a metric can't have {char:?}");
+            self.add_error("name.as", message);
+        } else if template.contains("{$") {
+            self.add_error(
+                "name.as",
+                "the dollar sign must be before the braces: write ${1}, not {$1}",
+            );
+        }
+        match series.map(|series| (series, rule.naming(series))) {
+            Some((series, Naming::NoMatch)) => {
+                let message = format!("it doesn't match {series}, the only series of seriesQuery");
+                self.add_error("name.matches", message);
+            }
+            Some((series, Naming::Filtered(index))) => {
+                let field = format!("seriesFilters[{index}]");
+                self.add_error(
+                    &field,
+                    format!("it excludes {series}, the only series of seriesQuery"),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks a rendered query, or reports that it can't be rendered.
+    fn check_query(
+        &mut self,
+        field: &str,
+        query: Result<String, QueryError>,
+        series: Option<&str>,
+    ) {
+        let query = match query {
+            Ok(query) => query,
+            Err(QueryError::Label(error)) => {
+                let is_usage = self.rule_path.starts_with(RESOURCE_RULES);
+                let alternative = if is_usage { "" } else { NAMESPACED_ADVICE };
+                let message = format!(
+                    "{error}: add a label for it to resources.overrides, such as namespace: \
+                     {{resource: namespace}}{alternative}"
+                );
+                return self.add_error("resources", message);
+            }
+            Err(error) => {
+                let mistake = error.template_mistake();
+                let known = mistake.filter(|mistake| mistake.starts_with(UNKNOWN_FIELD));
+                return self.add_error(field, known.unwrap_or_else(|| error.describe()));
+            }
+        };
+        let expr = match promql::parse(&query) {
+            Ok(expr) => expr,
+            Err(error) => return self.add_error(field, syntax_message(&query, &error)),
+        };
+        if matches!(expr.result, Type::RangeVector | Type::Text) {
+            let message = format!(
+                "the result is {}, which has no current value: use a function, such as rate",
+                expr.result
+            );
+            self.add_error(field, message);
+        }
+        let names_read: Vec<&str> =
+            expr.selectors().iter().filter_map(promql::Selector::metric_name).collect();
+        if let Some(series) = series
+            && !names_read.is_empty()
+            && names_read.len() == expr.selectors().len()
+            && !names_read.contains(&series)
+        {
+            let read = names_read.join(", ");
+            let message =
+                format!("it reads {read}, but seriesQuery selects {series}: use <<.Series>>");
+            self.add_warning(field, message);
+        }
+        for function in expr.unknown_functions() {
+            let message =
+                format!("Prometheus has no function {function}; other servers may have it");
+            self.add_warning(field, message);
+        }
+    }
+
+    fn check_resource_rules(&mut self, metrics: &ResourceMetrics) {
+        let definition = self.config.resource_rules.as_ref();
+        let missing = definition.and_then(ResourceRules::missing);
+        if let Some(path) = missing {
+            let message = "it is missing: metrics.k8s.io has only pods and nodes with both cpu and \
+                           memory";
+            self.findings.push(Finding {
+                path: path.to_owned(),
+                position: self.config.positions.get("resourceRules"),
+                is_warning: false,
+                message: message.to_owned(),
+            });
+        }
+        for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
+            self.rule_path = format!("{RESOURCE_RULES}.{name}");
+            if missing == Some(&self.rule_path) {
+                continue;
+            }
+            let names = &["web".to_owned()];
+            let queries = [
+                ("containerQuery", &GroupResource::pods(), "shop"),
+                ("nodeQuery", &GroupResource::nodes(), ""),
+            ];
+            for (field, resource, namespace) in queries {
+                let objects = Objects { resource, namespace, names };
+                let query = metrics.query(usage, objects, self.resources, Compat::Off);
+                self.check_query(field, query, None);
+            }
+            if metrics.container_label(usage).is_empty() {
+                self.add_error("containerLabel", "it is missing: write, for example, container");
+            }
+        }
+    }
+}
+
+/// A resource that the rule has a label for, preferably pods.
+fn resource_with_label<'r>(
+    rule: &'r Rule,
+    resources: &ApiResources,
+    pods: &'r GroupResource,
+) -> Option<&'r GroupResource> {
+    let has_pods = rule.labels().label(pods, resources).is_ok();
+    if has_pods { Some(pods) } else { rule.labels().overridden().into_iter().next() }
+}
+
+/// The message for a query that isn't PromQL, with an excerpt around the mistake.
+fn syntax_message(query: &str, error: &SyntaxError) -> String {
+    let before: String = query.get(..error.at).unwrap_or_default().chars().rev().take(20).collect();
+    let before: String = before.chars().rev().collect();
+    let after: String = query.get(error.at..).unwrap_or_default().chars().take(20).collect();
+    let advice = if before.trim_end().ends_with('{') && after.starts_with(',') {
+        ". Without matchers, there is nothing before the comma: write <<.LabelMatchers>> last, \
+         after a comma"
+    } else {
+        ""
+    };
+    format!("not PromQL: {error}, at `{before}⟨here⟩{after}`{advice}")
+}

@@ -1,0 +1,191 @@
+use hpa_metrics::test_doubles::resources;
+use rstest::rstest;
+
+use super::*;
+
+/// The findings of [`lint`], with their lines.
+fn findings(rules: &str) -> Vec<String> {
+    let config = Config::parse(rules).unwrap();
+    let compiled = RuleSet::compile(&config, &resources());
+    let findings = lint(&config, &compiled, &resources()).into_iter();
+    findings
+        .map(|finding| {
+            let line = finding.position.map_or(0, |position| position.line);
+            let kind = if finding.is_warning { "warning: " } else { "" };
+            format!("{line} {}: {kind}{}", finding.path, finding.message)
+        })
+        .collect()
+}
+
+/// A rule for metrics of pods with these fields.
+fn pod_rule(fields: &str) -> String {
+    let labels = "{namespace: {resource: namespace}, pod: {resource: pod}}";
+    format!("rules:\n- resources: {{overrides: {labels}}}\n{fields}")
+}
+
+#[rstest]
+#[case::sum("sum(m) by (<<.GroupBy>>)")]
+#[case::ratio("sum(<<.Series>>{<<.LabelMatchers>>}) / sum(limits) * 100")]
+#[case::condition(
+    "sum(rate(<<.Series>>{<<range $k, $v := .LabelValuesByName>><<if ne $k \"namespace\">><<$k>>=~\"<<$v>>\",<<end>><<end>>}[2m])) by (<<.GroupBy>>)"
+)]
+fn good_rules_have_no_findings(#[case] query: &str) {
+    let rule = format!("  seriesQuery: m\n  metricsQuery: '{query}'\n");
+    assert_eq!(findings(&pod_rule(&rule)), [""; 0]);
+}
+
+#[rstest]
+#[case::expression(
+    "  seriesQuery: sum(a) / sum(b)\n  metricsQuery: <<.Series>>\n",
+    "3 rules[0].seriesQuery: it must be a selector"
+)]
+#[case::offset(
+    "  seriesQuery: m offset 5m\n  metricsQuery: <<.Series>>\n",
+    "3 rules[0].seriesQuery: it must be a selector"
+)]
+#[case::no_group(
+    "  seriesQuery: m\n  name: {as: '{$1} seconds'}\n  metricsQuery: <<.Series>>\n",
+    "4 rules[0].name.as: name.matches has no group `1`: put the part of the name in parentheses"
+)]
+#[case::long_reference(
+    "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: $1_rate}\n  metricsQuery: <<.Series>>\n",
+    "4 rules[0].name.as: name.matches has no group `1_rate`: write ${1}_rate"
+)]
+#[case::braces(
+    "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: '{$1}'}\n  metricsQuery: <<.Series>>\n",
+    "4 rules[0].name.as: the dollar sign must be before the braces: write ${1}, not {$1}"
+)]
+#[case::no_query("  seriesQuery: m\n", "2 rules[0].metricsQuery: the query is missing")]
+#[case::other_series(
+    "  seriesQuery: m\n  metricsQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)\n",
+    "4 rules[0].metricsQuery: warning: it reads n, but seriesQuery selects m"
+)]
+#[case::stray_quote(
+    "  seriesQuery: m\n  metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)'\n",
+    "4 rules[0].metricsQuery: not PromQL: unterminated string that starts with '"
+)]
+#[case::range(
+    "  seriesQuery: m\n  metricsQuery: m{<<.LabelMatchers>>}[5m]\n",
+    "4 rules[0].metricsQuery: the result is a range vector"
+)]
+#[case::execution(
+    "  seriesQuery: m\n  metricsQuery: <<.Serie>>\n",
+    "4 rules[0].metricsQuery: queries have no <<.Serie>>: did you mean <<.Series>>?"
+)]
+#[case::filtered(
+    "  seriesQuery: m\n  seriesFilters: [{is: ^n}]\n  metricsQuery: m\n",
+    "4 rules[0].seriesFilters[0]: it excludes m, the only series of seriesQuery"
+)]
+fn mistakes_are_reported_with_line_and_advice(#[case] rule: &str, #[case] expected: &str) {
+    let findings = findings(&pod_rule(rule)).join("\n");
+    assert!(findings.contains(expected), "{findings}");
+}
+
+#[test]
+fn later_mistakes_of_an_invalid_rule_are_found() {
+    let rule = "rules:
+- seriesQuery: sum(m)
+  seriesFilters: [{is: ^m}, {is: '('}]
+  resources: {template: <<.Resourc>>, overrides: {a: {resource: as}, b: {resource: bs}}}
+  name: {matches: ^(.*, as: x}
+  metricsQuery: sum(m
+";
+    let config = Config::parse(rule).unwrap();
+    let first = RuleSet::compile(&config, &resources()).first_error().unwrap().path.clone();
+    assert_eq!(first, "rules[0].resources.template");
+    let all_findings = findings(rule);
+    let fields: Vec<_> = all_findings.iter().filter_map(|it| it.split(": ").next()).collect();
+    let expected = [
+        "4 rules[0].resources.overrides.a",
+        "4 rules[0].resources.overrides.b",
+        "3 rules[0].seriesFilters[1]",
+        "5 rules[0].name.matches",
+        "2 rules[0].seriesQuery",
+        "6 rules[0].metricsQuery",
+    ];
+    assert_eq!(fields, expected, "{all_findings:#?}");
+    assert_eq!(findings(&rule.replace("sum(m\n", "'<<'\n")).len(), expected.len(), "template");
+}
+
+#[test]
+fn later_mistakes_of_invalid_resource_rules_are_found() {
+    let rules = "resourceRules:
+  cpu:
+    containerQuery: sum(<<.Foo
+    nodeQuery: sum(x{<<.Bar>>
+    resources: {overrides: {a: {resource: as}, b: {resource: bs}}}
+  memory:
+    containerQuery: sum(<<.Foo
+    nodeQuery: sum(x{
+    resources: {overrides: {namespace: {resource: namespace}, node: {resource: node}}}
+    containerLabel: container
+";
+    let config = Config::parse(rules).unwrap();
+    let first = RuleSet::compile(&config, &resources()).first_error().unwrap().path.clone();
+    assert_eq!(first, "resourceRules.cpu.resources.overrides.a");
+    let all_findings = findings(rules);
+    let fields: Vec<_> = all_findings.iter().filter_map(|it| it.split(": ").next()).collect();
+    let expected = [
+        "5 resourceRules.cpu.resources.overrides.b",
+        "3 resourceRules.cpu.containerQuery",
+        "7 resourceRules.memory.containerQuery",
+        "4 resourceRules.cpu.nodeQuery",
+        "3 resourceRules.cpu.containerLabel",
+        "9 resourceRules.memory.resources",
+        "8 resourceRules.memory.nodeQuery",
+    ];
+    assert_eq!(fields, expected, "{all_findings:#?}");
+    assert!(
+        all_findings[5].ends_with("such as namespace: {resource: namespace}"),
+        "{all_findings:#?}"
+    );
+}
+
+#[test]
+fn external_query_is_checked_without_matchers() {
+    let rule = |namespaced: bool| {
+        findings(&format!(
+            "externalRules:\n- seriesQuery: m\n  resources: {{namespaced: {namespaced}}}\n  \
+             metricsQuery: 'm{{<<.LabelMatchers>>, queue=\"a\"}}'\n"
+        ))
+    };
+    let expected = "4 externalRules[0].metricsQuery: not PromQL: `,` instead of the name of a \
+                    label, at `m{⟨here⟩, queue=\"a\"}`. Without matchers, there is nothing \
+                    before the comma: write <<.LabelMatchers>> last, after a comma";
+    assert_eq!(rule(false), [expected]);
+    let without_label = rule(true).join("\n");
+    assert!(without_label.starts_with("3 externalRules[0].resources: unable to convert"));
+    assert!(without_label.ends_with("`namespaced: false` in an external rule"), "{without_label}");
+}
+
+#[test]
+fn unclosed_parenthesis_in_container_query_is_found() {
+    let findings = findings(
+        "resourceRules:\n  cpu:\n    containerQuery: sum(c{<<.LabelMatchers>>\n    \
+         nodeQuery: n{<<.LabelMatchers>>}\n    containerLabel: container\n    \
+         resources: {template: <<.Resource>>}\n",
+    );
+    assert!(findings[1].starts_with("3 resourceRules.cpu.containerQuery: not PromQL: the query"));
+}
+
+#[test]
+fn unknown_template_field_is_reported_once() {
+    let rule = "- seriesQuery: m\n  resources: {template: <<.Resource>>}\n  metricsQuery: \
+                'm{<<.LabelMatcher>>}'\n";
+    let findings = findings(&format!("rules:\n{rule}{rule}externalRules:\n{rule}"));
+    assert_eq!(
+        findings,
+        ["4 rules[0].metricsQuery: queries have no <<.LabelMatcher>>: did you mean \
+          <<.LabelMatchers>>?; also in rules[1].metricsQuery, externalRules[0].metricsQuery"]
+    );
+}
+
+#[test]
+fn missing_resource_rule_is_one_finding() {
+    let cpu = "resourceRules:\n  cpu:\n    containerQuery: c{<<.LabelMatchers>>}\n    \
+               nodeQuery: n{<<.LabelMatchers>>}\n    containerLabel: container\n    \
+               resources: {template: <<.Resource>>}\n";
+    let findings = findings(cpu);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!(findings[0].starts_with("2 resourceRules.memory: it is missing"), "{findings:?}");
+}

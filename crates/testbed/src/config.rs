@@ -1,0 +1,70 @@
+//! The configuration of the server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::{faults::Interceptor, metrics_provider::MetricsProvider, store::ChangeListener};
+
+const WATCH_CACHE_SIZE: usize = 10_000;
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Configuration of a testbed.
+#[derive(Clone)]
+pub struct Config {
+    /// The number of changes of each resource in the watch cache. A watch from an older resource
+    /// version gets 410 `Expired`.
+    pub watch_cache_size: usize,
+    /// Interval of `BOOKMARK` events, for watches that allow them.
+    pub bookmark_interval: Duration,
+    /// Whether spec changes increment `metadata.generation` of autoscalers, as they do since
+    /// Kubernetes 1.37.
+    pub hpa_generation: bool,
+    /// Feature gate `HPAScaleToZero`: `minReplicas` may be 0.
+    pub scale_to_zero: bool,
+    /// Provides the data of the three metrics APIs. If unset, the server doesn't serve them.
+    pub metrics: Option<Arc<dyn MetricsProvider>>,
+    /// Called for every request before it is handled, to inject faults.
+    pub interceptor: Option<Arc<dyn Interceptor>>,
+    /// Called for every change of an object: see [`ChangeListener`].
+    pub listener: Option<Arc<dyn ChangeListener>>,
+    /// The server's wall clock.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// `gitVersion` in the response of `/version`.
+    pub git_version: String,
+}
+
+impl Config {
+    /// Groups and versions of the metrics APIs that are served.
+    pub(crate) fn metrics_apis(&self) -> Vec<(String, String)> {
+        self.metrics.as_ref().map(|provider| provider.served()).unwrap_or_default()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            watch_cache_size: WATCH_CACHE_SIZE,
+            bookmark_interval: BOOKMARK_INTERVAL,
+            hpa_generation: true,
+            scale_to_zero: true,
+            metrics: None,
+            interceptor: None,
+            listener: None,
+            clock: Arc::new(Timestamp::now),
+            git_version: "v1.37.0".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("watch_cache_size", &self.watch_cache_size)
+            .field("bookmark_interval", &self.bookmark_interval)
+            .field("hpa_generation", &self.hpa_generation)
+            .field("scale_to_zero", &self.scale_to_zero)
+            .field("git_version", &self.git_version)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads stored objects: the current ones, or earlier ones for a fault.
+
+use serde_json::json;
+
+use crate::{
+    error::ApiError,
+    request::ApiRequest,
+    server::Server,
+    state::State,
+    store::{ListSnapshot, Object},
+    target::Target,
+};
+
+/// The stored object of a target. For a fault, an earlier version of it.
+pub(super) fn stored_object(
+    server: &Server,
+    request: &ApiRequest,
+    target: &Target,
+) -> Result<Object, ApiError> {
+    let mut state = server.state.lock();
+    let object = if request.revisions_back == 0 {
+        state.store.get(&target.resource.key(), &target.id()).cloned()
+    } else {
+        stale_list(&mut state, request, target)?.objects.get(&target.id()).cloned()
+    };
+    object.ok_or_else(|| ApiError::not_found(&target.reference()))
+}
+
+/// The objects at an earlier resource version, for a fault. Limited by the watch cache and by the
+/// resource version in the request.
+pub(super) fn stale_list(
+    state: &mut State,
+    request: &ApiRequest,
+    target: &Target,
+) -> Result<ListSnapshot, ApiError> {
+    let current = state.store.revision();
+    let requested = request.number("resourceVersion").unwrap_or_default();
+    if requested > current {
+        return Err(resource_version_too_large(requested, current));
+    }
+    let collection = state.store.collection(&target.resource.key());
+    let revision = current
+        .saturating_sub(request.revisions_back)
+        .max(requested)
+        .max(collection.compacted_revision());
+    collection.list_at(revision).map_err(|error| ApiError::expired(error.to_string()))
+}
+
+/// 504 `Timeout`: the requested resource version is newer than the last change.
+pub(super) fn resource_version_too_large(requested: u64, current: u64) -> ApiError {
+    let text = format!("Too large resource version: {requested}, current: {current}");
+    let message = "Too large resource version";
+    let cause = json!({ "reason": "ResourceVersionTooLarge", "message": message });
+    let details = json!({ "causes": [cause], "retryAfterSeconds": 1 });
+    ApiError {
+        details: Some(details),
+        retry_after: Some(1),
+        ..ApiError::new(504, "Timeout", format!("Timeout: {text}"))
+    }
+}

@@ -1,0 +1,76 @@
+//! Applies incidents to the model, or to objects in the testbed.
+
+use hpa_simulate::workload::{
+    model::{ClusterModel, WorkloadId},
+    scenario::{Incident, IncidentKind, Scenario},
+};
+use serde_json::{Value, json};
+
+use super::state::State;
+use crate::{
+    Testbed, json,
+    workload::controllers::{Owner, list_owners},
+};
+
+/// Removes and returns the incidents that are due, in order of time.
+pub(super) fn take_due(state: &mut State, second: f64) -> Vec<Incident> {
+    let mut due: Vec<Incident> =
+        state.incidents.extract_if(.., |incident| incident.at.get() <= second).collect();
+    due.sort_by(|one, other| one.at.get().total_cmp(&other.at.get()));
+    due
+}
+
+pub(super) fn apply_incident(
+    testbed: &Testbed,
+    scenario: &Scenario,
+    model: &mut ClusterModel,
+    incident: &Incident,
+) {
+    let Some(name) = &incident.workload else {
+        if incident.kind == IncidentKind::MetricsOutage {
+            model.metrics.begin_outage(incident.source, model.now + incident.seconds());
+        }
+        return;
+    };
+    let Some(id) = find_workload(scenario, model, name) else { return };
+    match incident.kind {
+        IncidentKind::Rollout => restart_rollout(testbed, &id, model.now),
+        IncidentKind::ManualScale => {
+            set_replicas(testbed, &id, incident.replicas.unwrap_or_default());
+        }
+        _ => model.affect_pods(&id, incident),
+    }
+}
+
+/// The workload that `name` or `namespace/name` refers to.
+fn find_workload(scenario: &Scenario, model: &ClusterModel, name: &str) -> Option<WorkloadId> {
+    if let Some(spec) = scenario.workload(name) {
+        return Some(WorkloadId::for_spec(spec));
+    }
+    let (namespace, name) = name.split_once('/')?;
+    model.workloads.keys().find(|id| id.namespace == namespace && id.name == name).cloned()
+}
+
+/// Starts a rollout as `kubectl rollout restart` does.
+fn restart_rollout(testbed: &Testbed, id: &WorkloadId, now: f64) {
+    let annotation = "kubectl.kubernetes.io/restartedAt";
+    let path = ["spec", "template", "metadata", "annotations", annotation];
+    change_object(testbed, id, |object, _| json::set(object, &path, format!("second {now}")));
+}
+
+fn set_replicas(testbed: &Testbed, id: &WorkloadId, replicas: u32) {
+    change_object(testbed, id, |object, owner| {
+        json::set_pointer(object, &owner.paths.spec_replicas, json!(replicas));
+    });
+}
+
+fn change_object(testbed: &Testbed, id: &WorkloadId, change: impl FnOnce(&mut Value, &Owner)) {
+    let owner = list_owners(testbed).into_iter().find(|owner| {
+        owner.kind == id.kind && owner.name() == id.name && owner.namespace() == id.namespace
+    });
+    let Some(owner) = owner else { return };
+    let mut object = (*owner.object).clone();
+    change(&mut object, &owner);
+    // Can't fail: the stored object was valid, and the change keeps it valid.
+    let _ = testbed.apply(object);
+}
