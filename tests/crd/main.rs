@@ -205,7 +205,7 @@ async fn check_printed_table(client: &Client) -> Result<()> {
     row["Age"] = Value::Null;
     let expected = json!({
         "Name": "web", "Reference": "web", "Targets": "cpu: 66%/50%, 20/30", "MinPods": 1,
-        "MaxPods": 5, "Replicas": 3, "Age": null, "PlaneKind": "Deployment",
+        "MaxPods": 5, "Replicas": 3, "Age": null, "Kind": "Deployment",
     });
     ensure!(row == expected, "{row}");
     Ok(())

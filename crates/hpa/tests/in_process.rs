@@ -156,7 +156,8 @@ async fn run_refuses_the_rule_that_rules_check_reports() {
     let run = timeout(Duration::from_secs(100), run).await.expect("it ends").unwrap();
     let log = String::from_utf8(run.stderr).unwrap();
     let line = invalid.lines().position(|line| line.contains("matches: '('")).unwrap() + 1;
-    let problem = format!("line {line}, column 19: rules[1].name.matches: `(` is no regular");
+    let problem =
+        format!("line {line}, column 19: rules[1].name.matches: `(` is not a valid regular");
     assert_eq!(run.status.code(), Some(1), "{log}");
     assert!(log.contains(&format!("--metrics-config {rules}: {problem}")), "{log}");
     let without_override =

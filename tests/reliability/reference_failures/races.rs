@@ -100,7 +100,7 @@ fn recreate(cluster: &Cluster, name: &str, change: impl FnOnce(&mut serde_json::
 async fn recreated_autoscaler_inherits_no_recommendations() {
     let (cluster, _faults) = running_cluster().await;
     assert_inherits_no_recommendations(cluster, |_| {}).await;
-    let (cluster, faults) = super::running_cluster().await;
+    let (cluster, faults) = running_cluster().await;
     let watches = Match::verb("watch").resource("horizontalpodautoscalers");
     faults.add(on(watches, Effect::SilentWatch { after: 0 }));
     cluster.testbed.end_watches();

@@ -9,7 +9,7 @@ use super::values::bytes;
 #[command(next_help_heading = "Debug API")]
 #[expect(clippy::struct_field_names, reason = "the names of the flags")]
 pub(crate) struct DebugArguments {
-    /// Port of the debug API, which hpa explain, status and dashboard read. It serves the last
+    /// Port of the debug API, for hpa explain, status and dashboard. It serves the last
     /// decisions, histories, cache ages and the queue as JSON. 0 disables it, and decisions are not
     /// recorded
     #[arg(long, env = "HPA_DEBUG_PORT", value_name = "PORT", default_value_t = 0)]

@@ -33,7 +33,7 @@ async fn check_without_a_server_reports_refused_rules() {
     assert!(!is_good);
     let mistakes: Vec<_> = report.lines().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(mistakes, ["line 2, column 3", "line 2, column 37"], "{report}");
-    assert!(report.contains("rules[0].name.matches: `(` is no regular"), "{report}");
+    assert!(report.contains("rules[0].name.matches: `(` is not a valid regular"), "{report}");
 
     std::fs::write(&path, "rules: [{seriesQuerys: up}]").unwrap();
     let error = format!("{:#}", check_file(&path).await.unwrap_err());

@@ -368,16 +368,16 @@ fn autoscalers_of_all_documents_of_a_file_are_read() {
     let path = directory.path().join("autoscalers.yaml");
     let list = json!({"kind": "List", "items": [autoscaler(rps()), autoscaler(rps())]});
     let document = autoscaler(rps());
-    std::fs::write(&path, format!("{document}\n---\nkind: Pod\n---\n{list}\n---\n")).unwrap();
+    fs::write(&path, format!("{document}\n---\nkind: Pod\n---\n{list}\n---\n")).unwrap();
     assert_eq!(read_autoscalers(&path).unwrap().len(), 3);
     let invalid = json!({
         "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": {"maxReplicas": "3"},
     });
-    std::fs::write(&path, format!("{document}\n---\n{invalid}\n")).unwrap();
+    fs::write(&path, format!("{document}\n---\n{invalid}\n")).unwrap();
     let error = format!("{:#}", read_autoscalers(&path).unwrap_err());
     let expected = format!("unable to decode {}:3: autoscaler web: ", path.display());
     assert!(error.starts_with(&expected), "{error}");
-    std::fs::write(&path, format!("{document}\n---\na: [\n")).unwrap();
+    fs::write(&path, format!("{document}\n---\na: [\n")).unwrap();
     let error = read_autoscalers(&path).unwrap_err().to_string();
     assert!(error.contains("autoscalers.yaml:") && error.contains(": not YAML: "), "{error}");
 }
