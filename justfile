@@ -123,4 +123,4 @@ completions:
     cargo build --release -p hpa
     for shell in bash elvish fish powershell zsh; do target/release/hpa completions $shell > target/release/hpa.$shell || exit 1; done
     target/release/hpa man > target/release/hpa.1
-    for command in run adapter dashboard explain lint status shadow-report simulate recommend replay rules schedule crd convert; do target/release/hpa man $command > target/release/hpa-$command.1 || exit 1; done
+    for command in demo run adapter shadow-report explain dashboard status lint simulate recommend replay forecast rules schedule crd convert completions man version; do target/release/hpa man $command > target/release/hpa-$command.1 || exit 1; done

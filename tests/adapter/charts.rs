@@ -37,13 +37,15 @@ pub(crate) async fn find_programs() -> Result<(PathBuf, PathBuf), ()> {
     Ok((assets, helm))
 }
 
-/// The first helm of `HELM`, or that in `PATH`.
+/// The first path in `HELM` (separated by colons), or else helm in `PATH`.
 async fn find_helm() -> Result<PathBuf> {
     let named = env::var_os("HELM").filter(|paths| !paths.is_empty());
     let named = named.and_then(|paths| env::split_paths(&paths).next());
+    let is_named = named.is_some();
     let helm = named.unwrap_or_else(|| PathBuf::from("helm"));
     let output = Command::new(&helm).arg("version").output().await;
     let is_helm = output.is_ok_and(|output| output.status.success());
+    ensure!(is_helm || !is_named, "HELM is set, but {} can't be run", helm.display());
     ensure!(is_helm, "HELM is not set, and there is no helm in PATH");
     Ok(helm)
 }
@@ -60,7 +62,7 @@ impl Cluster {
         let dir = tempfile::Builder::new().prefix("hpa-charts-").tempdir()?;
         let server = KubeApiserver::start(Options::new(&assets), dir.path()).await?;
         create_workload(&server, &assets, dir.path()).await?;
-        let visitor = server.service_account("shop", VISITOR).await?;
+        let visitor = server.create_service_account_token("shop", VISITOR).await?;
         let kubeconfig = server.kubeconfig(&visitor).to_string();
         std::fs::write(dir.path().join("visitor.kubeconfig"), kubeconfig)?;
         Ok(Self { assets, helm, dir, server })
@@ -99,7 +101,7 @@ impl Cluster {
 
     /// Installs a chart under its own name.
     async fn install(&self, chart: &str, values: &Value) -> Result<()> {
-        let path = hpa_tests::repository("charts").join(chart);
+        let path = hpa_tests::repository_path("charts").join(chart);
         let file = self.dir.path().join(format!("{chart}.values.json"));
         std::fs::write(&file, values.to_string())?;
         let mut command = Command::new(&self.helm);
@@ -129,7 +131,7 @@ impl Cluster {
         let account = pod["serviceAccountName"].as_str().context("no service account")?;
         // The service account must exist.
         self.get("serviceaccount", account).await?;
-        let token = self.server.service_account(NAMESPACE, account).await?;
+        let token = self.server.create_service_account_token(NAMESPACE, account).await?;
         let kubeconfig = self.dir.path().join(format!("{name}.kubeconfig"));
         std::fs::write(&kubeconfig, self.server.kubeconfig(&token).to_string())?;
 
@@ -213,7 +215,8 @@ impl Cluster {
         }
         let arguments = ["get", "--raw", external];
         let refused = kubectl(&self.assets, self.dir.path(), VISITOR, &arguments).await;
-        let error = refused.err().context("the visitor has no rights")?.to_string();
+        let error =
+            refused.err().context("a ServiceAccount without roles read the metric")?.to_string();
         ensure!(error.contains("cannot list resource"), "{error}");
         Ok(())
     }

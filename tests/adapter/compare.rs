@@ -98,7 +98,8 @@ impl Cluster {
             let available = kubectl(assets, dir.path(), ADMIN, &available).await;
             available.with_context(|| adapter.tail(20, ""))?;
         }
-        let token = server.service_account("kube-system", "horizontal-pod-autoscaler").await?;
+        let token =
+            server.create_service_account_token("kube-system", "horizontal-pod-autoscaler").await?;
         std::fs::write(dir.path().join("token"), token)?;
         Ok(Self { dir, prometheus_url, _adapter: adapter, _prometheus: prometheus, server })
     }

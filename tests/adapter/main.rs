@@ -80,9 +80,9 @@ impl Cluster {
         kubectl(assets, dir.path(), "admin", &["apply", "-f", &manifests]).await?;
         collectors::create_workload(assets, dir.path()).await?;
 
-        let token = server.service_account("kube-system", "hpa-adapter").await?;
+        let token = server.create_service_account_token("kube-system", "hpa-adapter").await?;
         let kubeconfig = write("adapter.kubeconfig", &server.kubeconfig(&token).to_string())?;
-        let visitor = server.service_account("shop", "visitor").await?;
+        let visitor = server.create_service_account_token("shop", "visitor").await?;
         write("visitor.kubeconfig", &server.kubeconfig(&visitor).to_string())?;
         let rules = write("rules.yaml", RULES)?;
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
@@ -156,7 +156,8 @@ impl Cluster {
         let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
         let arguments = ["get", "--raw", external];
         let refused = kubectl(&self.assets, self.dir.path(), "visitor", &arguments).await;
-        let error = refused.err().context("the visitor has no rights")?.to_string();
+        let error =
+            refused.err().context("a ServiceAccount without roles read the metric")?.to_string();
         ensure!(error.contains("cannot list resource"), "{error}");
         let _ = &self.server;
         Ok(())

@@ -26,7 +26,7 @@ mod proxy;
 use std::{os::unix::process::ExitStatusExt, sync::Arc, time::Duration};
 
 use hpa_testbed::{Config, Testbed};
-use hpa_tests::harness::{SettableMetrics, TestbedExt, long_tests, objects};
+use hpa_tests::harness::{SettableMetrics, TestbedExt, are_long_tests_enabled, objects};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -200,7 +200,7 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
     let cluster = Cluster::new(1, &flags);
     let faults =
         [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
-    let rounds = if long_tests() { MANY_ROUNDS } else { ROUNDS };
+    let rounds = if are_long_tests_enabled() { MANY_ROUNDS } else { ROUNDS };
     for round in 0..rounds {
         let leader = cluster.wait_for_leader().await;
         let (fault, load) = (faults[round % faults.len()], if round % 2 == 0 { 8 } else { 5 });
@@ -280,11 +280,14 @@ async fn stabilization_window_survives_the_leader() {
     let scale_downs = scale_downs.await;
     for write in &scale_downs {
         let after = write.at.duration_since(load_dropped);
-        assert!(write.instance != leader && after + SLACK > WINDOW, "early: after {after:?}");
+        assert!(
+            write.instance != leader && after + SLACK > WINDOW,
+            "scaled down too early: after {after:?}"
+        );
         // A restarted window would end later by the elapsed time.
         assert!(
             write.at < last_renewal + WINDOW && after < WINDOW + LEASE_DURATION + SLACK,
-            "late: after {after:?}"
+            "too late: after {after:?}"
         );
     }
     assert_eq!(scale_downs.len(), AUTOSCALERS);

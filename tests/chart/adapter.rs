@@ -257,7 +257,7 @@ pub(crate) fn check_rights(helm: &Helm) -> Result<()> {
 
 /// The manifests for users without Helm equal those of the chart.
 pub(crate) fn check_manifests(helm: &Helm) -> Result<()> {
-    let path = hpa_tests::repository("examples/adapter/hpa-adapter.yaml");
+    let path = hpa_tests::repository_path("examples/adapter/hpa-adapter.yaml");
     let rendered = helm.manifests("hpa-adapter")?;
     if std::env::var_os("UPDATE_MANIFESTS").is_some() {
         std::fs::write(&path, &rendered)?;

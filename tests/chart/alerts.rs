@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_tests::repository;
+use hpa_tests::repository_path;
 
 const RULES: &str = "charts/hpa-controller/files/rules.yaml";
 const TESTS: &str = "tests/chart/alerts.yaml";
@@ -22,9 +22,9 @@ pub(crate) fn version() -> Result<String> {
 pub(crate) fn check_firing_alerts() -> Result<()> {
     // Paths of rules are relative to the file with the tests.
     let dir = tempfile::tempdir()?;
-    fs::copy(repository(RULES), dir.path().join("rules.yaml"))?;
+    fs::copy(repository_path(RULES), dir.path().join("rules.yaml"))?;
     let tests = dir.path().join("alerts.yaml");
-    fs::copy(repository(TESTS), &tests)?;
+    fs::copy(repository_path(TESTS), &tests)?;
     let tests = tests.to_str().context("a path in UTF-8")?;
     let Output { status, stdout, stderr } = promtool(&["test", "rules", tests])?;
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

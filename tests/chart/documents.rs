@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_tests::repository;
+use hpa_tests::repository_path;
 use serde_json::Value;
 
 use crate::{
@@ -27,7 +27,7 @@ pub(crate) fn check_alerts() -> Result<()> {
         .filter_map(|rule| rule["alert"].as_str())
         .collect();
     ensure!(!alerts.is_empty(), "no alerts");
-    let text = fs::read_to_string(repository("docs/alerts.md"))?;
+    let text = fs::read_to_string(repository_path("docs/alerts.md"))?;
     let sections: Vec<&str> = text.split("\n## ").skip(1).collect();
     let titles: Vec<&str> = sections.iter().filter_map(|section| section.lines().next()).collect();
     ensure!(titles == alerts, "sections {titles:?}, alerts {alerts:?}");
@@ -41,12 +41,12 @@ pub(crate) fn check_alerts() -> Result<()> {
 
 /// docs/debugging.md explains the condition reasons that exist, and no others.
 pub(crate) fn check_condition_reasons() -> Result<()> {
-    let code = fs::read_to_string(repository("crates/calc/src/api/condition.rs"))?;
+    let code = fs::read_to_string(repository_path("crates/calc/src/api/condition.rs"))?;
     let enumeration =
         code.split_once("ConditionReason {").and_then(|(_, rest)| rest.split_once("\n    }"));
     let known: BTreeSet<&str> =
         enumeration.context("no reasons")?.0.split('"').skip(1).step_by(2).collect();
-    let text = fs::read_to_string(repository("docs/debugging.md"))?;
+    let text = fs::read_to_string(repository_path("docs/debugging.md"))?;
     let section = text
         .split("\n## ")
         .find(|section| section.starts_with("Conditions"))
@@ -60,9 +60,9 @@ pub(crate) fn check_condition_reasons() -> Result<()> {
 
 /// The Markdown files in the root and in `docs`.
 fn markdown_files() -> Result<Vec<PathBuf>> {
-    let root = fs::read_dir(repository(""))?;
+    let root = fs::read_dir(repository_path(""))?;
     let mut found = root.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    let mut directories = vec![repository("docs")];
+    let mut directories = vec![repository_path("docs")];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();

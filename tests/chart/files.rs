@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_tests::repository;
+use hpa_tests::repository_path;
 use serde_json::{Map, Value};
 
 use crate::helm::{ADAPTER, CONTROLLER, Chart};
@@ -52,7 +52,7 @@ fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
 
 /// The pattern for log levels in each schema has exactly the levels and modules of `--log-level`.
 pub(crate) fn check_log_levels() -> Result<()> {
-    let code = std::fs::read_to_string(repository("crates/hpa/src/args/values.rs"))?;
+    let code = std::fs::read_to_string(repository_path("crates/hpa/src/args/values.rs"))?;
     let words = |name: &str| -> Result<String> {
         let (_, rest) = code.split_once(&format!("const {name}: ")).context("no constant")?;
         let (_, list) = rest.split_once("= [").context("no list")?;

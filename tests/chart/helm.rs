@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use hpa_tests::repository;
+use hpa_tests::repository_path;
 use serde_json::Value;
 
 /// A chart with sets of values. The set `defaults` is empty, the others are files in `directory`.
@@ -155,14 +155,14 @@ impl Helm {
 
 impl Chart {
     pub(crate) fn path(&self) -> PathBuf {
-        repository("charts").join(self.name)
+        repository_path("charts").join(self.name)
     }
 
     fn values(&self, set: &str) -> Vec<String> {
         if set == "defaults" {
             return Vec::new();
         }
-        let file = repository(&format!("tests/chart/{}/{set}.yaml", self.directory));
+        let file = repository_path(&format!("tests/chart/{}/{set}.yaml", self.directory));
         vec!["--values".to_owned(), file.display().to_string()]
     }
 }

@@ -96,7 +96,7 @@ fn compare_plan(
                 &expected["kind"],
                 &json!(reference_collector(plan, config)),
             )?;
-            ensure_equal_duration("collector.interval", &expected["interval"], plan.interval)
+            ensure_equal_duration("collector.interval", &expected["interval"], plan.interval_nanos)
         }
         // The reference looks up the target, which may be missing. A plan does not.
         (Some(text), _) if text.ends_with("not found") && text.contains("pod label selector") => {

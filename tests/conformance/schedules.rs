@@ -42,7 +42,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let (metric, compatible) = match (compatible, &default) {
         (Ok(compatible), Ok(_)) => compatible,
         (Err(_), Err(_)) => return Ok(()),
-        _ => return Err("the default fails where the compatible mode does not".to_owned()),
+        _ => return Err("only one of the two modes fails".to_owned()),
     };
     ensure_equal("value", line, &json!(compatible))?;
     let windows = metric.windows(case.now, case.now);
@@ -54,7 +54,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     if default == compatible || is_beyond_midnight(&metric, &windows_of(&metric, &case), &case) {
         return Ok(());
     }
-    Err(format!("default: {default} instead of {compatible}, but not because of midnight"))
+    Err(format!("default: {default} instead of {compatible}, although no window crosses midnight"))
 }
 
 fn windows_of(metric: &ScheduledMetric, case: &Line) -> Vec<Window> {

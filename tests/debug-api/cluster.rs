@@ -72,7 +72,7 @@ impl Cluster {
         for (file, namespace, name) in
             [("controller", NAMESPACE, "hpa-controller"), ("user", "shop", "user")]
         {
-            let token = cluster.server.service_account(namespace, name).await?;
+            let token = cluster.server.create_service_account_token(namespace, name).await?;
             let kubeconfig = cluster.server.kubeconfig(&token).to_string();
             cluster.write(&format!("{file}.kubeconfig"), &kubeconfig)?;
         }

@@ -16,7 +16,7 @@ use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
 use hpa_testbed::{Action, Config, Effect, Interceptor, RequestInfo, Testbed};
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, SettableMetrics, TestbedExt, objects, options,
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, controller_options, objects,
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::{
@@ -70,7 +70,7 @@ struct Cluster {
 
 impl Cluster {
     fn start(cpu_percent: i64) -> Self {
-        Self::start_with(cpu_percent, options())
+        Self::start_with(cpu_percent, controller_options())
     }
 
     fn start_with(cpu_percent: i64, options: Options) -> Self {
@@ -177,7 +177,7 @@ async fn spec_change_is_applied() {
 
 #[tokio::test]
 async fn scaling_resumes_after_a_reported_scale_outage() {
-    let cluster = Cluster::start_with(50, Options { watch_scales: false, ..options() });
+    let cluster = Cluster::start_with(50, Options { watch_scales: false, ..controller_options() });
     cluster
         .wait_for_hpa(
             "a first decision",

@@ -14,7 +14,8 @@ use hpa_controller::{
 };
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options, election,
+    objects,
 };
 
 const PERIOD: Duration = Duration::from_secs(15);
@@ -89,7 +90,7 @@ impl Cluster {
         lease: &str,
     ) -> RunningController {
         let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
-        let options = Options { namespaces, sync_period: PERIOD, ..options() };
+        let options = Options { namespaces, sync_period: PERIOD, ..controller_options() };
         let client = self.testbed.client_named(name);
         let mut election = election(client.clone(), "autoscaling", name);
         lease.clone_into(&mut election.config.name);

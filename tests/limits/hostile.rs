@@ -185,7 +185,7 @@ async fn probe(port: u16, control: u16, durations: &Mutex<Durations>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn good_tenant_scales_beside_a_hostile_one() {
-    if !long_tests() {
+    if !are_long_tests_enabled() {
         println!("hostile tenant: skipped, HPA_LONG_TESTS=1 runs it");
         return;
     }

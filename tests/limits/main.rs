@@ -34,7 +34,7 @@ use hpa_testbed::{
     ApiError, ChangeListener, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider,
     ObjectChange, Testbed,
 };
-use hpa_tests::harness::{TestbedExt, hpa_binary, long_tests, objects};
+use hpa_tests::harness::{TestbedExt, are_long_tests_enabled, hpa_binary, objects};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -228,7 +228,7 @@ async fn assert_program_is_bounded(
     count: usize,
 ) {
     let name = reasons.join(" or ");
-    if !long_tests() {
+    if !are_long_tests_enabled() {
         println!("{name}: skipped, HPA_LONG_TESTS=1 runs it");
         return;
     }

@@ -16,10 +16,11 @@ use hpa_metrics::{
     test_doubles::FixedObjects,
 };
 use hpa_prometheus::rules::{Compat, Config};
-use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers};
+use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, Servers};
 use hpa_testbed::{ApiError, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed};
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, objects, options,
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options,
+    objects,
 };
 use http::Request;
 use jiff::SignedDuration;
@@ -84,7 +85,7 @@ impl AccessReviews for AllowAll {
 /// of 50 %.
 pub(crate) struct Cluster {
     pub(crate) prometheus: Prometheus,
-    pub(crate) provider: Arc<PrometheusProvider>,
+    pub(crate) source: Arc<PrometheusSource>,
     pub(crate) cpu: Arc<SettableMetrics>,
     testbed: Testbed,
     adapter: Adapter,
@@ -101,15 +102,15 @@ impl Cluster {
         };
         let testbed = Testbed::new(config);
         create_objects(&testbed);
-        let provider = Arc::new(provider(prometheus));
+        let source = Arc::new(source(prometheus));
         let mut tasks = JoinSet::new();
-        let discovery = provider.clone();
+        let discovery = source.clone();
         tasks.spawn(async move { discovery.run(None).await });
-        let controller = controller(&testbed, provider.clone());
+        let controller = controller(&testbed, source.clone());
         Self {
             prometheus: prometheus.clone(),
-            adapter: adapter(provider.clone()),
-            provider,
+            adapter: adapter(source.clone()),
+            source,
             cpu,
             testbed,
             _controller: controller,
@@ -154,7 +155,7 @@ impl Cluster {
     }
 
     async fn wait_until_has_problems(&self, expected: bool) -> Vec<String> {
-        let problems = || self.provider.problems();
+        let problems = || self.source.problems();
         let description = || format!("problems, not {expected}: {:?}", problems());
         self.wait_until(|| problems().is_empty() != expected, description).await;
         problems()
@@ -197,7 +198,7 @@ fn create_objects(testbed: &Testbed) {
     }
 }
 
-fn provider(prometheus: &Prometheus) -> PrometheusProvider {
+fn source(prometheus: &Prometheus) -> PrometheusSource {
     let settings = PrometheusSettings {
         relist_interval: RELIST_INTERVAL,
         max_age: RELIST_INTERVAL,
@@ -217,28 +218,28 @@ fn provider(prometheus: &Prometheus) -> PrometheusProvider {
         singular: kind.to_lowercase(),
     };
     let resources = [resource("Pod", "pods"), resource("Namespace", "namespaces")];
-    let provider = PrometheusProvider::new(
+    let source = PrometheusSource::new(
         Config::parse(RULES).expect("a valid file"),
         Servers::new(Some(prometheus.client()), Arc::new(())),
         settings,
         Arc::new(FixedMapper(ApiResources::new(resources))),
         Arc::new(objects),
     );
-    provider.expect("no servers in the file")
+    source.expect("no servers in the file")
 }
 
-fn controller(testbed: &Testbed, provider: Arc<PrometheusProvider>) -> RunningController {
+fn controller(testbed: &Testbed, source: Arc<PrometheusSource>) -> RunningController {
     let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
-    let options = Options { settings, sync_period: PERIOD, ..options() };
+    let options = Options { settings, sync_period: PERIOD, ..controller_options() };
     let clients =
         Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
     let dependencies =
-        Dependencies::with_telemetry(clients, &options, Arc::default(), false, Some(provider));
+        Dependencies::with_telemetry(clients, &options, Arc::default(), false, Some(source));
     let clock = Arc::new(VirtualClock::start());
     RunningController::start(Dependencies { clock, ..dependencies }, options)
 }
 
-fn adapter(provider: Arc<PrometheusProvider>) -> Adapter {
+fn adapter(source: Arc<PrometheusSource>) -> Adapter {
     let options = AdapterOptions {
         groups: ApiGroups { custom: true, external: true, resource: false },
         compat: Compat::Off,
@@ -253,5 +254,5 @@ fn adapter(provider: Arc<PrometheusProvider>) -> Adapter {
     let authorizer = Authorizer::new(Arc::new(AllowAll), &authorizer);
     let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
     let metrics = Arc::new(Metrics::new().expect("unique names"));
-    Adapter::new(provider, authenticator, authorizer, metrics, options)
+    Adapter::new(source, authenticator, authorizer, metrics, options)
 }

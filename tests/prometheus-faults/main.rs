@@ -145,7 +145,7 @@ async fn slow_responses_are_used() {
     cluster.wait_for_replicas("web", 1).await;
     cluster.wait_for_replicas("mail", 1).await;
     sleep(2 * RELIST_INTERVAL).await;
-    assert_eq!(cluster.provider.problems(), [""; 0]);
+    assert_eq!(cluster.source.problems(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

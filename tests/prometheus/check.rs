@@ -18,7 +18,7 @@ struct Case {
 
 const CASES: &[Case] = &[
     Case {
-        name: "sample_is_of_the_rules_own_selector",
+        name: "sample_matches_the_selector_of_the_rule",
         rules: "
 rules:
 - seriesQuery: 'open_connections{pod=\"web-2\"}'
@@ -59,7 +59,7 @@ rules:
         unexpected: "not registered",
     },
     Case {
-        name: "verdict_is_first_and_findings_are_in_the_order_of_lines",
+        name: "summary_is_first_and_findings_are_in_the_order_of_lines",
         rules: "
 rules:
 - seriesQuery: sessions_total

@@ -51,7 +51,7 @@ pub(crate) async fn check(binary: &Path, url: &str) -> Result<Result<()>, String
 
 async fn compare(assets: &Path, binary: &Path, url: &str) -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let options = Options::new(assets).without_admission(&["ServiceAccount"]);
+    let options = Options::new(assets).without_admission_plugins(&["ServiceAccount"]);
     let cluster = Cluster(KubeApiserver::start(options, directory.path()).await?);
     let kubeconfig = directory.path().join("kubeconfig.json");
     std::fs::write(&kubeconfig, cluster.0.kubeconfig(ADMIN).to_string())?;

@@ -11,7 +11,7 @@ use hpa_metrics::{
     CustomQuery, CustomValues, ExternalQuery, MetricSource as _, Objects, resource::GroupResource,
     wire::ItemLabels,
 };
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::source::PrometheusSource;
 
 use crate::{
     document::Recipe,
@@ -127,10 +127,10 @@ pub(crate) fn check_titles(recipes: &[Recipe]) -> Result<()> {
 pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
     let expected = EXPECTED.iter().find(|expected| expected.title == recipe.title);
     let expected = expected.context("not tested")?;
-    let provider = reader.provider(&recipe.rules).await?;
-    let metrics = metric_names(&provider);
+    let source = reader.source(&recipe.rules).await?;
+    let metrics = metric_names(&source);
     ensure!(metrics == expected.metrics, "the metrics are {metrics:?}");
-    let (query, values) = read(reader, &provider, &recipe.metric).await?;
+    let (query, values) = read(reader, &source, &recipe.metric).await?;
     ensure!(query == expected.query, "the query is {query}");
     compare(&values, expected.values)
 }
@@ -138,12 +138,12 @@ pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
 /// Reads the metric as an autoscaler does. Returns the query, and the values by object or label.
 async fn read(
     reader: &Reader,
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     spec: &MetricSpec,
 ) -> Result<(String, BTreeMap<String, f64>)> {
     if let Some(pods) = &spec.pods {
         let query = custom_query(GroupResource::pods(), &pods.metric.name);
-        let values = provider.read_custom(query).await?;
+        let values = source.read_custom(query).await?;
         return Ok(query_and_values(values));
     }
     if let Some(object) = &spec.object {
@@ -151,11 +151,11 @@ async fn read(
         let group = described.api_version.split_once('/').map_or("", |(group, _)| group);
         let resource = reader.resources.resolve(group, &described.kind.to_lowercase())?;
         let query = custom_query(resource.group_resource.clone(), &object.metric.name);
-        let values = provider.read_custom(query.named(&described.name)).await?;
+        let values = source.read_custom(query.named(&described.name)).await?;
         return Ok(query_and_values(values));
     }
     let metric = spec.external.as_ref().context("not a custom or external metric")?;
-    read_external(provider, metric).await
+    read_external(source, metric).await
 }
 
 fn custom_query(resource: GroupResource, metric: &str) -> CustomQuery {
@@ -176,15 +176,15 @@ fn query_and_values(values: CustomValues) -> (String, BTreeMap<String, f64>) {
 }
 
 async fn read_external(
-    provider: &PrometheusProvider,
-    source: &ExternalMetricSource,
+    source: &PrometheusSource,
+    external: &ExternalMetricSource,
 ) -> Result<(String, BTreeMap<String, f64>)> {
     let query = ExternalQuery {
         namespace: NAMESPACE.to_owned(),
-        metric: source.metric.name.clone(),
-        metric_selector: Selector::from_label_selector(source.metric.selector.as_ref())?,
+        metric: external.metric.name.clone(),
+        metric_selector: Selector::from_label_selector(external.metric.selector.as_ref())?,
     };
-    let values = provider.read_external(query).await?;
+    let values = source.read_external(query).await?;
     let by_label = values.items.into_iter().map(|item| {
         let labels: Vec<&str> =
             item.labels.iter().flat_map(ItemLabels::pairs).map(|(_, value)| value).collect();

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result, ensure};
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{Catalog as _, CustomQuery, MetricSource as _, Objects, resource::GroupResource};
-use hpa_tests::repository;
+use hpa_tests::repository_path;
 
 use crate::reader::{NAMESPACE, Reader, compare};
 
@@ -34,9 +34,9 @@ const ABSENT: &[&str] = &[
 ];
 
 pub(crate) async fn check(reader: &Reader) -> Result<()> {
-    let path = repository("charts/hpa-adapter/files/default-rules.yaml");
-    let provider = reader.provider(&fs::read_to_string(path)?).await?;
-    for listed in provider.custom_metrics() {
+    let path = repository_path("charts/hpa-adapter/files/default-rules.yaml");
+    let source = reader.source(&fs::read_to_string(path)?).await?;
+    for listed in source.custom_metrics() {
         ensure!(!ABSENT.contains(&&*listed.metric), "{}/{}", listed.resource, listed.metric);
     }
     for (resource, metric, object, expected) in EXPECTED {
@@ -47,7 +47,7 @@ pub(crate) async fn check(reader: &Reader) -> Result<()> {
             metric: (*metric).to_owned(),
             metric_selector: Selector::everything(),
         };
-        let values = provider.read_custom(request).await;
+        let values = source.read_custom(request).await;
         let values = values.with_context(|| format!("{resource}/{metric}"))?;
         let by_name = values.items.into_iter();
         let by_name = by_name.map(|item| (item.object.into(), Quantity::from(item.value).as_f64()));

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use hpa_calc::api::MetricSpec;
-use hpa_tests::repository;
+use hpa_tests::repository_path;
 use serde::Deserialize;
 
 /// A recipe of the cookbook, from the YAML blocks of its section.
@@ -20,7 +20,7 @@ pub(crate) struct Recipe {
 
 /// All recipes, in the order of the document.
 pub(crate) fn recipes() -> Result<Vec<Recipe>> {
-    let path = repository("docs/prometheus.md");
+    let path = repository_path("docs/prometheus.md");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let cookbook = text.split("\n## ").find(|section| section.starts_with("Cookbook\n"));
     let sections = cookbook.context("no cookbook")?.split("\n### ").skip(1);

@@ -10,7 +10,7 @@ use hpa_metrics::{
 };
 use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_prometheus::rules::{Config, results::QueryResult};
-use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers, SharingSettings};
+use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, Servers, SharingSettings};
 use jiff::Timestamp;
 use tokio::time::{Instant, interval};
 
@@ -74,41 +74,41 @@ impl Reader {
         }
     }
 
-    /// A provider of the metrics of a rules file, which has discovered their series.
-    pub(crate) async fn provider(&self, file: &str) -> Result<PrometheusProvider> {
-        self.provider_with(file, None).await
+    /// A source of the metrics of a rules file, which has discovered their series.
+    pub(crate) async fn source(&self, file: &str) -> Result<PrometheusSource> {
+        self.source_with(file, None).await
     }
 
-    /// A provider that can share queries.
-    pub(crate) async fn provider_with(
+    /// A source that can share queries.
+    pub(crate) async fn source_with(
         &self,
         file: &str,
         sharing: Option<SharingSettings>,
-    ) -> Result<PrometheusProvider> {
+    ) -> Result<PrometheusSource> {
         let pod = |name| {
             let key = ObjectKey::new(NAMESPACE, name);
             (GroupResource::pods(), ObjectMetadata { key, ..ObjectMetadata::default() })
         };
         let objects = FixedObjects { objects: PODS.map(pod).into(), ..FixedObjects::default() };
-        let provider = PrometheusProvider::new(
+        let source = PrometheusSource::new(
             Config::parse(file)?,
             Servers::new(Some(self.client.clone()), Arc::new(())),
             PrometheusSettings { sharing, ..PrometheusSettings::default() },
             Arc::new(FixedMapper(self.resources.clone())),
             Arc::new(objects),
         )?;
-        provider.relist().await?;
-        let problems = provider.problems();
+        source.relist().await?;
+        let problems = source.problems();
         ensure!(problems.is_empty(), "{problems:?}");
-        Ok(provider)
+        Ok(source)
     }
 }
 
 /// The names of all metrics, as discovery lists them: custom ones with their resource.
-pub(crate) fn metric_names(provider: &PrometheusProvider) -> Vec<String> {
-    let custom = provider.custom_metrics().into_iter();
+pub(crate) fn metric_names(source: &PrometheusSource) -> Vec<String> {
+    let custom = source.custom_metrics().into_iter();
     let custom = custom.map(|listed| format!("{}/{}", listed.resource, listed.metric));
-    let external = provider.external_metrics().into_iter().map(|listed| listed.metric);
+    let external = source.external_metrics().into_iter().map(|listed| listed.metric);
     let mut all: Vec<String> = custom.chain(external).collect();
     all.sort();
     all

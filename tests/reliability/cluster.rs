@@ -354,7 +354,7 @@ impl Cluster {
 
     /// Waits until the first controller exits on its own.
     pub(crate) async fn wait_for_exit(&mut self) -> Result<(), RunError> {
-        self.controller.take().expect("a controller").controller.exited().await
+        self.controller.take().expect("a controller").controller.wait_for_exit().await
     }
 
     pub(crate) async fn sleep(&self, time: Duration) {
@@ -386,7 +386,7 @@ impl Cluster {
 
     /// Waits until the cluster has this age.
     pub(crate) async fn until(&self, age: Duration) {
-        self.clock.until(age).await;
+        self.clock.wait_until_age(age).await;
     }
 }
 
@@ -409,7 +409,7 @@ fn options() -> Options {
     let window = SignedDuration::try_from(WINDOW).expect("a duration in range");
     let settings =
         Settings::default().with_downscale_stabilization(window).with_strict_scale_to_zero(true);
-    Options { settings, sync_period: PERIOD, ..hpa_tests::harness::options() }
+    Options { settings, sync_period: PERIOD, ..hpa_tests::harness::controller_options() }
 }
 
 /// The autoscaler of one of the [`TARGETS`]. Other targets scale like `jobs`, but not to zero.

@@ -10,7 +10,7 @@ use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of}
 use hpa_controller::{Clock, Dependencies, KnownMetricChanges, LeaderTask, Options, k8s::Clients};
 use hpa_testbed::Testbed;
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, TestbedExt, VirtualClock, objects, options,
+    NAMESPACE, RunningController, TestbedExt, VirtualClock, controller_options, objects,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -61,7 +61,7 @@ impl Cluster {
         let settings = Settings::default()
             .with_downscale_stabilization(SignedDuration::ZERO)
             .with_exact_schedules(true);
-        let options = Options { settings, sync_period: PERIOD, ..options() };
+        let options = Options { settings, sync_period: PERIOD, ..controller_options() };
         let mut tasks = JoinSet::new();
         let dependencies = dependencies(&testbed, &clock, &options, &mut tasks);
         tasks.spawn(report_replicas(testbed.clone()));
@@ -163,21 +163,21 @@ async fn autoscaler_follows_each_step_of_a_ramp(#[case] kind: &str) {
     let mut at = Duration::from_mins(1);
     for step in 1..=VALUE {
         at += STEP;
-        clock.until(at.saturating_sub(TOLERANCE)).await;
+        clock.wait_until_age(at.saturating_sub(TOLERANCE)).await;
         assert_eq!(testbed.replicas("web"), (step - 1).max(1), "before step {step}");
-        clock.until(at + TOLERANCE).await;
+        clock.wait_until_age(at + TOLERANCE).await;
         assert_eq!(testbed.replicas("web"), step, "after step {step}");
     }
     at += Duration::from_mins(60);
-    clock.until(at.saturating_sub(TOLERANCE)).await;
+    clock.wait_until_age(at.saturating_sub(TOLERANCE)).await;
     assert_eq!(testbed.replicas("web"), VALUE, "at the end of the window");
     // The value decreases at the start of each step down.
     for step in 1..VALUE {
-        clock.until(at + TOLERANCE).await;
+        clock.wait_until_age(at + TOLERANCE).await;
         assert_eq!(testbed.replicas("web"), (VALUE - step).max(1), "step {step} down");
         at += STEP;
     }
-    clock.until(at + STEP + TOLERANCE).await;
+    clock.wait_until_age(at + STEP + TOLERANCE).await;
     assert_eq!(testbed.replicas("web"), 1);
 }
 
@@ -208,7 +208,7 @@ async fn schedule_status_is_active_only_in_its_window_and_ramps() {
     let start = VirtualClock::start().now() + Duration::from_mins(30);
     let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
     for (minutes, expected) in [(19, false), (21, true), (60, true), (99, true), (101, false)] {
-        cluster.clock.until(Duration::from_mins(minutes)).await;
+        cluster.clock.wait_until_age(Duration::from_mins(minutes)).await;
         assert_eq!(cluster.is_active(), expected, "{minutes} min, {}", cluster.now());
     }
 }

@@ -11,7 +11,7 @@ use hpa_testbed::{
     Testbed,
     workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
 };
-use hpa_tests::harness::{RunningController, SimulationClock, options};
+use hpa_tests::harness::{RunningController, SimulationClock, controller_options};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -66,7 +66,7 @@ pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     let options = Options {
         settings: variant.controller.engine(),
         sync_period: Duration::from_secs_f64(variant.controller.sync_period.get()),
-        ..options()
+        ..controller_options()
     };
     let limits = ClientLimits::default();
     let clients = Clients::from_service(testbed.service_named("hpa-rs"), &limits);

@@ -16,7 +16,7 @@ use std::{fs, path::Path};
 
 use hpa_simulate::{Run, ScenarioFile, Variant};
 use hpa_testbed::workload::seconds::Seconds;
-use hpa_tests::harness::long_tests;
+use hpa_tests::harness::are_long_tests_enabled;
 
 use self::controller::{Scaling, run_controller};
 
@@ -65,7 +65,7 @@ fn scalings(run: &Run) -> Vec<Scaling> {
 /// Runs the controller, then the simulator with the same time of the first reconcile. Returns the
 /// number of scalings.
 async fn assert_same_scalings(name: &str, mut variant: Variant) -> usize {
-    let max_seconds = if long_tests() { MAX_SECONDS } else { SHORT_MAX_SECONDS };
+    let max_seconds = if are_long_tests_enabled() { MAX_SECONDS } else { SHORT_MAX_SECONDS };
     let duration = variant.cluster.duration.get().min(max_seconds);
     variant.cluster.duration = Seconds::new(duration);
     let (first, actual) = run_controller(&variant).await;
@@ -92,7 +92,7 @@ async fn examples_scale_as_with_the_controller() {
 
 #[tokio::test(start_paused = true)]
 async fn random_scenarios_scale_as_with_the_controller() {
-    let count = if long_tests() { RANDOM_SCENARIOS } else { FEW_RANDOM_SCENARIOS };
+    let count = if are_long_tests_enabled() { RANDOM_SCENARIOS } else { FEW_RANDOM_SCENARIOS };
     let mut total = 0;
     for seed in 0..count {
         let text = random::scenario(seed).to_string();

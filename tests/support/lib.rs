@@ -11,6 +11,6 @@ pub mod programs;
 use std::path::{Path, PathBuf};
 
 /// Path of a file or directory of the repository.
-pub fn repository(path: &str) -> PathBuf {
+pub fn repository_path(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }

@@ -57,7 +57,7 @@ fn check_required(required: &str, program: &str) -> Result<(), String> {
             return Err(format!("HPA_REQUIRE names {program}, which is missing"));
         }
         if !TEST_PROGRAMS.contains(&name) && !SCRIPT_PROGRAMS.contains(&name) {
-            return Err(format!("HPA_REQUIRE names {name}, which no test uses"));
+            return Err(format!("HPA_REQUIRE contains the unknown name {name}"));
         }
     }
     Ok(())
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn unknown_name_in_hpa_require_fails() {
         assert_eq!(check_required("shellcheck", "helm"), Ok(()));
-        let unknown = "HPA_REQUIRE names kubeapiserver, which no test uses".to_owned();
+        let unknown = "HPA_REQUIRE contains the unknown name kubeapiserver".to_owned();
         assert_eq!(check_required("kubeapiserver", "kube-apiserver"), Err(unknown));
     }
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use hpa_controller::{AutoscalerApi, Clock, Dependencies, k8s::Clients};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects,
-    options,
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options,
+    election, objects,
 };
 use http::Request;
 use kube::Client;
@@ -90,7 +90,7 @@ impl Cluster {
             metrics: self.client.clone(),
             server: String::new(),
         };
-        let options = options();
+        let options = controller_options();
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),
             election: Some(election(self.client.clone(), SYSTEM_NAMESPACE, name)),
@@ -111,7 +111,7 @@ impl Cluster {
 
     /// Waits until a second of the cluster's clock.
     pub(crate) async fn wait_until(&self, second: i64) {
-        self.clock.until(Duration::from_secs(second.unsigned_abs())).await;
+        self.clock.wait_until_age(Duration::from_secs(second.unsigned_abs())).await;
     }
 
     /// Drops the load, and waits until a second of the cluster's clock.

@@ -42,7 +42,7 @@ impl Adapter {
         preferences: Preferences<'_>,
     ) -> Reply {
         let none = ResourceAttributes::default();
-        let target = info.resource.as_ref().unwrap_or(&none);
+        let attributes = info.resource.as_ref().unwrap_or(&none);
         let outcome = match route {
             Route::Groups => Ok(self.serve_groups(preferences)),
             Route::Group(group) => {
@@ -52,12 +52,16 @@ impl Adapter {
                 let resources = self.resources(version.group);
                 encode_document(preferences, &ResourceList::new(version, resources))
             }
-            Route::Custom(version) => self.serve_custom_metric(version, target, preferences).await,
-            Route::External => self.serve_external_metric(target, preferences).await,
-            Route::Pods => self.serve_usage_list(MetricsKind::PODS, target, preferences).await,
-            Route::Pod => self.serve_usage(MetricsKind::PODS, target, preferences).await,
-            Route::Nodes => self.serve_usage_list(MetricsKind::NODES, target, preferences).await,
-            Route::Node => self.serve_usage(MetricsKind::NODES, target, preferences).await,
+            Route::Custom(version) => {
+                self.serve_custom_metric(version, attributes, preferences).await
+            }
+            Route::External => self.serve_external_metric(attributes, preferences).await,
+            Route::Pods => self.serve_usage_list(MetricsKind::PODS, attributes, preferences).await,
+            Route::Pod => self.serve_usage(MetricsKind::PODS, attributes, preferences).await,
+            Route::Nodes => {
+                self.serve_usage_list(MetricsKind::NODES, attributes, preferences).await
+            }
+            Route::Node => self.serve_usage(MetricsKind::NODES, attributes, preferences).await,
         };
         outcome.unwrap_or_else(|error| preferences.error(&error))
     }
@@ -83,7 +87,7 @@ impl Adapter {
     /// All groups with their resources. kube-apiserver polls this document with `If-None-Match`. If
     /// it is unchanged, the response is 304 without a body.
     fn serve_aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
-        let groups = Group::of(self.options.groups).filter(|group| {
+        let groups = Group::installed(self.options.groups).filter(|group| {
             // The reference leaves out custom and external metrics.
             *group == Group::Resource || self.options.compat == Compat::Off
         });
@@ -130,10 +134,10 @@ impl Adapter {
     async fn serve_custom_metric(
         &self,
         version: &'static str,
-        target: &ResourceAttributes,
+        attributes: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
-        let query = custom_query(target, preferences.query)?;
+        let query = custom_query(attributes, preferences.query)?;
         let values = self.source.read_custom(query.clone()).await.map_err(|error| {
             let name = match &query.objects {
                 Objects::Named(name) => Some(name.as_str()),
@@ -150,11 +154,11 @@ impl Adapter {
 
     async fn serve_external_metric(
         &self,
-        target: &ResourceAttributes,
+        attributes: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Metadata)?;
-        let query = external_query(target, preferences.query)?;
+        let query = external_query(attributes, preferences.query)?;
         let values = self.source.read_external(query.clone()).await.map_err(|error| {
             // The reference's error names a resource only in this namespace.
             let resource = if query.namespace == "default" { "namespaces" } else { "" };
@@ -174,11 +178,11 @@ impl Adapter {
     async fn serve_usage_list(
         &self,
         kind: MetricsKind,
-        target: &ResourceAttributes,
+        attributes: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Table)?;
-        let query = usage_query(target, preferences.query)?;
+        let query = usage_query(attributes, preferences.query)?;
         let summary = format!("failed listing {}s", kind.noun);
         let to_status = |error: MetricError| usage_error(&summary, &error);
         let usage = self.source.read(&query).await.map_err(to_status)?;
@@ -191,11 +195,11 @@ impl Adapter {
     async fn serve_usage(
         &self,
         kind: MetricsKind,
-        target: &ResourceAttributes,
+        attributes: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Table)?;
-        let ResourceAttributes { namespace, name, .. } = target;
+        let ResourceAttributes { namespace, name, .. } = attributes;
         let (object, fields) = (Objects::Named(name.clone()), Box::default());
         let query = match kind {
             MetricsKind::NODES => Query::NodeUsage { nodes: object, fields },

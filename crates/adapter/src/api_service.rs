@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::authentication::Authority;
 use crate::metrics_api::Group;
-use crate::server::{CertificateError, Handshake, ServingCertificate};
+use crate::server::{CertificateError, HandshakeSettings, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
 use hpa_metrics::{ApiGroups, describe};
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::certificates::{Identity, IdentityError, LIFETIME};
+use crate::certificates::{GeneratedCertificate, IdentityError, LIFETIME};
 
 /// The interval between checks of the Secret and the API services, which are also watched.
 const CHECK_INTERVAL: Duration = Duration::from_mins(10);
@@ -112,7 +112,7 @@ impl CertificateController {
 
     /// Returns the certificate in the Secret. If it is missing, unusable or about to expire, stores
     /// a new one.
-    pub async fn identity(&self) -> Result<Identity, ControllerError> {
+    pub async fn identity(&self) -> Result<GeneratedCertificate, ControllerError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
         let mut attempt = 1;
         loop {
@@ -122,7 +122,7 @@ impl CertificateController {
             if let Some(identity) = current_identity(&secret, now) {
                 return Ok(identity);
             }
-            let mut identity = Identity::generate(&self.service.dns_names(), now)?;
+            let mut identity = GeneratedCertificate::generate(&self.service.dns_names(), now)?;
             let previous = identity_of(&secret).map(|previous| previous.authority);
             let previous = previous.as_deref().and_then(first_certificate).unwrap_or_default();
             identity.authority.push_str(previous);
@@ -148,7 +148,7 @@ impl CertificateController {
 
     /// Keeps the certificate and the API services up to date until `stop` is cancelled.
     pub async fn run(self, certificate: Arc<ServingCertificate>, stop: CancellationToken) {
-        let mut served: Option<Identity> = None;
+        let mut served: Option<GeneratedCertificate> = None;
         let mut services = self.watch_api_services();
         loop {
             let pause = match self.update(&certificate, &mut served).await {
@@ -182,7 +182,7 @@ impl CertificateController {
 
     fn api_service_names(&self) -> impl Iterator<Item = String> + use<'_> {
         let versions = |group: Group| group.versions().iter().map(move |version| (group, version));
-        let all = Group::of(self.groups).flat_map(versions);
+        let all = Group::installed(self.groups).flat_map(versions);
         all.map(|(group, version)| format!("{version}.{}", group.name()))
     }
 
@@ -200,7 +200,10 @@ impl CertificateController {
                     && !is_failing
                 {
                     let error = describe(error);
-                    warn!(name, error, "unable to watch the APIService, checking it regularly");
+                    warn!(
+                        name,
+                        error, "unable to watch the APIService; it is checked every 10 minutes"
+                    );
                 }
                 is_failing = failed;
                 ready(change.ok())
@@ -214,7 +217,7 @@ impl CertificateController {
     async fn update(
         &self,
         certificate: &ServingCertificate,
-        served: &mut Option<Identity>,
+        served: &mut Option<GeneratedCertificate>,
     ) -> Result<(), ControllerError> {
         let identity = self.identity().await?;
         for name in self.api_service_names() {
@@ -270,20 +273,24 @@ impl CertificateController {
 }
 
 /// The certificate in the Secret, if it can be served and is not due for renewal.
-fn current_identity(secret: &Secret, now: Timestamp) -> Option<Identity> {
+fn current_identity(secret: &Secret, now: Timestamp) -> Option<GeneratedCertificate> {
     let identity = identity_of(secret).filter(|_| !must_renew(secret, now))?;
     let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
-    let served = ServingCertificate::from_pem(chain, key, Handshake::default());
+    let served = ServingCertificate::from_pem(chain, key, HandshakeSettings::default());
     let authority = Authority::from_pem(identity.authority.as_bytes());
     (served.is_ok() && authority.is_ok()).then_some(identity)
 }
 
-fn identity_of(secret: &Secret) -> Option<Identity> {
+fn identity_of(secret: &Secret) -> Option<GeneratedCertificate> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
         String::from_utf8(bytes.clone()).ok().filter(|text| !text.is_empty())
     };
-    Some(Identity { chain: text(CERTIFICATE)?, key: text(KEY)?, authority: text(AUTHORITIES)? })
+    Some(GeneratedCertificate {
+        chain: text(CERTIFICATE)?,
+        key: text(KEY)?,
+        authority: text(AUTHORITIES)?,
+    })
 }
 
 /// Whether the certificate is due for renewal, or its renewal time is unknown.
@@ -294,7 +301,7 @@ fn must_renew(secret: &Secret, now: Timestamp) -> bool {
     renew_after.is_none_or(|time| time <= now)
 }
 
-fn write_to_secret(secret: &mut Secret, identity: &Identity, now: Timestamp) {
+fn write_to_secret(secret: &mut Secret, identity: &GeneratedCertificate, now: Timestamp) {
     let data =
         [(CERTIFICATE, &identity.chain), (KEY, &identity.key), (AUTHORITIES, &identity.authority)];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
@@ -316,9 +323,9 @@ fn first_certificate(bundle: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn identity() -> Identity {
+    fn identity() -> GeneratedCertificate {
         let service = ServiceName::parse("monitoring/adapter").unwrap();
-        Identity::generate(&service.dns_names(), Timestamp::now()).unwrap()
+        GeneratedCertificate::generate(&service.dns_names(), Timestamp::now()).unwrap()
     }
 
     #[test]
@@ -337,7 +344,7 @@ mod tests {
     #[test]
     fn unusable_certificate_is_replaced() {
         let now = Timestamp::now();
-        let current = |change: fn(&mut Identity)| {
+        let current = |change: fn(&mut GeneratedCertificate)| {
             let (mut secret, mut stored) = (Secret::default(), identity());
             change(&mut stored);
             write_to_secret(&mut secret, &stored, now);
@@ -356,7 +363,7 @@ mod tests {
         assert_eq!(first_certificate(&bundle), Some(&*new.authority));
         assert_eq!(first_certificate("x"), None);
         let chain = new.chain.as_bytes();
-        let handshake = Handshake::default();
+        let handshake = HandshakeSettings::default();
         let certificate = ServingCertificate::from_pem(chain, new.key.as_bytes(), handshake);
         assert!(certificate.is_ok());
     }

@@ -18,7 +18,7 @@ pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// A certificate chain and its key in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct GeneratedCertificate {
     /// The certificate of the server, then that of its CA.
     pub chain: String,
     pub key: String,
@@ -26,10 +26,10 @@ pub struct Identity {
     pub authority: String,
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for GeneratedCertificate {
     /// Omits the private key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").field("chain", &self.chain).finish_non_exhaustive()
+        f.debug_struct("GeneratedCertificate").field("chain", &self.chain).finish_non_exhaustive()
     }
 }
 
@@ -42,7 +42,7 @@ pub enum IdentityError {
     Write { path: PathBuf, source: io::Error },
 }
 
-impl Identity {
+impl GeneratedCertificate {
     /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from at
     /// least an hour before `now`, because clocks differ. The CA's key is dropped.
     pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, IdentityError> {
@@ -89,7 +89,7 @@ fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: ji
 /// Returns the paths of `apiserver.crt` and `apiserver.key` in a directory, the file names of the
 /// reference. If one doesn't exist, generates both for [`local_names`], and fails if the directory
 /// isn't writable, for example on a read-only root file system.
-pub fn in_directory(
+pub fn find_or_generate(
     directory: &Path,
     now: jiff::Timestamp,
 ) -> Result<(PathBuf, PathBuf), IdentityError> {
@@ -97,7 +97,7 @@ pub fn in_directory(
     if files.0.is_file() && files.1.is_file() {
         return Ok(files);
     }
-    let identity = Identity::generate(&local_names(), now)?;
+    let identity = GeneratedCertificate::generate(&local_names(), now)?;
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| IdentityError::Write { path, source }

@@ -118,7 +118,7 @@ impl Metrics {
             )?,
             requests_in_flight: IntGauge::new(
                 "hpa_adapter_requests_in_flight",
-                "Requests that are being answered",
+                "Requests in progress",
             )?,
             registry: RwLock::new(registry),
         };
@@ -244,7 +244,8 @@ impl RequestLabels {
             ..Self::default()
         };
         let Some(target) = &info.resource else { return labels };
-        let Some(group) = Group::of(groups).find(|group| group.name() == target.group) else {
+        let Some(group) = Group::installed(groups).find(|group| group.name() == target.group)
+        else {
             return labels;
         };
         let version = group.versions().iter().find(|version| **version == target.version);

@@ -178,11 +178,11 @@ impl Adapter {
         if user.name != ANONYMOUS || !self.authorizer.is_always_allowed(info) {
             return None;
         }
-        self.health(&info.path, preferences.query)
+        self.health_response(&info.path, preferences.query)
     }
 
     /// The response of a health endpoint. `None` if the path isn't one.
-    pub fn health(&self, path: &str, query: &Query) -> Option<Reply> {
+    pub fn health_response(&self, path: &str, query: &Query) -> Option<Reply> {
         let ping = HealthCheck { name: "ping", outcome: Ok(()) };
         match path {
             "/healthz" | "/livez" => Some(health_reply(path, &[ping], query)),
@@ -270,7 +270,7 @@ impl Adapter {
         info: &RequestInfo,
         preferences: Preferences<'_>,
     ) -> Reply {
-        if let Some(response) = self.health(&info.path, preferences.query) {
+        if let Some(response) = self.health_response(&info.path, preferences.query) {
             return response;
         }
         match info.path.as_str() {

@@ -15,10 +15,10 @@ type OptionalCell = fn(&Outcome) -> Option<String>;
 const ROWS: &[(&str, Cell)] = &[
     ("time until all autoscalers are decided", |one| all_decided(one)),
     ("  first decision, median / p99", |one| {
-        format!("{} / {}", seconds(one.decided.p50), seconds(one.decided.p99))
+        format!("{} / {}", format_seconds(one.decided.p50), format_seconds(one.decided.p99))
     }),
-    ("CPU time until then", |one| seconds(one.usage_at_begin.cpu_seconds)),
-    ("peak memory until then", |one| mebibytes(one.usage_at_begin.peak_memory)),
+    ("CPU time until the measurement", |one| format_seconds(one.usage_at_begin.cpu_seconds)),
+    ("peak memory until the measurement", |one| mebibytes(one.usage_at_begin.peak_memory)),
     ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
     ("reconciles per second", |one| format!("{:.1}", one.reconciles_per_second)),
     ("reconciles made / due", |one| format!("{} / {:.0}", one.reconciles, one.reconciles_due)),
@@ -33,8 +33,8 @@ const ROWS: &[(&str, Cell)] = &[
     ("  p99.9 / max", |one| p999_and_max(one.cycle)),
     ("lateness, median / p99", |one| median_and_p99(one.lateness)),
     ("  p99.9 / max", |one| p999_and_max(one.lateness)),
-    ("  mean, by its own metrics", |one| one.own_lateness.map_or_else(unknown, seconds)),
-    ("CPU per reconcile", |one| seconds(one.cpu_per_reconcile)),
+    ("  mean, by its own metrics", |one| one.own_lateness.map_or_else(unknown, format_seconds)),
+    ("CPU per reconcile", |one| format_seconds(one.cpu_per_reconcile)),
     ("CPUs in use", |one| format!("{:.3}", one.cpus)),
     ("new autoscaler decided, median / max", |one| new_decided(one)),
     ("requests per reconcile", |one| format!("{:.3}", one.requests_per_reconcile)),
@@ -43,7 +43,7 @@ const ROWS: &[(&str, Cell)] = &[
 
 const SERVER_ROWS: &[(&str, OptionalCell)] = &[
     ("server's CPUs in use", |one| one.server_cpus.map(|cpus| format!("{cpus:.3}"))),
-    ("server's CPU per reconcile", |one| one.server_cpu_per_reconcile.map(seconds)),
+    ("server's CPU per reconcile", |one| one.server_cpu_per_reconcile.map(format_seconds)),
     ("server's peak memory", |one| one.server_peak_memory.map(mebibytes)),
     ("server's response time, median / p99 / max", |one| {
         Some(response_times(&one.server_response_times))
@@ -97,7 +97,7 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     }));
     rows.push(Vec::new());
     rows.push(vec![
-        "requests per reconcile (and total, including those until all were decided)".to_owned(),
+        "requests per reconcile (and total, including those before the measurement)".to_owned(),
     ]);
     rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
     rows.push(Vec::new());
@@ -126,7 +126,7 @@ fn all_decided(one: &Outcome) -> String {
     if one.decided.count < one.autoscalers {
         return format!("{} of {} undecided", one.autoscalers - one.decided.count, one.autoscalers);
     }
-    seconds(one.decided.max)
+    format_seconds(one.decided.max)
 }
 
 fn new_decided(one: &Outcome) -> String {
@@ -138,7 +138,7 @@ fn new_decided(one: &Outcome) -> String {
     if count == 0 {
         format!("-{undecided}")
     } else {
-        format!("{} / {}{undecided}", seconds(p50), seconds(max))
+        format!("{} / {}{undecided}", format_seconds(p50), format_seconds(max))
     }
 }
 
@@ -151,15 +151,19 @@ fn counted_by(one: &Outcome) -> &'static str {
 }
 
 fn median_and_p99(times: Option<Summary>) -> String {
-    times.map_or_else(unknown, |times| format!("{} / {}", seconds(times.p50), seconds(times.p99)))
+    times.map_or_else(unknown, |times| {
+        format!("{} / {}", format_seconds(times.p50), format_seconds(times.p99))
+    })
 }
 
 fn p999_and_max(times: Option<Summary>) -> String {
-    times.map_or_else(unknown, |times| format!("{} / {}", seconds(times.p999), seconds(times.max)))
+    times.map_or_else(unknown, |times| {
+        format!("{} / {}", format_seconds(times.p999), format_seconds(times.max))
+    })
 }
 
 fn response_times(times: &Summary) -> String {
-    [times.p50, times.p99, times.max].map(seconds).join(" / ")
+    [times.p50, times.p99, times.max].map(format_seconds).join(" / ")
 }
 
 /// Returns a row for each kind of request that any controller has a value for.
@@ -201,7 +205,7 @@ pub(crate) fn optional_row(name: &str, cells: Vec<Option<String>>) -> Option<Vec
 }
 
 /// Formats a time in seconds, milliseconds or microseconds.
-pub(crate) fn seconds(seconds: f64) -> String {
+pub(crate) fn format_seconds(seconds: f64) -> String {
     if seconds >= 0.9995 {
         format!("{seconds:.2} s")
     } else if seconds >= 0.000_999_5 {
@@ -254,7 +258,7 @@ mod tests {
     #[case(0.9996, "1.00 s")]
     #[case(15.0, "15.00 s")]
     fn time_is_formatted_in_a_suitable_unit(#[case] time: f64, #[case] expected: &str) {
-        assert_eq!(seconds(time), expected);
+        assert_eq!(format_seconds(time), expected);
     }
 
     #[test]

@@ -171,8 +171,8 @@ pub struct Environment {
     pub sqs_regions: BTreeSet<String>,
     /// The name of the series for `requests-per-second`.
     pub external_rps_metric: String,
-    /// Nanoseconds between collections, if the metric doesn't set it.
-    pub default_interval: i64,
+    /// The time between collections, if the metric doesn't set it.
+    pub default_interval_nanos: i64,
     /// The namespaces that may read from a server, by the server's name. All namespaces may read
     /// from a server without an entry. `url` stands for URLs in annotations, `pods` for pods.
     pub permissions: BTreeMap<String, BTreeSet<String>>,

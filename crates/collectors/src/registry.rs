@@ -29,9 +29,9 @@ pub use crate::collector::{
     Values,
 };
 
-/// The minimum interval of a metric in nanoseconds. With shorter intervals, almost every request
-/// would start a collection.
-const MIN_INTERVAL: i64 = 1_000_000_000;
+/// The minimum interval of a metric. With shorter intervals, almost every request would start a
+/// collection.
+const MIN_INTERVAL_NANOS: i64 = 1_000_000_000;
 
 /// The types of external metrics that collectors read.
 pub fn external_types() -> impl Iterator<Item = &'static str> {
@@ -98,7 +98,7 @@ impl Default for Environment {
             prometheus_aliases: BTreeSet::new(),
             sqs_regions: BTreeSet::new(),
             external_rps_metric: "skipper_serve_host_duration_seconds_count".to_owned(),
-            default_interval: 60_000_000_000,
+            default_interval_nanos: 60_000_000_000,
             permissions: BTreeMap::new(),
             compat: Compat::Off,
         }
@@ -110,8 +110,8 @@ impl Default for Environment {
 pub struct CollectorPlan {
     /// The name of the collector.
     pub name: &'static str,
-    /// Nanoseconds between collections.
-    pub interval: i64,
+    /// The time between collections.
+    pub interval_nanos: i64,
     collector: Arc<dyn Collector>,
 }
 
@@ -124,7 +124,7 @@ impl CollectorPlan {
         let registration = environment
             .collector_for(metric)
             .ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
-        let is_too_short = metric.interval != 0 && metric.interval < MIN_INTERVAL;
+        let is_too_short = metric.interval != 0 && metric.interval < MIN_INTERVAL_NANOS;
         if environment.compat == Compat::Off && is_too_short {
             return Err(ConfigError::ShortInterval);
         }
@@ -132,13 +132,14 @@ impl CollectorPlan {
         let servers = collector.servers();
         servers.iter().try_for_each(|server| environment.check_permission(server, metric))?;
         let is_default = metric.interval == 0;
-        let interval = if is_default { environment.default_interval } else { metric.interval };
-        Ok(Self { name: registration.name, interval, collector })
+        let interval_nanos =
+            if is_default { environment.default_interval_nanos } else { metric.interval };
+        Ok(Self { name: registration.name, interval_nanos, collector })
     }
 
     #[cfg(test)]
     pub(crate) fn for_collector(collector: impl Collector + 'static) -> Self {
-        Self { name: "test", interval: 0, collector: Arc::new(collector) }
+        Self { name: "test", interval_nanos: 0, collector: Arc::new(collector) }
     }
 
     /// The servers that [`Self::read`] sends requests to.

@@ -126,7 +126,7 @@ fn check_for_peer(
         return Ok(());
     };
     if !options.allows_active_peer && !peer.write.is_by_hpa_rs() {
-        return Err(RunError::OtherController(Box::new(peer)));
+        return Err(RunError::ActivePeer(Box::new(peer)));
     }
     warn!("another controller is active: {peer}");
     Ok(())

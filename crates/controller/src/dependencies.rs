@@ -36,7 +36,7 @@ pub enum RunError {
     LeadershipLost,
     /// The controller has written nothing.
     #[error("another controller is active: {0}")]
-    OtherController(Box<ActivePeer>),
+    ActivePeer(Box<ActivePeer>),
 }
 
 /// The dependencies of a controller.

@@ -57,7 +57,7 @@ impl LeaseHooks for ControllerLease {
         ]
     }
 
-    fn compare_versions(&self, known: &str, response: &str, sent: Instant) {
+    fn on_lease_version(&self, known: &str, response: &str, sent: Instant) {
         self.watch_ages.compare_versions("leases", known, response, sent);
     }
 }

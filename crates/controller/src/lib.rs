@@ -78,13 +78,13 @@ pub mod fuzzing {
         k8s::differential as objects, scale_target::differential as scale,
     };
 
-    /// Compares the decoding of pods and autoscalers with plain decoding.
+    /// Compares the decoding of pods and autoscalers with the tests' plain decoder.
     pub fn check_objects(data: &[u8]) {
         objects::check_pod(&fuzz_input(&objects::PODS, data));
         objects::check_hpa(&fuzz_input(&objects::HPAS, data));
     }
 
-    /// Compares the decoding and derivation of scales with plain decoding.
+    /// Compares the decoding and derivation of scales with the tests' plain decoder.
     pub fn check_scales(data: &[u8]) {
         scale::check_scale(&fuzz_input(&scale::SCALES, data));
         scales::check_workload(&fuzz_input(&scales::WORKLOADS, data));
@@ -92,7 +92,7 @@ pub mod fuzzing {
         scales::check_definition(&fuzz_input(&scales::DEFINITIONS, data));
     }
 
-    /// Compares the decoding of the history store's shards with plain decoding.
+    /// Compares the decoding of the history store's shards with the tests' plain decoder.
     pub fn check_history(data: &[u8]) {
         history::check_header(&fuzz_input(&history::HEADERS, data));
         history::check_snapshot(&fuzz_input(&history::SNAPSHOTS, data));

@@ -19,7 +19,7 @@ pub struct ActivePeer {
     /// The time from the write to the start.
     pub age: SignedDuration,
     /// The number of other autoscalers with such a write.
-    pub others: usize,
+    pub other_autoscalers: usize,
     /// The maximum age of a status write that counts: two sync periods, or twice the longest own
     /// period of these autoscalers. At least 30 s, twice the default period of the reference.
     pub window: SignedDuration,
@@ -27,14 +27,14 @@ pub struct ActivePeer {
 
 impl fmt::Display for ActivePeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, write: StatusWrite { manager, at }, age, others, window } = self;
+        let Self { key, write: StatusWrite { manager, at }, age, other_autoscalers, window } = self;
         let seconds = age.as_secs();
         write!(f, "{manager} wrote the status of autoscaler {key} {seconds}s ago ({at})")?;
-        if *others > 0 {
+        if *other_autoscalers > 0 {
             write!(
                 f,
                 ", one of {} autoscalers with such a write within the last {window:#}",
-                others + 1
+                other_autoscalers + 1
             )?;
         }
         Ok(())
@@ -69,11 +69,11 @@ pub(crate) fn active_peer(
         }
     }
     recent.sort_unstable_by_key(|(key, write)| (Reverse(write.at), key.clone()));
-    let others = recent.len().saturating_sub(1);
+    let other_autoscalers = recent.len().saturating_sub(1);
     let (key, write) = recent.into_iter().next()?;
     // The clocks of this machine and of the API server may differ.
     let age = now.duration_since(write.at).max(SignedDuration::ZERO);
-    Some(ActivePeer { key, write, age, others, window })
+    Some(ActivePeer { key, write, age, other_autoscalers, window })
 }
 
 #[cfg(test)]

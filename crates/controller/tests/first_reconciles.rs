@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_controller::{Clock, Dependencies, k8s::Clients};
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, objects, options,
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options, objects,
 };
 use rstest::rstest;
 
@@ -31,9 +31,11 @@ fn cluster(faults: &Faults) -> (VirtualClock, Testbed) {
 fn start(clock: &VirtualClock, testbed: &Testbed) -> RunningController {
     let clients =
         Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
-    let dependencies =
-        Dependencies { clock: Arc::new(clock.clone()), ..Dependencies::new(clients, &options()) };
-    RunningController::start(dependencies, options())
+    let dependencies = Dependencies {
+        clock: Arc::new(clock.clone()),
+        ..Dependencies::new(clients, &controller_options())
+    };
+    RunningController::start(dependencies, controller_options())
 }
 
 /// Creates a target with two replicas and its autoscaler.
@@ -55,7 +57,8 @@ async fn new_autoscaler_is_retried_until_its_target_exists(
     #[case] scaled: u64,
 ) {
     let (clock, testbed) = cluster(&Faults::new(1));
-    let at = async |millis: u64| clock.until(Duration::from_millis(CREATED_MS + millis)).await;
+    let at =
+        async |millis: u64| clock.wait_until_age(Duration::from_millis(CREATED_MS + millis)).await;
     let controller = start(&clock, &testbed);
     at(0).await;
     let target = objects::running_deployment("web", 2);
@@ -91,13 +94,13 @@ async fn first_decision_uses_the_list_of_targets_unless_the_autoscaler_is_newer(
         create(&testbed, name);
     }
     let controller = start(&clock, &testbed);
-    clock.until(Duration::from_millis(CREATED_MS)).await;
+    clock.wait_until_age(Duration::from_millis(CREATED_MS)).await;
     assert!(names.iter().all(|name| testbed.replicas(name) == 4));
     let until_listed = faults.hits(reads);
     // Seven autoscalers are due at once, the next ones after 100 ms.
     assert!((1..=7).contains(&until_listed), "{until_listed} reads");
     create(&testbed, "late");
-    clock.until(Duration::from_millis(CREATED_MS + 100)).await;
+    clock.wait_until_age(Duration::from_millis(CREATED_MS + 100)).await;
     assert_eq!(testbed.replicas("late"), 4);
     assert_eq!(faults.hits(reads) - until_listed, 1, "the watch may lag behind its creation");
     controller.stop().await;

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_controller::{Clock, Dependencies, k8s::Clients};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, objects, options,
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options, objects,
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -42,9 +42,9 @@ impl Cluster {
             Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
         let dependencies = Dependencies {
             clock: Arc::new(clock.clone()),
-            ..Dependencies::new(clients, &options())
+            ..Dependencies::new(clients, &controller_options())
         };
-        let controller = RunningController::start(dependencies, options());
+        let controller = RunningController::start(dependencies, controller_options());
         let cluster = Self { clock, metrics, testbed, controller };
         cluster.at(0).await;
         cluster.annotate(annotations);
@@ -60,7 +60,7 @@ impl Cluster {
 
     /// Waits until this many milliseconds after the creation.
     async fn at(&self, millis: u64) {
-        self.clock.until(Duration::from_millis(CREATED_MS + millis)).await;
+        self.clock.wait_until_age(Duration::from_millis(CREATED_MS + millis)).await;
     }
 
     /// Sets the metric at `set`, and checks that the target is scaled to it at `scaled`.

@@ -10,8 +10,8 @@ use crate::{
     version,
 };
 
-/// The maximum number of concurrent requests for metrics: 96, which is 32 for each of the three
-/// metrics APIs. If two of them hang, the third one still has its full limit.
+/// Three times `IsolationSettings::concurrency` (32), which limits each of the three metrics APIs.
+/// So an API that hangs doesn't take connections from the others.
 const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
 
 /// Creates a client without rate limits, for requests that must neither wait for reconciles nor

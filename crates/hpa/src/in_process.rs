@@ -11,7 +11,7 @@ use hpa_controller::{
 use hpa_metrics::{DiscoveryMapper, MetricSource, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
-use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
+use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, RulesFile, Servers};
 use jiff::Timestamp;
 use tokio::time::timeout;
 use tracing::info;
@@ -21,7 +21,7 @@ use crate::{
     cached_pods::CachedPods,
     collectors::{self, Collectors, Scope},
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
-    rules_provider::refuse_invalid_rules,
+    rules_source::refuse_invalid_rules,
 };
 
 /// The longest delay of the start until the metrics in this process are discovered.
@@ -29,7 +29,7 @@ const FIRST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The metric sources in this process: the rules of `--metrics-config`, and the collectors.
 pub(crate) struct Metrics {
-    rules: Option<Arc<PrometheusProvider>>,
+    rules: Option<Arc<PrometheusSource>>,
     collection: Option<Arc<Collection>>,
     pods: PodLookup,
 }
@@ -70,7 +70,7 @@ impl Metrics {
     }
 
     /// The rules of `--metrics-config`.
-    pub(crate) fn rules(&self) -> Option<Arc<PrometheusProvider>> {
+    pub(crate) fn rules(&self) -> Option<Arc<PrometheusSource>> {
         self.rules.clone()
     }
 
@@ -112,7 +112,7 @@ async fn start_rules(
     client: Option<Client>,
     requests: Arc<RequestMetrics>,
     pods: &PodLookup,
-) -> anyhow::Result<Option<Arc<PrometheusProvider>>> {
+) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
     let Some(path) = &arguments.metrics.metrics_config else {
         return Ok(None);
     };
@@ -133,24 +133,24 @@ async fn start_rules(
         sharing: arguments.sharing.settings(period),
         ..arguments.prometheus.discovery_settings(Compat::Off)
     };
-    let provider = PrometheusProvider::new(
+    let source = PrometheusSource::new(
         config,
         servers,
         settings,
         Arc::new(DiscoveryMapper(clients.api.clone())),
         Arc::new(CachedPods(pods.clone())),
     );
-    let provider = Arc::new(provider.with_context(flag)?);
-    telemetry.attach_collector(Arc::new(rule_metrics(provider.clone())?));
+    let source = Arc::new(source.with_context(flag)?);
+    telemetry.attach_collector(Arc::new(rule_metrics(source.clone())?));
     // A missing or invalid certificate or token is an error only at the start. Later, a rotation of
     // the file may be in progress.
-    provider.check_files().await.context("unable to connect to Prometheus")?;
+    source.check_files().await.context("unable to connect to Prometheus")?;
     info!(file = %path.display(), "reading metrics from Prometheus");
     tokio::spawn({
-        let provider = provider.clone();
-        async move { provider.run(Some(file)).await }
+        let source = source.clone();
+        async move { source.run(Some(file)).await }
     });
-    Ok(Some(provider))
+    Ok(Some(source))
 }
 
 /// Starts the watches of collectors, if they are on.

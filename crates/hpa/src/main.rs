@@ -11,7 +11,7 @@
 //! - `args`, `logging`, `signals`: flags, logs, signals
 //! - `api_client`, `controller_options`: clients of the API server and options, by flags
 //! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API and its client
-//! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
+//! - `in_process`, `rules_source`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for other subcommands
 //! - `autoscaler_name`, `liveness`: the autoscaler that a command names; detects that no controller
@@ -53,7 +53,7 @@ mod recommend;
 mod reference;
 mod replay;
 mod rules;
-mod rules_provider;
+mod rules_source;
 mod run;
 mod scaling_schedules;
 mod schedule;

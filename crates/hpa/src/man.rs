@@ -62,6 +62,17 @@ mod tests {
     }
 
     #[test]
+    fn every_command_has_a_page_in_the_release() {
+        let justfile = include_str!("../../../justfile");
+        let (_, list) = justfile.split_once("    for command in ").expect("a loop");
+        let (list, _) = list.split_once("; do target/release/hpa man").expect("the list's end");
+        let names: Vec<_> = list.split(' ').collect();
+        for command in Arguments::command().get_subcommands().filter(|one| !one.is_hide_set()) {
+            assert!(names.contains(&command.get_name()), "{}", command.get_name());
+        }
+    }
+
+    #[test]
     fn command_page_lists_every_flag_and_variable() {
         for command in Arguments::command().get_subcommands() {
             let page = text(Some(command.get_name()));

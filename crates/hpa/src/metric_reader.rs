@@ -14,7 +14,7 @@ use hpa_metrics::{
     ClientSettings, Coalescing, CoalescingSettings, DiscoveryMapper, Fallback, KindMapper,
     KubeMetricsClient, MetricSource, MetricsClient, Routed, read_all,
 };
-use hpa_prometheus::{client::Client, source::PrometheusProvider};
+use hpa_prometheus::{client::Client, source::PrometheusSource};
 use jiff::Timestamp;
 use tokio::time::timeout;
 
@@ -23,7 +23,7 @@ use crate::{
     cached_pods::{CachedPods, FetchedPods},
     collectors::{self, Collectors, Scope},
     prometheus_metrics::RequestMetrics,
-    rules_provider, scaling_schedules, terminal,
+    rules_source, scaling_schedules, terminal,
 };
 
 /// Time limit for the first lists of autoscalers, pods and schedules. If they take longer, metrics
@@ -33,7 +33,7 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Reads metrics from the sources that flags configure, and other metrics from the metrics APIs.
 pub(crate) struct MetricReader {
     client: Arc<dyn MetricsClient>,
-    rules: Option<Arc<PrometheusProvider>>,
+    rules: Option<Arc<PrometheusSource>>,
     collectors: Option<Collectors>,
     schedules: Option<Arc<Schedules>>,
     /// The pods of the decisions in progress. The rules query the metrics of these pods.
@@ -58,7 +58,7 @@ impl MetricReader {
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
         let kinds = KindMapper::new(mapper, timeout);
         let pods = Arc::new(FetchedPods::default());
-        let rules = rules_provider::create_from_flags(
+        let rules = rules_source::create_from_flags(
             &arguments.rules,
             Arc::new(DiscoveryMapper(clients.api.clone())),
             Arc::new(CachedPods(pods.clone())),
@@ -95,7 +95,7 @@ impl MetricReader {
         Ok(Self { client, rules, collectors, schedules, pods })
     }
 
-    pub(crate) fn rules(&self) -> Option<&Arc<PrometheusProvider>> {
+    pub(crate) fn rules(&self) -> Option<&Arc<PrometheusSource>> {
         self.rules.as_ref()
     }
 

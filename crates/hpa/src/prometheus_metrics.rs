@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_prometheus::client::{QueryFailure, RequestObserver};
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::source::PrometheusSource;
 use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts,
     core::{Collector, Desc},
@@ -106,9 +106,7 @@ impl Collector for ComputedMetrics {
 
 /// Metrics about the state of the rules.
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
-pub(crate) fn rule_metrics(
-    provider: Arc<PrometheusProvider>,
-) -> prometheus::Result<ComputedMetrics> {
+pub(crate) fn rule_metrics(source: Arc<PrometheusSource>) -> prometheus::Result<ComputedMetrics> {
     let gauge = |name: &str, help: &str| {
         GaugeVec::new(Opts::new(format!("hpa_adapter_rule_{name}"), help), &["rule", "server"])
     };
@@ -119,7 +117,7 @@ pub(crate) fn rule_metrics(
         gauge("last_success_timestamp_seconds", "When the series of a rule were last read")?,
     ];
     Ok(ComputedMetrics::from_gauges(gauges, move |[series, metrics, failures, last_success]| {
-        for rule in provider.rule_status() {
+        for rule in source.rule_status() {
             let labels = [rule.rule.as_str(), rule.server.as_str()];
             series.with_label_values(&labels).set(rule.series as f64);
             metrics.with_label_values(&labels).set(rule.metrics as f64);
@@ -135,7 +133,7 @@ pub(crate) fn rule_metrics(
 /// `prefix`.
 pub(crate) fn query_metrics(
     prefix: &str,
-    provider: Arc<PrometheusProvider>,
+    source: Arc<PrometheusSource>,
 ) -> prometheus::Result<ComputedMetrics> {
     let counter = |name: &str, help: &str, labels: &[&str]| {
         IntCounterVec::new(Opts::new(format!("{prefix}_prometheus_{name}"), help), labels)
@@ -153,7 +151,7 @@ pub(crate) fn query_metrics(
     let metrics: Vec<Box<dyn Collector>> =
         vec![Box::new(queries.clone()), Box::new(reused.clone())];
     let set = move || {
-        for counts in provider.query_counts() {
+        for counts in source.query_counts() {
             let (rule, server) = (counts.rule.as_str(), counts.server.as_str());
             let raise = |counter: &IntCounterVec, labels: &[&str], value: u64| {
                 let counter = counter.with_label_values(labels);

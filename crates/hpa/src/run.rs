@@ -8,7 +8,7 @@ use hpa_controller::{
     k8s::Clients,
 };
 use hpa_lease::{Election, ElectionConfig};
-use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusProvider};
+use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusSource};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -70,7 +70,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         server.stop().await;
     }
     outcome.map_err(|error| match error {
-        RunError::OtherController(peer) => anyhow!("{}", refusal(&peer)),
+        RunError::ActivePeer(peer) => anyhow!("{}", refusal(&peer)),
         error => error.into(),
     })
 }
@@ -87,7 +87,7 @@ async fn warn_of_missing_namespaces(client: kube::Client, namespaces: Vec<String
 /// The source of past loads for forecasts.
 fn forecast_source(
     arguments: &RunArguments,
-    rules: Option<Arc<PrometheusProvider>>,
+    rules: Option<Arc<PrometheusSource>>,
 ) -> anyhow::Result<ForecastSource> {
     let ForecastingArguments { forecast_prometheus, forecast_time_zone: zone } =
         &arguments.forecasts;

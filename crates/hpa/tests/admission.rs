@@ -24,7 +24,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use hpa_tests::{
     kube_apiserver::{KubeApiserver, Options, assets},
-    repository,
+    repository_path,
 };
 use http::Request;
 use kube::{Client, client::Body};
@@ -37,7 +37,7 @@ struct TestedAutoscaler {
 }
 
 fn recorded_autoscalers() -> Result<Vec<TestedAutoscaler>> {
-    let path = repository("tests/conformance/hpa_admission.jsonl.gz");
+    let path = repository_path("tests/conformance/hpa_admission.jsonl.gz");
     let lines = BufReader::new(GzDecoder::new(File::open(path)?)).lines();
     let subject = |(index, line): (usize, std::io::Result<String>)| {
         let line: Value = serde_json::from_str(&line?)?;
@@ -127,7 +127,7 @@ async fn lint_reports_errors_for_refused_autoscalers_only() -> Result<()> {
         }
     };
     let mut subjects = recorded_autoscalers()?;
-    subjects.extend(autoscalers_in(&repository("examples/autoscalers"))?);
+    subjects.extend(autoscalers_in(&repository_path("examples/autoscalers"))?);
     let own_count = subjects.len();
     if let Some(directory) = std::env::var_os("HPA_MANIFESTS") {
         subjects.extend(autoscalers_in(Path::new(&directory))?);

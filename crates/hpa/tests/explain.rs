@@ -236,8 +236,10 @@ async fn unusable_target_is_explained() {
 
 #[tokio::test]
 async fn failing_metric_and_its_effect_are_named() {
-    let metrics =
-        vec![objects::cpu_metric(200), objects::external_metric(SettableMetrics::MISSING, "1")];
+    let metrics = vec![
+        objects::cpu_metric(200),
+        objects::external_metric(SettableMetrics::METRIC_WITHOUT_SERIES, "1"),
+    ];
     Cluster::new(web(4, metrics))
         .await
         .expect(&[
@@ -741,7 +743,7 @@ async fn similar_names_of_unknown_metrics_are_listed() {
         (cpus, "metrics.k8s.io has no resource cpus for the target's pods (similar: cpu)."),
     ] {
         let cluster = Cluster::new(web(4, vec![metric])).await;
-        cluster.metrics.set_listed(&["pods/http_requests", "services/lag", "queue_length"]);
+        cluster.metrics.restrict_to(&["pods/http_requests", "services/lag", "queue_length"]);
         cluster.expect(&[expected]).await;
     }
 }

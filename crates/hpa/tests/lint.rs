@@ -116,6 +116,9 @@ fn file_without_an_autoscaler_is_an_error_that_names_its_kinds() {
     let (_, errors, status) = lint_files(directory.path(), &["f.yaml"]);
     let expected = "hpa: f.yaml: no HorizontalPodAutoscaler to check, found 1 Foo, 1 Service\n";
     assert_eq!((errors.as_str(), status), (expected, Some(2)));
+    let (_, errors, status) = run_with_input(&["lint", "-"], "kind: Service\n");
+    let expected = "hpa: standard input: no HorizontalPodAutoscaler to check, found 1 Service\n";
+    assert_eq!((errors.as_str(), status), (expected, Some(2)));
 }
 
 #[test]

@@ -35,6 +35,25 @@ fn simulate_compares_variants_and_explains_their_scalings() {
 }
 
 #[test]
+fn scenario_without_a_name_has_that_of_its_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("my-load.yaml");
+    let scenario = fs::read_to_string(example("tolerance.yaml")).expect("a scenario");
+    let scenario = scenario.replacen("name: tolerance\n", "", 1);
+    fs::write(&file, &scenario).expect("a scenario");
+    let (status, table, errors) = hpa(&["simulate", &file.to_string_lossy(), "--variant=base"]);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    let title = table.lines().nth(1).unwrap_or_default();
+    assert!(title.starts_with("my-load, ") && title.ends_with(" simulated"), "{title}");
+    let input = fs::File::open(&file).expect("a scenario");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let output = command.args(["simulate", "-", "--variant=base"]).stdin(input).output();
+    let output = String::from_utf8(output.expect("hpa").stdout).expect("UTF-8");
+    let duration = title.trim_start_matches("my-load, ");
+    assert_eq!(output.lines().nth(1), Some(duration));
+}
+
+#[test]
 fn names_do_not_control_the_terminal() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("scenario.yaml");

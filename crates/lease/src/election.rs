@@ -42,7 +42,7 @@ pub trait LeaseHooks: Send + Sync {
     /// `known` is the lease's resource version before the request, `response` the one in the
     /// response, and `sent` the time of the request. If `response` is lower, the API server was
     /// rewound.
-    fn compare_versions(&self, _known: &str, _response: &str, _sent: Instant) {}
+    fn on_lease_version(&self, _known: &str, _response: &str, _sent: Instant) {}
 }
 
 impl LeaseHooks for () {}

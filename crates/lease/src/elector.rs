@@ -228,7 +228,7 @@ impl Elector {
     fn compare_versions(&self, lease: Option<&Lease>, sent: Instant) {
         let version = lease.and_then(ResourceExt::resource_version);
         if let (Some(last), Some(version)) = (&self.last_version, version) {
-            self.hooks.compare_versions(last, &version, sent);
+            self.hooks.on_lease_version(last, &version, sent);
         }
     }
 

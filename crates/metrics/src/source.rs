@@ -46,20 +46,22 @@ impl MetricSource for Arc<dyn MetricSource> {
 
 /// The metrics that a source has. None of the methods does I/O.
 pub trait Catalog: Send + Sync {
-    /// The APIs that the source has metrics for. Discovery doesn't change them.
+    /// The APIs that the source has metrics for. They don't depend on the discovery of the source's
+    /// metrics.
     fn groups(&self) -> ApiGroups;
 
-    /// Fails until the metrics are discovered: a metric that is not found may exist until then. The
-    /// error has the problems that prevent discovery, for example one for each failed rule.
+    /// Fails until the source has discovered its metrics. Until then, a metric that is not found
+    /// may still exist. The error has the problems that prevent discovery, for example one for each
+    /// failed rule.
     fn readiness(&self) -> Result<(), Vec<String>>;
 
     /// Whether the source answers a query, possibly with an error.
     fn has(&self, query: &Query) -> bool;
 
-    /// The custom metrics that discovery lists, sorted by metric and resource.
+    /// The custom metrics that API discovery lists, sorted by metric and resource.
     fn custom_metrics(&self) -> Vec<ListedCustomMetric>;
 
-    /// The external metrics that discovery lists, sorted by name.
+    /// The external metrics that API discovery lists, sorted by name.
     fn external_metrics(&self) -> Vec<ListedExternalMetric>;
 }
 
@@ -112,7 +114,7 @@ impl ApiGroups {
     }
 }
 
-/// A custom metric as discovery lists it.
+/// A custom metric as API discovery lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedCustomMetric {
     /// The resource of the objects that have the metric.
@@ -123,7 +125,7 @@ pub struct ListedCustomMetric {
     pub is_namespaced: bool,
 }
 
-/// An external metric as discovery lists it.
+/// An external metric as API discovery lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedExternalMetric {
     /// The name of the metric.

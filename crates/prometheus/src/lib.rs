@@ -13,7 +13,7 @@
 //! - [`rules`]: the rules of prometheus-adapter, without I/O. Start with [`rules::Config`].
 //! - [`promql`]: a parser and type checker for queries, without a server.
 //! - [`client`]: a client of the HTTP API of Prometheus.
-//! - [`source`]: reads metrics with rules and client. Start with [`source::PrometheusProvider`].
+//! - [`source`]: reads metrics with rules and client. Start with [`source::PrometheusSource`].
 
 pub mod client;
 pub mod promql;

@@ -13,7 +13,7 @@ use crate::{
         model,
         model::{ClusterModel, UsageSample},
         number,
-        scenario::{MetricsSource, ObjectRef, PodMetricSpec},
+        scenario::{ObjectRef, OutageScope, PodMetricSpec},
         seconds::{timestamp_at, whole_second},
         series::Sample,
     },
@@ -48,7 +48,7 @@ impl<'a> MetricsApis<'a> {
     }
 
     pub(crate) fn read(&self, query: &MetricQuery) -> Result<Reading, ReadError> {
-        if self.model().metrics.is_down(metrics_source(query), self.now) {
+        if self.model().metrics.is_down(outage_scope(query), self.now) {
             let message = "the server is currently unable to handle the request";
             return Err(ReadError::fetch(query.api(), message));
         }
@@ -210,12 +210,12 @@ fn usage(
     values.reduce(|sum, value| Some(sum?.saturating_add(value?))).flatten()
 }
 
-fn metrics_source(query: &MetricQuery) -> MetricsSource {
+fn outage_scope(query: &MetricQuery) -> OutageScope {
     match query {
-        MetricQuery::Resource { .. } => MetricsSource::Resource,
-        MetricQuery::Pods { .. } => MetricsSource::Pods,
-        MetricQuery::Object { .. } => MetricsSource::Object,
-        MetricQuery::External { .. } => MetricsSource::External,
+        MetricQuery::Resource { .. } => OutageScope::Resource,
+        MetricQuery::Pods { .. } => OutageScope::Pods,
+        MetricQuery::Object { .. } => OutageScope::Object,
+        MetricQuery::External { .. } => OutageScope::External,
     }
 }
 

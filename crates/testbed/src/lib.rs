@@ -64,6 +64,7 @@ mod output;
 mod patch;
 mod registry;
 mod request;
+mod request_target;
 mod response;
 mod rest;
 mod router;
@@ -74,7 +75,6 @@ mod service;
 mod state;
 mod store;
 mod table;
-mod target;
 mod testbed;
 pub mod workload;
 

@@ -9,9 +9,9 @@ use crate::{
     error::ApiError,
     json,
     request::ApiRequest,
+    request_target::RequestTarget,
     store::Object,
     table::{TablePrinter, partial_metadata},
-    target::Target,
 };
 
 /// The media types in an `Accept` header that allow JSON.
@@ -20,7 +20,7 @@ const JSON_TYPES: [&str; 3] = ["application/json", "application/*", "*/*"];
 /// The representation that a request accepts.
 #[derive(Debug)]
 pub(crate) struct OutputFormat {
-    target: Target,
+    target: RequestTarget,
     format: Format,
 }
 
@@ -35,7 +35,7 @@ impl OutputFormat {
     /// Negotiates the representation by the `Accept` header.
     pub(crate) fn new(
         request: &ApiRequest,
-        target: &Target,
+        target: &RequestTarget,
         now: Timestamp,
     ) -> Result<Self, ApiError> {
         if !is_acceptable(&request.accept) {

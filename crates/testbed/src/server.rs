@@ -12,9 +12,9 @@ use crate::{
     objects::create,
     registry::Registry,
     request::ApiRequest,
+    request_target::RequestTarget,
     state::{ClientState, State},
     store::{Object, ObjectId, ResourceKey, Store},
-    target::Target,
 };
 
 pub(crate) struct Server {
@@ -46,7 +46,7 @@ impl Server {
     fn create_namespace(&self, name: &str) {
         let mut state = self.state.lock();
         let Some(resource) = state.registry.find("", "v1", "namespaces").cloned() else { return };
-        let target = Target {
+        let target = RequestTarget {
             resource,
             version: "v1".to_owned(),
             namespace: String::new(),

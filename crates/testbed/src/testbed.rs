@@ -11,11 +11,11 @@ use crate::{
     json,
     objects::{create, delete, update},
     registry::Resource,
+    request_target::{RequestTarget, Subresource},
     server::{Restart, Server, Snapshot},
     service::{ServerHandle, Service, handle_http},
     state::State,
     store::{Object, ObjectId, ResourceKey},
-    target::{Subresource, Target},
 };
 
 /// A Kubernetes API server in memory. Clones share the same server.
@@ -129,8 +129,10 @@ users:
         if let Some(status) =
             status.filter(|_| target.served_version().is_ok_and(|version| version.has_status))
         {
-            let target =
-                Target { name: json::str_at(&stored, "/metadata/name").to_owned(), ..target };
+            let target = RequestTarget {
+                name: json::str_at(&stored, "/metadata/name").to_owned(),
+                ..target
+            };
             stored = update(&mut state, config, &target, Subresource::Status, false, |live| {
                 let mut live = live.clone();
                 json::set(&mut live, &["status"], status.clone());
@@ -254,7 +256,7 @@ fn resource(state: &State, api_version: &str, kind: &str) -> Option<Arc<Resource
     state.registry.find_kind(group, version, kind).cloned()
 }
 
-fn target_for(state: &State, object: &Value) -> Result<Target, ApiError> {
+fn target_for(state: &State, object: &Value) -> Result<RequestTarget, ApiError> {
     let (api_version, kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
     let resource = resource(state, api_version, kind).ok_or_else(|| {
         ApiError::bad_request(format!(
@@ -269,5 +271,5 @@ fn target_for(state: &State, object: &Value) -> Result<Target, ApiError> {
     };
     let (namespace, name) =
         (namespace.to_owned(), json::str_at(object, "/metadata/name").to_owned());
-    Ok(Target { resource, version, namespace, name })
+    Ok(RequestTarget { resource, version, namespace, name })
 }

@@ -10,7 +10,7 @@ use hpa_adapter::{
 use hpa_metrics::{ApiGroups, Catalog, FixedMapper, KubeObjects};
 use hpa_prometheus::client::{Client, Settings, Verb, parse_header};
 use hpa_prometheus::rules::{Compat, Config};
-use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers};
+use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, Servers};
 use http::Request;
 use serde_json::{Value, json};
 
@@ -50,20 +50,20 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
         max_age: flags.max_age,
         ..PrometheusSettings::default()
     };
-    let provider = PrometheusProvider::new(
+    let source = PrometheusSource::new(
         config,
         Servers::new(Some(client), Arc::new(())),
         settings,
         Arc::new(FixedMapper(rules::resources(header)?)),
         objects,
     );
-    let provider = Arc::new(provider.map_err(|error| error.to_string())?);
+    let source = Arc::new(source.map_err(|error| error.to_string())?);
     prometheus.expect(&line["discovery"]);
     // In some recordings, discovery fails.
-    provider.relist().await.ok();
+    source.relist().await.ok();
     let received = without_responses(&json!(prometheus.received()));
     ensure_equal("discovery", &without_responses(&line["discovery"]), &received)?;
-    let adapter = adapter(provider, &cluster)?;
+    let adapter = adapter(source, &cluster)?;
     cluster.take_requests();
     let requests = line["requests"].as_array().into_iter().flatten();
     for (index, recorded) in requests.enumerate() {
@@ -122,8 +122,8 @@ impl Flags {
     }
 }
 
-fn adapter(provider: Arc<PrometheusProvider>, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
-    let groups = provider.groups();
+fn adapter(source: Arc<PrometheusSource>, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
+    let groups = source.groups();
     let options = AdapterOptions {
         groups: ApiGroups {
             custom: groups.custom,
@@ -143,7 +143,7 @@ fn adapter(provider: Arc<PrometheusProvider>, cluster: &Arc<Cluster>) -> Result<
     let authorizer = Authorizer::new(Arc::new(cluster.client()), &authorizer);
     let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
     let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
-    Ok(Adapter::new(provider, authenticator, authorizer, metrics, options))
+    Ok(Adapter::new(source, authenticator, authorizer, metrics, options))
 }
 
 async fn check_request(

@@ -5,8 +5,8 @@
 //! between responses are ignored: see [`normalize`].
 
 mod collect;
+mod metric_source;
 mod objects;
-mod provider;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::{collect::CollectedMetrics, objects::Objects, provider::StoredMetrics};
+use self::{collect::CollectedMetrics, metric_source::StoredMetrics, objects::Objects};
 use crate::{
     adapter::{cluster::Cluster, normalize::replace_volatile_parts, prometheus::Prometheus},
     compare::difference,
@@ -102,7 +102,7 @@ fn check_events(line: &Value, collected: &CollectedMetrics) -> Result<(), String
     ensure_equal("events", &sorted(recorded.collect()), &sorted(found.collect()))
 }
 
-fn adapter(provider: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
+fn adapter(source: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
     let options = AdapterOptions {
         groups: ApiGroups { custom: true, external: true, resource: false },
         compat: hpa_prometheus::rules::Compat::Off,
@@ -118,7 +118,7 @@ fn adapter(provider: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, S
     let authorizer = Authorizer::new(Arc::new(cluster.client()), &authorizer);
     let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
     let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
-    Ok(Adapter::new(Arc::new(provider), authenticator, authorizer, metrics, options))
+    Ok(Adapter::new(Arc::new(source), authenticator, authorizer, metrics, options))
 }
 
 async fn check_request(

@@ -29,8 +29,9 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// The directory for logs and other files.
     fn dir(&self) -> &Path;
 
-    /// Holds scale writes of Deployments in the namespace `ns` of `target`, between their arrival
-    /// and their effect. The test can change the object during that time.
+    /// Holds the scale writes of all Deployments in the namespace `ns`, between their arrival and
+    /// their effect. The test can change the objects during that time. `target` is one of them, for
+    /// probing the webhook.
     fn hold_scale_writes<'a>(
         &'a self,
         ns: &'a str,
@@ -49,8 +50,8 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// not installed.
     fn start_workload_controllers(&self) -> Result<Option<Process>>;
 
-    /// The access of a user of a real cluster. `None` on the testbed.
-    fn user_access(&self) -> Result<Option<UserAccess>>;
+    /// The access of an administrator of a real cluster. `None` on the testbed.
+    fn admin_access(&self) -> Result<Option<AdminAccess>>;
 
     /// The kubeconfig of a service account, which is created if it doesn't exist.
     fn account_kubeconfig<'a>(
@@ -64,8 +65,8 @@ pub(crate) trait ControlPlane: Send + Sync {
 }
 
 /// The tools and credentials of a cluster administrator.
-pub(crate) struct UserAccess {
-    /// The file may not exist.
+pub(crate) struct AdminAccess {
+    /// The path of kubectl, which is possibly not installed.
     pub(crate) kubectl: PathBuf,
     pub(crate) kubeconfig: PathBuf,
 }
@@ -89,7 +90,6 @@ impl PlaneKind {
     }
 }
 
-/// A typed object from JSON.
 pub(crate) fn from_json<K: serde::de::DeserializeOwned>(value: Value) -> Result<K> {
     serde_json::from_value(value).map_err(Into::into)
 }

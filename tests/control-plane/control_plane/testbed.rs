@@ -13,7 +13,7 @@ use kube::config::Kubeconfig;
 use tempfile::TempDir;
 
 use super::held_writes::{HeldWrites, Holds};
-use super::{ControlPlane, UserAccess, client};
+use super::{AdminAccess, ControlPlane, client};
 use crate::metrics::Metrics;
 use crate::test_env::Target;
 
@@ -90,7 +90,7 @@ impl ControlPlane for Plane {
         Ok(None)
     }
 
-    fn user_access(&self) -> Result<Option<UserAccess>> {
+    fn admin_access(&self) -> Result<Option<AdminAccess>> {
         Ok(None)
     }
 

@@ -7,7 +7,7 @@ use hpa_calc::Selector;
 use hpa_metrics::{
     CustomQuery, MetricSource as _, Objects, describe, resource::GroupResource, wire::MetricValue,
 };
-use hpa_prometheus::source::{PrometheusProvider, SharingSettings};
+use hpa_prometheus::source::{PrometheusSource, SharingSettings};
 
 use crate::{
     document::Recipe,
@@ -51,8 +51,8 @@ pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
         metric_selector: Selector::everything(),
     };
     let sharing = SharingSettings::for_sync_period(Duration::from_secs(15));
-    let single = reader.provider(&recipe.rules).await?;
-    let shared = reader.provider_with(&recipe.rules, Some(sharing)).await?;
+    let single = reader.source(&recipe.rules).await?;
+    let shared = reader.source_with(&recipe.rules, Some(sharing)).await?;
     let mut values = 0;
     for object in *objects {
         let of_single = read(&single, &request, object).await;
@@ -69,10 +69,10 @@ pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
 
 /// The value and its time, or the error.
 async fn read(
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     request: &CustomQuery,
     object: &str,
 ) -> Result<Vec<MetricValue>, String> {
-    let values = provider.read_custom(request.clone().named(object)).await;
+    let values = source.read_custom(request.clone().named(object)).await;
     values.map(|values| values.items).map_err(|error| describe(&error))
 }

@@ -159,7 +159,8 @@ fn explained(entries: &AutoscalerEntries<'_>, write: &Write<'_>) -> Option<Strin
 
 /// Zero replicas set by a user are a pause, and remain.
 fn pause_remains(scaling: &Scaling, before: Option<Actor>) -> Option<String> {
-    (scaling.from == 0 && before == Some(Actor::User)).then(|| "a pause was ended".to_owned())
+    (scaling.from == 0 && before == Some(Actor::User))
+        .then(|| "a paused target was scaled".to_owned())
 }
 
 /// The condition `ScaledToZero` is stored before the scale write.

@@ -83,11 +83,11 @@ async fn writes_stall_while_a_user_scales() {
 }
 
 fn skew_controller(by: i64) -> impl Fn(&Cluster) {
-    move |cluster| cluster.controller_clock.skew(SignedDuration::from_secs(by))
+    move |cluster| cluster.controller_clock.set_skew(SignedDuration::from_secs(by))
 }
 
 fn skew_server(by: i64) -> impl Fn(&Cluster) {
-    move |cluster| cluster.clock.skew(SignedDuration::from_secs(by))
+    move |cluster| cluster.clock.set_skew(SignedDuration::from_secs(by))
 }
 
 #[tokio::test(start_paused = true)]

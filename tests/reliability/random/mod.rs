@@ -18,7 +18,7 @@ use std::{
 };
 
 use hpa_testbed::{Effect, Fault, FaultId, Faults, Match, Restart, Snapshot};
-use hpa_tests::harness::long_tests;
+use hpa_tests::harness::are_long_tests_enabled;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn random_faults_leave_no_trace() {
     let seeds = match env_number("RELIABILITY_SEED") {
         Some(seed) => seed..seed + 1,
         None => env_range("RELIABILITY_SEEDS")
-            .unwrap_or(0..if long_tests() { MANY_SEEDS } else { SEEDS }),
+            .unwrap_or(0..if are_long_tests_enabled() { MANY_SEEDS } else { SEEDS }),
     };
     let (next, failures) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -275,7 +275,7 @@ impl Run<'_> {
                 };
                 cluster.restart(state, Duration::from_secs(2));
             }
-            Step::Skew(by) => cluster.controller_clock.skew(by),
+            Step::Skew(by) => cluster.controller_clock.set_skew(by),
             Step::Silence(resource) => {
                 let watches = Match::verb("watch").resource(resource);
                 let silent = Fault::on(watches).effect(Effect::SilentWatch { after: 0 });

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, process::Command, time::Duration};
 
 use hpa_testbed::{Effect, Fault, Faults, Match};
-use hpa_tests::harness::{long_tests, objects};
+use hpa_tests::harness::{are_long_tests_enabled, objects};
 
 use super::{on, sleep_periods};
 use crate::{
@@ -20,7 +20,7 @@ const CHILD_VARIABLE: &str = "RELIABILITY_ALONE";
 const MINUTE: Duration = Duration::from_secs(60);
 /// The number of minutes of a round. The warm-up and the measurement consist of rounds.
 fn minutes() -> u32 {
-    if long_tests() { 60 } else { 20 }
+    if are_long_tests_enabled() { 60 } else { 20 }
 }
 
 /// Default of `RELIABILITY_ROUNDS`, the number of rounds of the measurement.

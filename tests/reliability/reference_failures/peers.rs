@@ -50,8 +50,8 @@ async fn controller_does_not_start_beside_an_active_one() {
     let before = cluster.testbed.resource_version();
     cluster.start_controller();
     let error = cluster.wait_for_exit().await.expect_err("it must not start");
-    let RunError::OtherController(peer) = &error else { panic!("{error}") };
-    assert_eq!((peer.key.to_string().as_str(), peer.others), ("shop/web", 0));
+    let RunError::ActivePeer(peer) = &error else { panic!("{error}") };
+    assert_eq!((peer.key.to_string().as_str(), peer.other_autoscalers), ("shop/web", 0));
     assert_eq!(peer.write.manager, REFERENCE);
     let text = error.to_string();
     let expected = "another controller is active: kube-controller-manager wrote the status of \

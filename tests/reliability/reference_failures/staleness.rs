@@ -218,7 +218,7 @@ async fn caches_are_relisted_after_a_suspension() {
     // Until the checks of the watches are done.
     cluster.sleep(Duration::from_secs(1)).await;
     let lists = ListCounter::start(&faults);
-    cluster.controller_clock.skew(SignedDuration::from_hours(1));
+    cluster.controller_clock.set_skew(SignedDuration::from_hours(1));
     // The reconcile that detects the jump, and the one after the relist. A silent watch would hide
     // the new bound for longer.
     sleep_periods(&cluster, 1).await;
@@ -233,7 +233,7 @@ async fn small_clock_steps_cause_no_relist() {
     let (cluster, faults) = steady_at_four().await;
     let lists = ListCounter::start(&faults);
     for step in [2, 5, -4, 5, -3600] {
-        cluster.controller_clock.skew(SignedDuration::from_secs(step));
+        cluster.controller_clock.set_skew(SignedDuration::from_secs(step));
         sleep_periods(&cluster, 1).await;
     }
     assert_eq!(lists.count(), [0; 3]);

@@ -136,7 +136,7 @@ async fn scaling_by_hand_clears_the_marker() {
     assert!(!is_marked(&cluster));
     cluster.scale("jobs", 0);
     sleep_periods(&cluster, 10).await;
-    assert_eq!(cluster.testbed.replicas("jobs"), 0, "a pause was ended");
+    assert_eq!(cluster.testbed.replicas("jobs"), 0, "a paused target was scaled");
     finish(cluster).await;
 }
 

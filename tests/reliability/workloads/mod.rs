@@ -79,7 +79,7 @@ impl Workloads {
             let next = self.journal.acting(Actor::Cluster, || self.update(&mut workloads));
             tokio::select! {
                 () = self.journal.target_changes.notified() => {}
-                () = self.clock.until(next.unwrap_or_default()), if next.is_some() => {}
+                () = self.clock.wait_until_age(next.unwrap_or_default()), if next.is_some() => {}
             }
         }
     }

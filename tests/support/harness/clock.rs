@@ -33,7 +33,7 @@ impl VirtualClock {
     }
 
     /// Sets the skew of the wall clock. Replaces an earlier skew.
-    pub fn skew(&self, by: SignedDuration) {
+    pub fn set_skew(&self, by: SignedDuration) {
         self.skew_ms.store(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
     }
 
@@ -43,7 +43,7 @@ impl VirtualClock {
     }
 
     /// Waits until the clock has this age.
-    pub async fn until(&self, age: Duration) {
+    pub async fn wait_until_age(&self, age: Duration) {
         tokio::time::sleep_until(self.origin + age).await;
     }
 }

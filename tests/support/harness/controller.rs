@@ -47,7 +47,7 @@ impl RunningController {
     }
 
     /// Waits until the controller exits on its own.
-    pub async fn exited(self) -> Result<(), RunError> {
+    pub async fn wait_for_exit(self) -> Result<(), RunError> {
         timeout(EXIT_TIMEOUT, self.task).await.expect("the controller exits").expect("no panic")
     }
 
@@ -58,7 +58,7 @@ impl RunningController {
 
 /// Options with two workers, short deadlines, and no minimum interval between status writes. The
 /// other values are the flags' defaults.
-pub fn options() -> Options {
+pub fn controller_options() -> Options {
     Options {
         settings: Settings::default(),
         setting_policy: SettingPolicy::default(),

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::harness::{NAMESPACE, objects::CPU_REQUEST_MILLI};
 
 /// One CPU usage for all pods, and one value for all custom and external metrics except
-/// [`SettableMetrics::MISSING`].
+/// [`SettableMetrics::METRIC_WITHOUT_SERIES`].
 #[derive(Debug)]
 pub struct SettableMetrics {
     cpu_percent: AtomicI64,
@@ -28,7 +28,7 @@ pub struct SettableMetrics {
 
 impl SettableMetrics {
     /// Name of the external metric that has no series.
-    pub const MISSING: &str = "broken";
+    pub const METRIC_WITHOUT_SERIES: &str = "broken";
 
     /// `cpu_percent` is relative to the pods' request.
     pub const fn new(cpu_percent: i64, value: i64) -> Self {
@@ -40,7 +40,7 @@ impl SettableMetrics {
     /// Restricts the custom metrics (`RESOURCE/METRIC`) and external metrics to these names, and
     /// lists them in discovery. Without this call, metrics of all names exist and discovery lists
     /// none. Further calls have no effect.
-    pub fn set_listed(&self, names: &[&str]) {
+    pub fn restrict_to(&self, names: &[&str]) {
         let _ = self.listed.set(names.iter().map(|name| (*name).to_owned()).collect());
     }
 
@@ -63,9 +63,14 @@ impl SettableMetrics {
         self.value.store(value, Ordering::SeqCst);
     }
 
-    /// Starts or ends an outage of the external metrics API.
-    pub fn set_external_down(&self, is_down: bool) {
-        self.is_external_down.store(is_down, Ordering::SeqCst);
+    /// Starts an outage of the external metrics API.
+    pub fn start_external_outage(&self) {
+        self.is_external_down.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends the outage of the external metrics API.
+    pub fn end_external_outage(&self) {
+        self.is_external_down.store(false, Ordering::SeqCst);
     }
 
     fn value(&self) -> String {
@@ -116,7 +121,7 @@ impl MetricsProvider for SettableMetrics {
             return Err(ApiError::new(503, "ServiceUnavailable", "outage set by a test"));
         }
         self.ensure_exists(&query.metric, &query.metric)?;
-        if query.metric == Self::MISSING {
+        if query.metric == Self::METRIC_WITHOUT_SERIES {
             return Ok(Vec::new());
         }
         let (metric_name, value) = (query.metric.clone(), self.value());

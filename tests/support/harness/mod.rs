@@ -5,7 +5,9 @@
 //! use std::sync::Arc;
 //!
 //! use hpa_controller::{Dependencies, k8s::Clients};
-//! use hpa_tests::harness::{RunningController, SettableMetrics, TestbedExt, objects, options};
+//! use hpa_tests::harness::{
+//!     RunningController, SettableMetrics, TestbedExt, controller_options, objects,
+//! };
 //! use hpa_testbed::{Config, Testbed};
 //!
 //! let metrics = Arc::new(SettableMetrics::default());
@@ -14,9 +16,12 @@
 //!     objects::namespace(),
 //!     objects::running_deployment("web", 2),
 //!     objects::hpa("web", 1..=4, [objects::external_metric("load", "1")]),
-//! ]); let clients = Clients { api: testbed.client(), metrics: testbed.client(), server:
-//! String::new() }; let dependencies = Dependencies::new(clients, &options()); let controller =
-//! RunningController::start(dependencies, options()); assert_eq!(testbed.replicas("web"), 2);
+//! ]);
+//! let clients =
+//!     Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
+//! let dependencies = Dependencies::new(clients, &controller_options());
+//! let controller = RunningController::start(dependencies, controller_options());
+//! assert_eq!(testbed.replicas("web"), 2);
 //! controller.stop().await;
 //! # }
 //! ```
@@ -50,7 +55,7 @@ pub use self::{
 
 /// Whether `HPA_LONG_TESTS` enables long tests: more random seeds, longer runs, and tests that take
 /// minutes. A job of CI sets the variable.
-pub fn long_tests() -> bool {
+pub fn are_long_tests_enabled() -> bool {
     std::env::var_os("HPA_LONG_TESTS").is_some_and(|value| !value.is_empty() && value != "0")
 }
 

@@ -72,7 +72,7 @@ impl Options {
 
     /// Disables admission plugins.
     #[must_use]
-    pub fn without_admission(mut self, plugins: &[&str]) -> Self {
+    pub fn without_admission_plugins(mut self, plugins: &[&str]) -> Self {
         self.disabled_admission.extend(plugins.iter().map(ToString::to_string));
         self
     }
@@ -173,7 +173,11 @@ impl KubeApiserver {
     }
 
     /// Creates a service account, if it doesn't exist, and returns a token for it.
-    pub async fn service_account(&self, namespace: &str, name: &str) -> Result<String> {
+    pub async fn create_service_account_token(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<String> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), namespace);
         create(&accounts, &from_json(json!({ "metadata": { "name": name } }))?).await?;
         let spec = TokenRequestSpec {
@@ -230,8 +234,8 @@ impl KubeApiserver {
         let deadline = Instant::now() + START_TIMEOUT;
         let mut interval = MIN_POLL_INTERVAL;
         loop {
-            self.etcd.check()?;
-            self.apiserver.check()?;
+            self.etcd.ensure_running()?;
+            self.apiserver.ensure_running()?;
             let last_response = match get(&self.client, path).await {
                 Ok(body) if is_ready(&body) => return Ok(()),
                 Ok(body) => body,

@@ -21,7 +21,8 @@ use tokio_rustls::{
 
 use crate::kube_apiserver::pki::Identity;
 
-/// Maximum number of connections that have completed the TLS handshake but are not served yet.
+/// Capacity of the queue of connections that have completed the TLS handshake. Further ones wait in
+/// their tasks.
 const MAX_BACKLOG: usize = 64;
 
 /// A running server on a loopback port. Dropping the handle stops it.

@@ -75,13 +75,14 @@ impl Process {
         Ok(Self { name: name.to_owned(), _watchdog: watchdog, child, log: log.path })
     }
 
-    /// Returns the process ID, or an error once `check` or `wait` has seen the program exit.
+    /// Returns the process ID, or an error once `ensure_running` or `wait` has seen the program
+    /// exit.
     pub fn id(&self) -> Result<u32> {
         self.child.id().with_context(|| format!("{} has exited", self.name))
     }
 
     /// Returns an error that quotes the log if the program has exited.
-    pub fn check(&mut self) -> Result<()> {
+    pub fn ensure_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("{} exited: {status}\n{}", self.name, self.quoted_tail()),
@@ -100,7 +101,7 @@ impl Process {
 
     /// Sends SIGTERM and waits until the program exits. Fails if it has exited before.
     pub async fn terminate(&mut self, within: Duration) -> Result<ExitStatus> {
-        self.check()?;
+        self.ensure_running()?;
         self.send_sigterm()?;
         self.wait(within).await.context("after SIGTERM")
     }
@@ -204,12 +205,12 @@ mod tests {
     async fn program_is_signalled_when_the_parent_exits() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut process = Process::start(dir.path(), "sleep", sleep()).expect("sleep starts");
-        process.check().expect("sleep runs");
+        process.ensure_running().expect("sleep runs");
         // Closes the pipe, as the end of this process would.
         drop(process._watchdog.stdin.take());
         let status = process.wait(LIMIT).await.expect("sleep exits");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
-        assert!(process.id().is_err() && process.check().is_err());
+        assert!(process.id().is_err() && process.ensure_running().is_err());
     }
 
     #[tokio::test]
@@ -219,7 +220,7 @@ mod tests {
         command.args(["-c", "echo first; echo no such file >&2; exit 3"]);
         let mut process = Process::start(dir.path(), "script", command).expect("sh starts");
         process.wait(LIMIT).await.expect("sh exits");
-        let error = process.check().expect_err("the script failed").to_string();
+        let error = process.ensure_running().expect_err("the script failed").to_string();
         assert_eq!(error, "script exited: exit status: 3\n    | first\n    | no such file");
         assert_eq!(process.tail(1, "fi"), "    | no such file");
     }

@@ -20,7 +20,9 @@ use parking_lot::RwLock;
 
 pub use peer::{Peer, RequestedCertificates};
 pub use trust::{Authority, AuthorityError, FrontProxy, FrontProxyNames, Trust, TrustError};
-pub use trust_source::{FrontProxyFlags, Lookup, TrustSettings, TrustSource, TrustSourceError};
+pub use trust_source::{
+    ConfigMapLookup, FrontProxyFlags, TrustSettings, TrustSource, TrustSourceError,
+};
 
 /// Determines the user of a request.
 pub struct Authenticator {

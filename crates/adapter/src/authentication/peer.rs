@@ -194,7 +194,7 @@ impl ClientCertVerifier for RequestedCertificates {
             if self.warnings.is_due() {
                 let subject = Subject::of_certificate(end_entity).unwrap_or_default();
                 let name = subject.common_name;
-                warn!(name, "{VERSION_1_ERROR}: issue it with version 3, that is with extensions");
+                warn!(name, "{VERSION_1_ERROR}: reissue it with version 3 (with extensions)");
             }
             return Err(Error::General(VERSION_1_ERROR.to_owned()));
         }

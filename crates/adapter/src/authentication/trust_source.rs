@@ -32,7 +32,7 @@ pub struct TrustSettings {
     /// The front proxies, instead of those in the ConfigMap.
     pub front_proxy: Option<FrontProxyFlags>,
     /// Whether to read the ConfigMap.
-    pub lookup: Lookup,
+    pub lookup: ConfigMapLookup,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct FrontProxyFlags {
 
 /// The lookup of the ConfigMap with the cluster's CAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
+pub enum ConfigMapLookup {
     /// The server doesn't start if the ConfigMap can't be read.
     Required,
     /// If the ConfigMap can't be read, the server starts without the cluster's CAs and uses them
@@ -102,8 +102,11 @@ impl TrustSource {
         if source.reads_config_map() {
             match source.look_up().await {
                 Ok(trust) => source.cluster = trust,
-                Err(error) if source.settings.lookup == Lookup::Tolerated => {
-                    warn!(error = describe(&error), "starting without the cluster's authorities");
+                Err(error) if source.settings.lookup == ConfigMapLookup::Tolerated => {
+                    warn!(
+                        error = describe(&error),
+                        "starting without the cluster's certificate authorities"
+                    );
                 }
                 Err(error) => return Err(error),
             }
@@ -116,7 +119,7 @@ impl TrustSource {
     fn reads_config_map(&self) -> bool {
         let is_complete =
             self.settings.client_ca_file.is_some() && self.settings.front_proxy.is_some();
-        self.settings.lookup != Lookup::Skipped && !is_complete
+        self.settings.lookup != ConfigMapLookup::Skipped && !is_complete
     }
 
     async fn look_up(&self) -> Result<Trust, TrustSourceError> {

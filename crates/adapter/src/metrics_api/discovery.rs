@@ -106,7 +106,7 @@ pub fn group(group: Group, versions: Versions) -> Value {
 
 /// The document of all groups: `/apis`.
 pub fn groups(installed: ApiGroups, versions: Versions, port: u16) -> Value {
-    let groups = Group::of(installed).map(|group| {
+    let groups = Group::installed(installed).map(|group| {
         let versions = group_versions(group, versions);
         json!({
             "name": group.name(),
@@ -202,7 +202,7 @@ fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value
 pub fn paths(installed: ApiGroups, other: &[&str]) -> Value {
     let mut paths: Vec<String> = other.iter().map(|path| (*path).to_owned()).collect();
     paths.push("/apis".to_owned());
-    for group in Group::of(installed) {
+    for group in Group::installed(installed) {
         paths.push(format!("/apis/{}", group.name()));
         for version in group.versions() {
             paths.push(format!("/apis/{}", GroupVersion { group, version }));
@@ -255,7 +255,7 @@ mod tests {
             Group::External => vec![Resource::external("queue", true)],
             Group::Resource => Resource::resource_metrics(),
         };
-        let document = aggregated(Group::of(ALL), resources);
+        let document = aggregated(Group::installed(ALL), resources);
         let version = &document["items"][0]["versions"][1];
         assert_eq!(version["version"], "v1beta2");
         let pods = &version["resources"][1];

@@ -29,7 +29,7 @@ impl Group {
     }
 
     /// The installed groups, in the order of discovery.
-    pub fn of(groups: ApiGroups) -> impl Iterator<Item = Self> {
+    pub fn installed(groups: ApiGroups) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |group| group.is_in(groups))
     }
 

@@ -18,35 +18,36 @@ pub fn custom_query(
     attributes: &ResourceAttributes,
     query: &Query,
 ) -> Result<CustomQuery, StatusError> {
-    let mut target = attributes.clone();
-    if target.resource == "metrics" && !target.namespace.is_empty() {
-        target = ResourceAttributes {
+    let mut attributes = attributes.clone();
+    if attributes.resource == "metrics" && !attributes.namespace.is_empty() {
+        attributes = ResourceAttributes {
             resource: "namespaces".to_owned(),
             namespace: String::new(),
-            name: target.namespace,
-            subresource: target.name,
-            segments: target.segments + 1,
-            ..target
+            name: attributes.namespace,
+            subresource: attributes.name,
+            segments: attributes.segments + 1,
+            ..attributes
         };
     }
-    if target.segments < 3 {
+    if attributes.segments < 3 {
         return Err(StatusError::bad_request("invalid request path"));
     }
     let options = list_options(query)?;
-    let fields = single_object(options.field_selector, &target.name)?;
+    let fields = name_selector(options.field_selector, &attributes.name)?;
     let name = fields.exact_match("metadata.name").filter(|name| *name != "*");
     let metric_selector = query.get("metricLabelSelector").unwrap_or_default();
     let metric_selector = Selector::parse(metric_selector)
         .map_err(|error| StatusError::unclassified(error.to_string()))?;
-    let (resource, group) = target.resource.split_once('.').unwrap_or((&target.resource, ""));
+    let (resource, group) =
+        attributes.resource.split_once('.').unwrap_or((&attributes.resource, ""));
     Ok(CustomQuery {
         resource: GroupResource::new(group, resource),
-        namespace: target.namespace,
+        namespace: attributes.namespace,
         objects: match name {
             Some(name) => Objects::Named(name.to_owned()),
             None => Objects::Selected(options.label_selector),
         },
-        metric: target.subresource,
+        metric: attributes.subresource,
         metric_selector,
     })
 }
@@ -57,7 +58,7 @@ pub fn external_query(
     query: &Query,
 ) -> Result<ExternalQuery, StatusError> {
     let options = list_options(query)?;
-    single_object(options.field_selector, &attributes.name)?;
+    name_selector(options.field_selector, &attributes.name)?;
     if options.watch {
         return Err(StatusError::watch_not_supported("*.external.metrics.k8s.io"));
     }
@@ -74,7 +75,7 @@ pub fn usage_query(
     query: &Query,
 ) -> Result<MetricQuery, StatusError> {
     let options = list_options(query)?;
-    let fields = single_object(options.field_selector, &attributes.name)?.requirements();
+    let fields = name_selector(options.field_selector, &attributes.name)?.requirements();
     let resource = &attributes.resource;
     if options.watch {
         return Err(StatusError::watch_not_supported(&format!("{resource}.metrics.k8s.io")));
@@ -94,8 +95,9 @@ fn list_options(query: &Query) -> Result<ListOptions, StatusError> {
     Ok(options)
 }
 
-/// Converts a name to a field selector. The selector of the query must not contradict it.
-fn single_object(selector: FieldSelector, name: &str) -> Result<FieldSelector, StatusError> {
+/// Selects the object `name`, if there is a name. A field selector of the query must then require
+/// the same name.
+fn name_selector(selector: FieldSelector, name: &str) -> Result<FieldSelector, StatusError> {
     if name.is_empty() {
         return Ok(selector);
     }

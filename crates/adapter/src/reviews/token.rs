@@ -90,13 +90,13 @@ impl TokenAuthenticator {
         headers: &HeaderMap,
     ) -> Result<Option<User>, TokenError> {
         match bearer_token(headers, &header::AUTHORIZATION) {
-            Some(token) => self.user(client, token).await.map(Some),
+            Some(token) => self.user_of_token(client, token).await.map(Some),
             None => Ok(None),
         }
     }
 
     /// The user of a client's token.
-    pub async fn user(&self, client: IpAddr, token: String) -> Result<User, TokenError> {
+    pub async fn user_of_token(&self, client: IpAddr, token: String) -> Result<User, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Invalid);
         }

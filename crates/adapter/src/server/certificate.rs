@@ -40,7 +40,7 @@ pub enum CertificateError {
 
 /// The requirements of a TLS handshake.
 #[derive(Clone, Default)]
-pub struct Handshake {
+pub struct HandshakeSettings {
     /// Verifies client certificates. `None`: none are requested.
     pub client_verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// The ALPN protocols by preference. Empty disables ALPN.
@@ -51,7 +51,7 @@ pub struct Handshake {
 
 /// The serving certificate of a server.
 pub struct ServingCertificate {
-    handshake: Handshake,
+    handshake: HandshakeSettings,
     files: Option<(PathBuf, PathBuf)>,
     loaded: Mutex<LoadedCertificate>,
 }
@@ -70,7 +70,7 @@ impl ServingCertificate {
     pub fn from_files(
         chain: PathBuf,
         key: PathBuf,
-        handshake: Handshake,
+        handshake: HandshakeSettings,
     ) -> Result<Self, CertificateError> {
         let modified = (modification_time(&chain), modification_time(&key));
         let acceptor = load_files(&chain, &key, &handshake)?;
@@ -82,7 +82,7 @@ impl ServingCertificate {
     pub fn from_pem(
         chain: &[u8],
         key: &[u8],
-        handshake: Handshake,
+        handshake: HandshakeSettings,
     ) -> Result<Self, CertificateError> {
         let acceptor = new_acceptor(&PemSource::in_memory(chain, key), &handshake)?;
         let loaded = Mutex::new(LoadedCertificate { acceptor, modified: (None, None) });
@@ -140,7 +140,7 @@ impl<'a> PemSource<'a> {
 fn load_files(
     chain: &Path,
     key: &Path,
-    handshake: &Handshake,
+    handshake: &HandshakeSettings,
 ) -> Result<TlsAcceptor, CertificateError> {
     let read = |path: &Path| {
         fs::read(path).map_err(|source| CertificateError::Read { path: path.to_owned(), source })
@@ -156,7 +156,7 @@ fn load_files(
 
 fn new_acceptor(
     source: &PemSource<'_>,
-    handshake: &Handshake,
+    handshake: &HandshakeSettings,
 ) -> Result<TlsAcceptor, CertificateError> {
     let unusable = |origin: &String| {
         let origin = origin.clone();
@@ -208,9 +208,13 @@ mod tests {
         let (chain, key) = self_signed();
         let (_, other) = self_signed();
         let load = |chain: &str, key: &str| {
-            ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes(), Handshake::default())
-                .map(drop)
-                .map_err(|error| error.to_string())
+            ServingCertificate::from_pem(
+                chain.as_bytes(),
+                key.as_bytes(),
+                HandshakeSettings::default(),
+            )
+            .map(drop)
+            .map_err(|error| error.to_string())
         };
         assert_eq!(load(&chain, &key), Ok(()));
         let mismatch = "the given key does not match the given chain";
@@ -223,8 +227,11 @@ mod tests {
     fn missing_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("tls.crt");
-        let loaded =
-            ServingCertificate::from_files(missing.clone(), missing.clone(), Handshake::default());
+        let loaded = ServingCertificate::from_files(
+            missing.clone(),
+            missing.clone(),
+            HandshakeSettings::default(),
+        );
         let error = loaded.err().expect("there is no file").to_string();
         assert_eq!(error, format!("unable to read {}", missing.display()));
     }

@@ -229,7 +229,7 @@ impl Connection {
     }
 
     /// Counts a request as running until its response or its drop.
-    pub fn start(self: &Arc<Self>) -> RunningRequest {
+    pub fn count_request(self: &Arc<Self>) -> RunningRequest {
         self.connections.open.lock().update(self.id, |entry| entry.running += 1);
         RunningRequest { connection: self.clone(), response: None }
     }
@@ -273,7 +273,7 @@ pub struct RunningRequest {
 impl RunningRequest {
     /// Counts the response as unread from now on. If there are too many, closes the connection with
     /// the most unread responses.
-    pub fn respond(&mut self) {
+    pub fn count_response(&mut self) {
         let connections = &self.connection.connections;
         let mut open = connections.open.lock();
         let response = open.next_sequence();
@@ -287,7 +287,7 @@ impl RunningRequest {
 
     /// Returns the bytes of the response, and counts it as unread until they have been sent.
     pub(crate) fn track_body(mut self, bytes: Bytes) -> Bytes {
-        self.respond();
+        self.count_response();
         Bytes::from_owner(SendingBody { bytes, _request: self })
     }
 }
@@ -348,13 +348,13 @@ mod tests {
     fn idle_connections_are_replaced_before_unread_ones() {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1; 6]);
-        let _running = open[0].start();
+        let _running = open[0].count_request();
         open[1].set_class(ClientClass::Protected);
-        let _unread = open[2].start().track_body(OK);
-        drop(open[3].start());
+        let _unread = open[2].count_request().track_body(OK);
+        drop(open[3].count_request());
         let mut newer = Vec::new();
         for expected in [&[4][..], &[4, 5], &[3, 4, 5], &[2, 3, 4, 5]] {
-            newer.push(connections.admit(address(1)).unwrap().start());
+            newer.push(connections.admit(address(1)).unwrap().count_request());
             assert_eq!(closed_indices(&open), expected);
         }
         assert!(connections.admit(address(1)).is_none(), "all others are busy or protected");
@@ -390,12 +390,12 @@ mod tests {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1, 1, 1]);
         open[0].set_class(ClientClass::Protected);
-        let _protected: Vec<_> = (0..9).map(|_| open[0].start().track_body(OK)).collect();
-        let mut first: Vec<_> = (0..3).map(|_| open[1].start().track_body(OK)).collect();
+        let _protected: Vec<_> = (0..9).map(|_| open[0].count_request().track_body(OK)).collect();
+        let mut first: Vec<_> = (0..3).map(|_| open[1].count_request().track_body(OK)).collect();
         first.pop();
-        let _second: Vec<_> = (0..2).map(|_| open[2].start().track_body(OK)).collect();
+        let _second: Vec<_> = (0..2).map(|_| open[2].count_request().track_body(OK)).collect();
         assert!(closed_indices(&open).is_empty(), "one was read");
-        let third = open[2].start().track_body(OK);
+        let third = open[2].count_request().track_body(OK);
         assert_eq!(closed_indices(&open), [2]);
         drop((third, first));
         assert_eq!(connections.open.lock().unread, 0);
@@ -418,7 +418,7 @@ mod tests {
         let connection = connection();
         let requests = async {
             for _ in 0..2 {
-                let request = connection.start();
+                let request = connection.count_request();
                 sleep(Duration::from_mins(5)).await;
                 drop(request.track_body(OK));
                 sleep(Duration::from_mins(1)).await;
@@ -433,9 +433,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connection_expires_60_seconds_after_an_unread_response() {
         let connection = connection();
-        let first = connection.start().track_body(OK);
+        let first = connection.count_request().track_body(OK);
         sleep(Duration::from_secs(50)).await;
-        let second = connection.start().track_body(OK);
+        let second = connection.count_request().track_body(OK);
         drop(first);
         let started = Instant::now();
         assert_eq!(connection.expired().await, CloseReason::Unread);

@@ -4,7 +4,7 @@ mod certificate;
 mod connections;
 #[cfg(test)]
 mod tests;
-mod write_deadline;
+mod write_timeout;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-pub use certificate::{CertificateError, Handshake, ServingCertificate};
+pub use certificate::{CertificateError, HandshakeSettings, ServingCertificate};
 pub use connections::{ClientClass, Connection, ConnectionLimits, Connections, RunningRequest};
 
-use self::{connections::CloseReason, write_deadline::WriteDeadline};
+use self::{connections::CloseReason, write_timeout::WriteTimeout};
 use crate::{authentication::Peer, service::Adapter};
 
 /// The time limit for receiving the head of an HTTP/1.1 request.
@@ -116,7 +116,11 @@ impl Server {
             match accepted {
                 Ok((stream, client)) => {
                     let Some(connection) = connections.admit(client.ip()) else {
-                        debug!(%client, "closed a new connection: no other one can be replaced");
+                        debug!(
+                            %client,
+                            "refused a connection: the limit is reached and no connection can be \
+                             replaced"
+                        );
                         continue;
                     };
                     let shared = shared.clone();
@@ -182,7 +186,7 @@ impl ServerState {
         let service = service_fn(move |request: Request<Incoming>| {
             let (peer, adapter, connection) = (peer.clone(), adapter.clone(), tracked.clone());
             async move {
-                let running = connection.start();
+                let running = connection.count_request();
                 let (head, _) = request.into_parts();
                 let response = adapter.respond(&head, &peer).await;
                 if peer.is_authenticated() {
@@ -192,7 +196,7 @@ impl ServerState {
             }
         });
         let builder = self.connection_builder(is_http2);
-        let stream = TokioIo::new(WriteDeadline::new(stream, WRITE_TIMEOUT));
+        let stream = TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT));
         let mut served = std::pin::pin!(builder.serve_connection(stream, service));
         let outcome = tokio::select! {
             outcome = served.as_mut() => outcome,

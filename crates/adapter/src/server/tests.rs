@@ -17,7 +17,7 @@ use tokio_rustls::{
 
 use super::*;
 use crate::{
-    certificates::Identity,
+    certificates::GeneratedCertificate,
     service::tests::{KnownReviews, adapter},
     test_certificates::ClusterCas,
 };
@@ -39,8 +39,8 @@ async fn connect(
     protocol: &[u8],
 ) -> (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let names = ["localhost".to_owned()];
-    let identity = Identity::generate(&names, jiff::Timestamp::now()).unwrap();
-    let handshake = Handshake { protocols: vec![protocol.to_vec()], ..Default::default() };
+    let identity = GeneratedCertificate::generate(&names, jiff::Timestamp::now()).unwrap();
+    let handshake = HandshakeSettings { protocols: vec![protocol.to_vec()], ..Default::default() };
     let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
     let certificate = Arc::new(ServingCertificate::from_pem(chain, key, handshake).unwrap());
     let users = ["system:anonymous"].into();

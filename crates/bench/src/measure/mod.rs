@@ -140,7 +140,7 @@ async fn wait_until_decided(
     let all = usize::try_from(arguments.population.autoscalers)?;
     let deadline = Instant::now() + arguments.within;
     while Instant::now() < deadline && server.progress().await?.decided < all {
-        process.check()?;
+        process.ensure_running()?;
         sleep(POLL_INTERVAL).await;
     }
     Ok(())
@@ -156,7 +156,7 @@ async fn add_autoscalers(
     let begin = Instant::now();
     for index in 0..arguments.extra {
         sleep_until(begin + arguments.duration / 2 * index / arguments.extra).await;
-        process.check()?;
+        process.ensure_running()?;
         server.add_autoscaler().await?;
     }
     wait_until(begin + arguments.duration, process).await
@@ -165,10 +165,10 @@ async fn add_autoscalers(
 /// Waits until `end`. Fails if the controller exits before.
 async fn wait_until(end: Instant, process: &mut Process) -> Result<()> {
     while Instant::now() < end {
-        process.check()?;
+        process.ensure_running()?;
         sleep_until(end.min(Instant::now() + POLL_INTERVAL)).await;
     }
-    process.check()
+    process.ensure_running()
 }
 
 async fn snapshot(

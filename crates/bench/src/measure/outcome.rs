@@ -51,8 +51,8 @@ pub(crate) struct Outcome {
     pub(crate) flags: Vec<String>,
     /// Autoscalers that existed when the controller started.
     pub(crate) autoscalers: usize,
-    /// Times from the start of the controller to the first status write of an autoscaler, of those
-    /// that were decided before the measurement.
+    /// Times from the start of the controller to the first status write, for each autoscaler that
+    /// was decided before the measurement.
     pub(crate) decided: Summary,
     /// Usage of the controller when the measurement began.
     pub(crate) usage_at_begin: Usage,
@@ -69,8 +69,8 @@ pub(crate) struct Outcome {
     pub(crate) overdue_at_end: Option<usize>,
     /// Reconciles by the controller's own metrics, which include those without a status write.
     pub(crate) own_reconciles: Option<u64>,
-    /// Times from one status write of an autoscaler to the next. `None` unless every reconcile
-    /// writes a status.
+    /// Times from one status write of an autoscaler to the next. The unfinished cycle of an overdue
+    /// autoscaler is included. `None` unless every reconcile writes a status.
     pub(crate) cycle: Option<Summary>,
     /// The cycles minus the period, at least zero.
     pub(crate) lateness: Option<Summary>,
@@ -274,8 +274,9 @@ fn cycles(record: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f
 }
 
 /// Returns how many reconciles of an autoscaler were due during the measurement. One is due each
-/// period after its last status write. If it was overdue at the beginning or created later, one
-/// more is due then. Without `every_reconcile_writes`, overdue autoscalers can't be detected.
+/// period after the last status write before the measurement. Later writes don't change that. If
+/// the autoscaler was overdue at the beginning or created later, one is due then, and one each
+/// period after that. Without `every_reconcile_writes`, overdue autoscalers can't be detected.
 fn reconciles_due(
     record: &AutoscalerRecord,
     begin: f64,
@@ -357,8 +358,8 @@ mod tests {
         #[case] every_reconcile_writes: bool,
         #[case] expected: f64,
     ) {
-        // 3.5 s, which the period of 2 s does not divide.
         let record = AutoscalerRecord { created: 0.5, written: written.to_vec() };
+        // From 4.5 s to 8.0 s: not a multiple of the period of 2 s.
         let due = reconciles_due(&record, 4.5, 8.0, 2.0, every_reconcile_writes);
         assert!((due - expected).abs() < f64::EPSILON, "{due}");
     }

@@ -50,7 +50,7 @@ impl Cluster {
     ) -> Result<Self> {
         let options = Options::new(assets)
             .user(ADAPTER_USER)
-            .without_admission(&DISABLED_ADMISSION)
+            .without_admission_plugins(&DISABLED_ADMISSION)
             .audit_policy(audit_policy(ADAPTER_USER));
         let mut apiserver = KubeApiserver::start(options, dir).await?;
         let log = apiserver.take_audit_log().context("the API server has no audit log")?;
@@ -59,7 +59,7 @@ impl Cluster {
         tokio::spawn(follow_audit_log(log, move |CompletedRequest { request, .. }| {
             *counts.lock().entry(request.kind.to_string()).or_default() += 1;
         }));
-        let caller_token = apiserver.service_account(SYSTEM_NAMESPACE, CALLER).await?;
+        let caller_token = apiserver.create_service_account_token(SYSTEM_NAMESPACE, CALLER).await?;
         let cluster = Self { apiserver, caller_token, requests, dir: dir.to_owned() };
         cluster.populate(name, population).await?;
         Ok(cluster)

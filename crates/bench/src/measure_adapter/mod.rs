@@ -138,7 +138,7 @@ impl RunningAdapter<'_> {
         let path = paths.first().context("there is no autoscaler")?;
         let (start, mut last_report) = (Instant::now(), Instant::now());
         loop {
-            self.process.check()?;
+            self.process.ensure_running()?;
             let Err(error) = request_metric(caller, path, self.arguments.workloads.pods).await
             else {
                 return Ok(());
@@ -161,7 +161,7 @@ impl RunningAdapter<'_> {
         let mut before = self.adapter_usage()?.cpu_seconds;
         loop {
             sleep(Duration::from_millis(500)).await;
-            self.process.check()?;
+            self.process.ensure_running()?;
             let cpu = self.adapter_usage()?.cpu_seconds;
             let is_settled = cpu - before < SETTLED_CPU_SECONDS;
             before = cpu;
@@ -205,7 +205,7 @@ impl RunningAdapter<'_> {
         let begin = self.snapshot()?;
         let sent = send_requests(client, &population, arguments.duration).await?;
         let end = self.snapshot()?;
-        self.process.check()?;
+        self.process.ensure_running()?;
         if let Some(error) = &sent.first_error {
             eprintln!("hpa-bench: {name}: {} requests failed: {error:#}", sent.failed);
         }

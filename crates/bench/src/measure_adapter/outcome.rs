@@ -17,7 +17,7 @@ use super::cluster::GROUP_VERSION;
 use crate::{
     args::{AdapterArguments, Population},
     objects,
-    report::{mebibytes, optional_row, seconds, write_aligned},
+    report::{format_seconds, mebibytes, optional_row, write_aligned},
     stats::{Summary, Usage},
 };
 
@@ -122,10 +122,10 @@ type PhaseCell = fn(&Phase) -> String;
 type GetPhase = fn(&AdapterOutcome) -> &Phase;
 
 const ROWS: &[(&str, Cell)] = &[
-    ("metric served after start", |one| seconds(one.ready_after)),
+    ("metric served after start", |one| format_seconds(one.ready_after)),
     ("lists of series read before the measurement", |one| one.discoveries.to_string()),
-    ("CPU time until then", |one| seconds(one.usage_at_begin.cpu_seconds)),
-    ("peak memory until then", |one| mebibytes(one.usage_at_begin.peak_memory)),
+    ("CPU time until the measurement", |one| format_seconds(one.usage_at_begin.cpu_seconds)),
+    ("peak memory until the measurement", |one| mebibytes(one.usage_at_begin.peak_memory)),
     ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
     ("CPUs in use without requests", |one| format!("{:.3}", one.idle.adapter_cpus)),
     ("  of the API server", |one| format!("{:.3}", one.idle.apiserver_cpus)),
@@ -135,10 +135,10 @@ const PHASE_ROWS: &[(&str, PhaseCell)] = &[
     ("  requests, failed", |phase| format!("{}, {}", phase.requests, phase.failed)),
     ("  response time, median / p99", |phase| {
         let times = phase.response_times;
-        format!("{} / {}", seconds(times.p50), seconds(times.p99))
+        format!("{} / {}", format_seconds(times.p50), format_seconds(times.p99))
     }),
-    ("  adapter's CPU per request", |phase| seconds(phase.adapter_cpu_per_request)),
-    ("  API server's CPU per request", |phase| seconds(phase.apiserver_cpu_per_request)),
+    ("  adapter's CPU per request", |phase| format_seconds(phase.adapter_cpu_per_request)),
+    ("  API server's CPU per request", |phase| format_seconds(phase.apiserver_cpu_per_request)),
     ("  queries to Prometheus per request", |phase| format!("{:.3}", phase.queries_per_request)),
 ];
 

@@ -50,7 +50,7 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let dir = tempfile::Builder::new().prefix("kube-apiserver-").tempdir_in(parent)?;
     let options = Options::new(assets)
         .user(CONTROLLER_USER)
-        .without_admission(&DISABLED_ADMISSION)
+        .without_admission_plugins(&DISABLED_ADMISSION)
         .audit_policy(audit_policy(CONTROLLER_USER));
     let mut apiserver = KubeApiserver::start(options, dir.path()).await?;
     print_progress("kube-apiserver is ready")?;

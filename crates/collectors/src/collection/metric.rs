@@ -155,7 +155,7 @@ impl CollectedMetric {
     }
 
     fn interval(&self) -> Duration {
-        Duration::from_nanos(u64::try_from(self.plan.interval).unwrap_or_default())
+        Duration::from_nanos(u64::try_from(self.plan.interval_nanos).unwrap_or_default())
     }
 
     /// The age at which a value is collected again: 85 % to 95 % of the interval. As it is below

@@ -6,9 +6,9 @@
 mod cluster;
 mod index;
 mod metric;
+mod metric_source;
 mod plural;
 mod problems;
-mod provider;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -26,8 +26,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use cluster::{KubeCluster, Targets};
+pub use metric_source::CollectionSource;
 pub use problems::CollectorProblem;
-pub use provider::CollectionSource;
 pub use reader::CollectionObserver;
 pub use watch::AutoscalerGroup;
 

@@ -188,7 +188,7 @@ impl ObjectLister for FakeCluster {
 struct Fixture {
     cluster: Arc<FakeCluster>,
     collection: Arc<Collection>,
-    provider: CollectionSource,
+    source: CollectionSource,
     start: Instant,
 }
 
@@ -221,8 +221,8 @@ impl Fixture {
             Arc::new(now),
             Arc::new(()),
         ));
-        let provider = CollectionSource::new(collection.clone());
-        Self { cluster, collection, provider, start }
+        let source = CollectionSource::new(collection.clone());
+        Self { cluster, collection, source, start }
     }
 
     fn apply(&self, hpa: &HorizontalPodAutoscaler) {
@@ -237,7 +237,7 @@ impl Fixture {
             metric: "rps".to_owned(),
             metric_selector: Selector::everything(),
         };
-        let values = self.provider.read_custom(request).await?;
+        let values = self.source.read_custom(request).await?;
         Ok(values.items.into_iter().map(|item| item.object.into()).collect())
     }
 
@@ -248,8 +248,7 @@ impl Fixture {
             metric: "queue".to_owned(),
             metric_selector: Selector::parse(selector).unwrap(),
         };
-        let values =
-            self.provider.read_external(request).await.map_err(|error| describe(&error))?;
+        let values = self.source.read_external(request).await.map_err(|error| describe(&error))?;
         let item = &values.items[0];
         let now = Timestamp::UNIX_EPOCH + self.start.elapsed();
         let age = now.duration_since(item.timestamp).as_secs();
@@ -411,10 +410,10 @@ fn metric_is_known_in_its_namespace_only() {
         metric: metric.to_owned(),
         metric_selector: Selector::everything(),
     };
-    assert!(fixture.provider.has(&request("shop", "rps").into()));
-    assert!(!fixture.provider.has(&request("bank", "rps").into()));
-    assert!(!fixture.provider.has(&request("shop", "other").into()));
-    let listed = fixture.provider.custom_metrics();
+    assert!(fixture.source.has(&request("shop", "rps").into()));
+    assert!(!fixture.source.has(&request("bank", "rps").into()));
+    assert!(!fixture.source.has(&request("shop", "other").into()));
+    let listed = fixture.source.custom_metrics();
     assert_eq!((listed.len(), &*listed[0].metric), (1, "rps"));
 }
 
@@ -596,14 +595,14 @@ async fn object_metric_can_describe_a_pod() {
         metric: "rps".to_owned(),
         metric_selector: Selector::everything(),
     };
-    assert!(fixture.provider.has(&request("dummy-pod").into()));
-    let values = fixture.provider.read_custom(request("dummy-pod")).await.unwrap();
+    assert!(fixture.source.has(&request("dummy-pod").into()));
+    let values = fixture.source.read_custom(request("dummy-pod")).await.unwrap();
     assert_eq!(Quantity::from(values.items[0].value).to_string(), "5");
     let object = String::from(values.items[0].object.clone());
     assert_eq!((&*values.object_kind.kind, &*object), ("Pod", "dummy-pod"));
-    fixture.provider.read_custom(request("other-pod")).await.unwrap_err();
+    fixture.source.read_custom(request("other-pod")).await.unwrap_err();
     // Other pods have the value of the Pods metric with the same name.
     fixture.apply(&pods_hpa("api"));
-    let of_pod = fixture.provider.read_custom(request("api-0")).await.unwrap();
+    let of_pod = fixture.source.read_custom(request("api-0")).await.unwrap();
     assert_eq!(String::from(of_pod.items[0].object.clone()), "api-0");
 }

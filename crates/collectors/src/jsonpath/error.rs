@@ -16,7 +16,7 @@ pub enum ExtractError {
     Evaluation(String),
     #[error("the path selects nothing")]
     Empty,
-    /// Several numbers, or an array of numbers, but no aggregator.
+    /// Several values, or an array, but no aggregator.
     #[error("several values, but no aggregator")]
     NoAggregator,
     #[error("one of several values is not a number")]
@@ -109,7 +109,24 @@ impl From<EvalError> for ExtractError {
 /// Truncates a path or an expression for errors.
 pub(crate) fn abbreviated(text: &[u8]) -> String {
     const MAX_BYTES: usize = 120;
-    let cut = text.get(..MAX_BYTES);
-    let ellipsis = if cut.is_some() { "..." } else { "" };
-    String::from_utf8_lossy(cut.unwrap_or(text)).into_owned() + ellipsis
+    match text.split_at_checked(MAX_BYTES) {
+        Some((cut, [_, ..])) => String::from_utf8_lossy(cut).into_owned() + "...",
+        _ => String::from_utf8_lossy(text).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::shorter(119, "")]
+    #[case::equal(120, "")]
+    #[case::longer(121, "...")]
+    fn only_texts_over_the_limit_are_abbreviated(#[case] bytes: usize, #[case] ellipsis: &str) {
+        let expected = "x".repeat(bytes.min(120)) + ellipsis;
+        assert_eq!(abbreviated("x".repeat(bytes).as_bytes()), expected);
+    }
 }

@@ -209,7 +209,7 @@ fn interval_below_a_second_is_an_error_unless_compatible() {
         let values = [("json-key", "$.v"), ("port", "80"), ("interval", interval)];
         let config = config(metric, "pods.m.json-path", &values, compat);
         let plan = CollectorPlan::new(&config, &Environment { compat, ..Environment::default() });
-        plan.map(|plan| plan.interval).map_err(|error| error.to_string())
+        plan.map(|plan| plan.interval_nanos).map_err(|error| error.to_string())
     };
     for interval in ["-30s", "1ns", "999ms"] {
         let error = new(interval, Compat::Off).unwrap_err();

@@ -61,7 +61,7 @@ impl Controller {
 fn view_settings() -> ViewSettings {
     ViewSettings {
         sync_period: Duration::from_secs(15),
-        decisions: hpa_calc::Settings::default(),
+        decision_settings: hpa_calc::Settings::default(),
         dry_run: false,
         keep_history: true,
     }

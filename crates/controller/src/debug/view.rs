@@ -32,7 +32,7 @@ pub struct DebugView {
 #[derive(Clone, Debug)]
 pub struct ViewSettings {
     pub sync_period: Duration,
-    pub decisions: Settings,
+    pub decision_settings: Settings,
     pub dry_run: bool,
     /// Whether histories are stored.
     pub keep_history: bool,
@@ -66,10 +66,9 @@ impl DebugView {
         let autoscalers = sources.autoscalers.all();
         let (lease, is_leader) = self.telemetry.leadership();
         let working_since = self.telemetry.working_since();
-        let counts_from = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().counts_from();
+        let age_start = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().age_start();
         let oldest = working_since.map(|since| {
-            let times =
-                autoscalers.iter().map(|(_, autoscaler)| counts_from(autoscaler).max(since));
+            let times = autoscalers.iter().map(|(_, autoscaler)| age_start(autoscaler).max(since));
             times.min().map_or(Duration::ZERO, |oldest| oldest.elapsed()).as_secs_f64()
         });
         let used_bytes = |autoscaler: &Autoscaler| {
@@ -83,7 +82,7 @@ impl DebugView {
             is_working: working_since.is_some(),
             dry_run: self.settings.dry_run,
             sync_period_seconds: self.settings.sync_period.as_secs_f64(),
-            settings: (&self.settings.decisions).into(),
+            settings: (&self.settings.decision_settings).into(),
             not_ready: self.telemetry.ready().err().map(|error| error.to_string()),
             not_alive: self.telemetry.alive().err().map(|error| error.to_string()),
             queue: QueueState {
@@ -150,7 +149,7 @@ impl DebugView {
             api_version: AutoscalerDetail::API_VERSION.to_owned(),
             kind: AutoscalerDetail::KIND.to_owned(),
             now: self.clock.now(),
-            settings: (&self.settings.decisions).into(),
+            settings: (&self.settings.decision_settings).into(),
             autoscaler: self.item(key, &autoscaler),
             history: is_working.then(|| autoscaler.history(self.clock.instants())),
             runs,

@@ -18,13 +18,14 @@ use super::{
 use crate::settings::SyncPeriod;
 
 /// The state of one autoscaler's forecasts. If the target changes, the histories of all metrics are
-/// dropped; if a metric of the spec changes, only its own history.
+/// dropped. If a metric of the spec changes in more than its target value, only its own history is
+/// dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     specs: Vec<MetricSpec>,
     /// For the first [`MAX_METRICS`] specs. `None` before the first load, and while all
-    /// [`super::MAX_HISTORIES`] are in use.
+    /// [`super::MAX_HISTORIES`], or the namespace's half of them, are in use.
     metrics: Vec<Option<MetricState>>,
     /// The start of the most recent check that was the first one of its metric.
     last_first_check: Option<Instant>,
@@ -195,7 +196,8 @@ impl AutoscalerForecasts {
     }
 
     /// Stores the result of a check: the decision with the past that it was made on, or the error.
-    /// After the first check, the next one follows after the fraction `spread` of the period.
+    /// After the first successful check, the next one follows after the fraction `spread` of the
+    /// period, at least a tenth. A failed check is retried with a backoff.
     pub(crate) fn finish_check(
         &mut self,
         check: &Check,
@@ -238,8 +240,8 @@ impl AutoscalerForecasts {
 /// The state of a metric without a forecast, because the limits are reached.
 fn over_limit_forecast() -> MetricForecast {
     let text = format!(
-        "forecasts are limited to the first {MAX_METRICS} metrics of an autoscaler, and to {} \
-         metrics of the controller",
+        "forecasts are limited to the first {MAX_METRICS} metrics of an autoscaler, to {} metrics \
+         of the controller, and to half of them in one namespace",
         super::MAX_HISTORIES
     );
     let (reason, forecast) = (ForecastReason::NotEnoughHistory, None);

@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 const DEFAULT_STARTUP: SignedDuration = SignedDuration::from_mins(2);
 /// A scale-up is not measured if its pods aren't ready after this time: they may never be ready.
 const MAX_STARTUP: SignedDuration = SignedDuration::from_mins(30);
-/// The median is taken of at most this many scale-ups, or pods: the newest ones.
+/// The maximum number of measurements in a median: the last scale-ups, or else the pods that became
+/// ready last.
 const MAX_MEASUREMENTS: usize = 9;
 
 /// The start-up times of the last scale-ups.

@@ -1,4 +1,4 @@
-//! Compares shards of the history store with plain decoding, in tests and fuzz targets.
+//! Compares shards of the history store with the tests' plain decoder, in tests and fuzz targets.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) const SNAPSHOTS: [&str; 1] = [r#"{"hpa":"shop/web","desired":3,"scale
     "recommendations":[[5,1767225600000],[4,1767225601000]],"ups":[[2,1767225600000]],
     "downs":[[1,1767225599000]],"failing":[[18446744073709551615,1767225599000,null,1]],"zero":5}"#];
 
-/// Whether the header can be decoded. Panics if the result differs from plain decoding.
+/// Whether the header can be decoded. Panics if the result differs from the tests' plain decoder.
 pub(crate) fn check_header(body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let decoded = decode(text, SNAPSHOTS[0]);
@@ -30,7 +30,7 @@ pub(crate) fn check_header(body: &[u8]) -> bool {
     decoded.is_some()
 }
 
-/// Whether the snapshot is accepted. Panics if the result differs from plain decoding.
+/// Whether the snapshot is accepted. Panics if the result differs from the tests' plain decoder.
 pub(crate) fn check_snapshot(body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let shard = decode(HEADERS[0], text);

@@ -11,8 +11,8 @@ use super::{
 use crate::{k8s::PartialObject, key::Scope};
 
 impl Informers {
-    /// Keeps the cached pods of a scope up to date and doesn't return. Sends `true` to `synced`
-    /// after the first list.
+    /// Keeps the cached pods of a scope up to date. Sends `true` to `synced` after the first list.
+    /// Runs until the stream ends. Returns at once if the scope is not one of the cache's.
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };

@@ -1,4 +1,4 @@
-//! Compares decoded objects with plain decoding, in tests and fuzz targets.
+//! Compares decoded objects with the tests' plain decoder, in tests and fuzz targets.
 
 use std::{collections::BTreeMap, fmt::Debug, hash::BuildHasher};
 
@@ -184,13 +184,13 @@ fn plain_hpa(body: &[u8]) -> DocumentResult<HorizontalPodAutoscaler> {
     Ok(hpa)
 }
 
-/// Whether the object can be decoded. Panics if the result differs from plain decoding.
+/// Whether the object can be decoded. Panics if the result differs from the tests' plain decoder.
 pub(crate) fn check_pod(body: &[u8]) -> bool {
     check_object::<Pod>(body, plain_pod(body))
 }
 
-/// Whether the object can be decoded. Panics if the result differs from plain decoding, or if it
-/// differs between a watch and the response to a write.
+/// Whether the object can be decoded. Panics if the result differs from the tests' plain decoder,
+/// or if it differs between a watch and the response to a write.
 pub(crate) fn check_hpa(body: &[u8]) -> bool {
     let plain = plain_hpa(body);
     let decoded_plain = plain.as_ref().ok().cloned();

@@ -187,8 +187,8 @@ fn totals(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 2] {
 fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) -> MetricFamily {
     let now = Instant::now();
     let age = |(_, autoscaler): &CachedAutoscaler| {
-        let counts_from = autoscaler.last_reconcile.lock().counts_from();
-        now.saturating_duration_since(counts_from.max(working_since))
+        let age_start = autoscaler.last_reconcile.lock().age_start();
+        now.saturating_duration_since(age_start.max(working_since))
     };
     let oldest = autoscalers.iter().map(age).max().unwrap_or_default();
     Family::gauge(

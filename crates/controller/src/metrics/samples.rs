@@ -1,4 +1,4 @@
-//! Age of the samples in responses of the metrics APIs.
+//! Records the age of samples, and reports responses of metric sources to the liveness check.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::Telemetry;
 
-/// A metrics source that records the age of samples. It belongs below the coalescing, to record
-/// each response once.
+/// A metric source that records the age of the oldest sample of each response, and reports each
+/// response to the liveness check. It belongs below the coalescing, to record each response once.
 pub struct ObservedSource<S> {
     source: S,
     telemetry: Arc<Telemetry>,

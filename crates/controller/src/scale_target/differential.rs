@@ -1,4 +1,4 @@
-//! Compares scales in responses with plain decoding, in tests and fuzz targets.
+//! Compares scales in responses with the tests' plain decoder, in tests and fuzz targets.
 
 use hpa_calc::api::Scale;
 use hpa_testbed::decoder_tests::DocumentResult;
@@ -6,7 +6,7 @@ use hpa_testbed::decoder_tests::DocumentResult;
 use super::scale::{RawScale, ScaleObject};
 use crate::k8s::differential::{non_null, object, optional, text};
 
-/// Whether the scale can be decoded. Panics if the result differs from plain decoding.
+/// Whether the scale can be decoded. Panics if the result differs from the tests' plain decoder.
 pub(crate) fn check_scale(body: &[u8]) -> bool {
     let decode = |body| serde_json::from_slice::<RawScale>(body).ok().map(ScaleObject::from);
     let decoded = decode(body);

@@ -11,7 +11,8 @@ use std::{
 use hpa_controller::{Clock, Dependencies, Options, Telemetry, k8s::Clients};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options, election,
+    objects,
 };
 use http::{Method, Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -86,7 +87,7 @@ impl Cluster {
             Clients { api: client.clone(), metrics: client.clone(), server: String::new() };
         let election = election(client, "kube-system", name);
         // A request that hangs outlasts the grace period.
-        let options = Options { shutdown_grace: Duration::from_secs(5), ..options() };
+        let options = Options { shutdown_grace: Duration::from_secs(5), ..controller_options() };
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),
             election: Some(election),
@@ -147,7 +148,7 @@ impl Cluster {
 
     /// Waits until that second.
     pub(crate) async fn at(&self, second: i64) {
-        self.clock.until(Duration::from_secs(second.unsigned_abs())).await;
+        self.clock.wait_until_age(Duration::from_secs(second.unsigned_abs())).await;
     }
 
     pub(crate) async fn load_at(&self, second: i64, load: i64) {

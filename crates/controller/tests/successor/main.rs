@@ -213,7 +213,7 @@ async fn active_fallback_survives_leader_changes() {
     let standby = cluster.start_controller("b");
     cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
-    cluster.metrics.set_external_down(true);
+    cluster.metrics.start_external_outage();
     let scaled = cluster.wait_until_scaled_to(14).await;
     assert!(scaled >= 320 - SYNC && scaled <= 320 + SYNC, "{scaled}");
     cluster.at(400).await;
@@ -236,7 +236,7 @@ async fn active_fallback_survives_leader_changes() {
     assert_eq!((cluster.replicas(), fallback_condition(&cluster)), (14, active));
     // The failure ends once the metric was read for long enough.
     cluster.at(800).await;
-    cluster.metrics.set_external_down(false);
+    cluster.metrics.end_external_outage();
     cluster.at(800 + 30 - 1).await;
     assert_eq!(fallback_condition(&cluster)[0], "True");
     cluster.at(800 + 30 + 2 * SYNC).await;
@@ -251,7 +251,7 @@ async fn failure_before_a_leader_change_counts_for_the_fallback() {
     let _standby = cluster.start_controller("b");
     cluster.wait_until_scaled_to(10).await;
     cluster.at(200).await;
-    cluster.metrics.set_external_down(true);
+    cluster.metrics.start_external_outage();
     cluster.at(290).await;
     leader.kill().await;
     let scaled = cluster.wait_until_scaled_to(14).await;

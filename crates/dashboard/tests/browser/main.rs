@@ -21,7 +21,7 @@ use std::{fs, path::Path};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hpa_controller::k8s::{ClientLimits, Clients};
 use hpa_dashboard::{Dashboard, Options};
-use hpa_tests::harness::{NAMESPACE, TestbedExt, long_tests};
+use hpa_tests::harness::{NAMESPACE, TestbedExt, are_long_tests_enabled};
 use serde_json::json;
 
 use self::{
@@ -231,7 +231,7 @@ async fn list_of_five_thousand_has_only_rows_near_the_window() {
     tab.wait_for(&format!("{last} === '{}'", COUNT + 1)).await;
     tab.evaluate("dispatchEvent(new Event('beforeprint'))").await;
     assert_eq!(tab.evaluate(rows).await, COUNT, "on paper, all rows exist");
-    if long_tests() {
+    if are_long_tests_enabled() {
         assert!(milliseconds < 2000.0, "{milliseconds}");
     }
     assert_no_errors(&tab);

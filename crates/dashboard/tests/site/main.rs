@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use self::http::{Page, Stream};
 
-/// Interval of readings of the metrics.
+/// The interval between reads of the metrics.
 const SYNC_PERIOD: Duration = Duration::from_secs(2);
 
 /// A testbed with the autoscaler `web` at 90 % of its target, and a dashboard.
@@ -294,14 +294,14 @@ async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let mut list = cluster.open_list().await;
     let changes = list.until(|changes| changes["problems"] != json!([])).await;
     let problems = changes["problems"].to_string();
-    let right = "You may not list horizontalpodautoscalers.autoscaling in all namespaces, so only \
-                 those of the namespace default are shown.";
-    assert!(problems.contains(right), "{problems}");
+    let expected = "You may not list horizontalpodautoscalers.autoscaling in all namespaces, so only \
+                    those of the namespace default are shown.";
+    assert!(problems.contains(expected), "{problems}");
     assert_eq!(changes["unread"], Value::Null);
     let mut list = cluster.open_list().await;
     let changes =
-        list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1));
-    assert_eq!(changes.await["rows"][0]["id"], "core/default/own");
+        list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1)).await;
+    assert_eq!(changes["rows"][0]["id"], "core/default/own");
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["isKnown"] == true).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(false)), "not shown");
@@ -425,11 +425,14 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         cluster.testbed.apply_all([objects::running_deployment("scheduled", 4)]);
         cluster.testbed.apply_all((0..4).map(|index| objects::pod("scheduled", index)));
         let mut detail = cluster.open_detail("scheduled").await;
-        let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null);
-        view.await["report"]["sentence"].as_str().expect("a sentence").to_owned()
+        let view =
+            detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
+        view["report"]["sentence"].as_str().expect("a sentence").to_owned()
     };
-    let defaults = Settings::default().tolerance;
-    for (tolerance, is_exact) in [(defaults, false), (defaults, true), (0.2, false), (0.2, true)] {
+    let default_tolerance = Settings::default().tolerance;
+    for (tolerance, is_exact) in
+        [(default_tolerance, false), (default_tolerance, true), (0.2, false), (0.2, true)]
+    {
         let controller: Arc<dyn RecordSource> = Arc::new(ScheduleController);
         let sentence = report(tolerance, is_exact.then_some(controller)).await;
         let expected = if is_exact { "would scale from 4 to 5" } else { "stays at 4" };

@@ -3,17 +3,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use hpa_prometheus::source::{PrometheusProvider, RuleStatus};
+use hpa_prometheus::source::{PrometheusSource, RuleStatus};
 use tracing::{info, warn};
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits for the first discovery, and logs one line per server.
-pub(super) async fn log_first(provider: Arc<PrometheusProvider>) {
-    while !provider.has_tried_discovery() {
+pub(super) async fn log_first(source: Arc<PrometheusSource>) {
+    while !source.has_tried_discovery() {
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
-    let rules = provider.rule_status();
+    let rules = source.rule_status();
     let mut by_server: BTreeMap<(&str, &str), Vec<&RuleStatus>> = BTreeMap::new();
     // The status of a resource rule names no server.
     for rule in rules.iter().filter(|rule| !rule.server.is_empty()) {
@@ -49,14 +49,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn log_does_not_wait_for_a_discovery_without_rules() {
-        let provider = PrometheusProvider::new(
+        let source = PrometheusSource::new(
             Config::default(),
             Servers::new(None, Arc::new(())),
             PrometheusSettings::default(),
             Arc::new(FixedMapper::default()),
             Arc::new(FixedObjects::default()),
         );
-        let log = log_first(Arc::new(provider.unwrap()));
+        let log = log_first(Arc::new(source.unwrap()));
         tokio::time::timeout(Duration::from_secs(60), log).await.expect("nothing to wait for");
     }
 }

@@ -40,9 +40,9 @@ impl Endpoints for Probes {
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
     ) -> Response<TextBody> {
-        drop(connection.start());
+        drop(connection.count_request());
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let response = self.0.health(request.uri().path(), &query).unwrap_or_else(|| {
+        let response = self.0.health_response(request.uri().path(), &query).unwrap_or_else(|| {
             let mut response = Response::new("not found; try /livez, /readyz or /healthz\n".into());
             *response.status_mut() = StatusCode::NOT_FOUND;
             response

@@ -6,8 +6,8 @@ use anyhow::Context;
 use hpa_adapter::{
     api_service::{CertificateController, ServiceName},
     authentication::RequestedCertificates,
-    certificates::{self, Identity},
-    server::{Handshake, ServerOptions, ServingCertificate},
+    certificates::{self, GeneratedCertificate},
+    server::{HandshakeSettings, ServerOptions, ServingCertificate},
 };
 use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ pub(super) async fn load_certificate(
         "VersionTLS13" => vec![&TLS13],
         _ => vec![&TLS13, &TLS12],
     };
-    let handshake = Handshake {
+    let handshake = HandshakeSettings {
         client_verifier: Some(RequestedCertificates::new()),
         protocols: options.protocols(),
         versions,
@@ -54,7 +54,7 @@ pub(super) async fn load_certificate(
     }
     let directory = &arguments.cert_dir;
     if !directory.as_os_str().is_empty() {
-        match certificates::in_directory(directory, Timestamp::now()) {
+        match certificates::find_or_generate(directory, Timestamp::now()) {
             Ok((chain, key)) => {
                 info!(certificate = %chain.display(), "using the certificate of --cert-dir");
                 let certificate = ServingCertificate::from_files(chain, key, handshake)?;
@@ -66,7 +66,7 @@ pub(super) async fn load_certificate(
             }
         }
     }
-    let identity = Identity::generate(&certificates::local_names(), Timestamp::now())?;
+    let identity = GeneratedCertificate::generate(&certificates::local_names(), Timestamp::now())?;
     let certificate =
         ServingCertificate::from_pem(identity.chain.as_bytes(), identity.key.as_bytes(), handshake);
     Ok(Arc::new(certificate?))

@@ -239,7 +239,7 @@ impl CollectorArguments {
             prometheus_aliases: aliases.collect(),
             sqs_regions: self.aws_regions.iter().cloned().collect(),
             external_rps_metric: self.skipper.external_rps_metric_name.clone(),
-            default_interval: i64::try_from(interval).unwrap_or(i64::MAX),
+            default_interval_nanos: i64::try_from(interval).unwrap_or(i64::MAX),
             permissions,
             compat,
             ..Environment::default()

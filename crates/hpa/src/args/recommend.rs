@@ -15,11 +15,12 @@ Examples:
     kubectl patch hpa web --type merge \\
       -p \"$(hpa recommend scenario.yaml -o patch)\"
 
-Risk is the share of the load beyond the capacity of the ready pods, in the
-worst run. docs/tuning.md explains the search and its assumptions.
+Risk is the share of the load beyond the capacity of the ready pods, or of the
+queued work that waits too long, in the worst run (99th percentile).
+docs/tuning.md explains the search and its assumptions.
 
-Exit status: 0 if there is a suggestion for each scenario, 1 if the current
-settings of one are as good, 2 if the command failed.";
+Exit status: 0 if there is a suggestion for each scenario, 1 if there is none
+for one of them, 2 if the command failed.";
 
 /// The arguments of `hpa recommend`.
 #[derive(Args, Debug)]
@@ -31,7 +32,7 @@ pub(crate) struct RecommendArguments {
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: RecommendationFormat,
-    /// Number of settings to try
+    /// Number of combinations of settings to try
     #[arg(long, value_name = "NUMBER", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub(crate) candidates: u32,
@@ -43,8 +44,9 @@ pub(crate) struct RecommendArguments {
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,1.15",
         value_parser = factor)]
     pub(crate) load_factors: Vec<f64>,
-    /// Acceptable risk, as a percentage of the load. Among settings above it, the lowest risk wins;
-    /// otherwise the lowest cost
+    /// Acceptable risk, as a percentage of the load. The limit is the risk of the default behavior
+    /// if that is lower. Of the settings within it, the cheapest wins. If there are none, the
+    /// lowest risk wins
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percentage)]
     pub(crate) max_risk: f64,
 }

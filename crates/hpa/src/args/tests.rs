@@ -161,11 +161,20 @@ fn every_boolean_flag_of_run_accepts_the_same_values() {
         for value in ["", "=true", "=false", "=1", "=off"] {
             parse(&[&format!("--{flag}{value}")]).expect(flag);
         }
-        parse(&[&format!("--{flag}"), "false"]).expect(flag);
+        parse(&[&format!("--{flag}"), "false"]).expect_err(flag);
         parse(&[&format!("--{flag}=maybe")]).expect_err(flag);
     }
-    let run = parse(&["--leader-elect", "false", "--dry-run=true", "--in-cluster"]).expect("flags");
+    let run = parse(&["--leader-elect=false", "--dry-run=true", "--in-cluster"]).expect("flags");
     assert!(!run.election.lease.leader_elect && run.dry_run && run.cluster.in_cluster);
+}
+
+#[test]
+fn file_after_a_boolean_flag_is_not_its_value() {
+    for flag in ["--collectors", "--scaling-schedule"] {
+        let arguments = Arguments::try_parse_from(["hpa", "lint", flag, "a.yaml"]).expect(flag);
+        let Command::Lint(lint) = arguments.command else { panic!("not lint") };
+        assert_eq!(lint.files, [Path::new("a.yaml")], "{flag}");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 /// The value name of boolean flags.
 pub(super) const BOOL: &str = "BOOL";
 
-/// Makes a flag whose value name is [`BOOL`] accept an optional boolean: `--flag`, `--flag true`,
-/// `--flag=false`.
+/// Makes a flag whose value name is [`BOOL`] accept an optional boolean: `--flag`, `--flag=false`.
+/// As in Go, the next word is not its value, so it can be a file.
 pub(super) fn accept_boolean(argument: Arg) -> Arg {
     let is_boolean =
         argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == BOOL));
@@ -23,6 +23,7 @@ pub(super) fn accept_boolean(argument: Arg) -> Arg {
     argument
         .action(ArgAction::Set)
         .num_args(0..=1)
+        .require_equals(true)
         .default_missing_value("true")
         .value_parser(BoolishValueParser::new())
 }

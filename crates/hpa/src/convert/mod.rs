@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{ConvertArguments, Format, TargetApi},
-    manifests::{Document, combined_error, read_file, split_documents},
-    rules_provider::file_name,
+    manifests::{Document, combined_error, file_name, read_file, split_documents},
     terminal,
 };
 

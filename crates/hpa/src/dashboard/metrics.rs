@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use hpa_calc::{Inputs, Readings};
 use hpa_metrics::describe;
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::source::PrometheusSource;
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -47,10 +47,7 @@ impl Drop for SourceMetrics {
     }
 }
 
-async fn relist_periodically(
-    rules: Arc<PrometheusProvider>,
-    relisted: watch::Sender<RelistOutcome>,
-) {
+async fn relist_periodically(rules: Arc<PrometheusSource>, relisted: watch::Sender<RelistOutcome>) {
     let interval = rules.settings().relist_interval;
     loop {
         let outcome = rules.relist().await.map_err(|error| describe(&error));

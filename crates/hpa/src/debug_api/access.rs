@@ -121,9 +121,9 @@ impl ReviewedAccess {
 
     async fn user(&self, client: IpAddr, headers: &HeaderMap) -> Result<User, Denied> {
         let user = if let Some(token) = bearer_token(headers, &TOKEN_HEADER) {
-            self.debug_tokens.user(client, token).await
+            self.debug_tokens.user_of_token(client, token).await
         } else if let Some(token) = bearer_token(headers, &header::AUTHORIZATION) {
-            self.api_tokens.user(client, token).await
+            self.api_tokens.user_of_token(client, token).await
         } else {
             return Err(Denied::NoToken);
         };

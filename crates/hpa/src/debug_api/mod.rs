@@ -11,9 +11,9 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use hpa_adapter::certificates::{Identity, local_names};
+use hpa_adapter::certificates::{GeneratedCertificate, local_names};
 use hpa_adapter::reviews::LogLimit;
-use hpa_adapter::server::{Connection, Handshake, RunningRequest, ServingCertificate};
+use hpa_adapter::server::{Connection, HandshakeSettings, RunningRequest, ServingCertificate};
 use hpa_controller::{
     Dependencies, Observer, Options,
     debug::{DebugView, DecisionRecorder, ViewSettings},
@@ -61,7 +61,7 @@ pub(crate) async fn start(
     let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
     let settings = ViewSettings {
         sync_period: options.sync_period,
-        decisions: options.settings.clone(),
+        decision_settings: options.settings.clone(),
         dry_run: dependencies.dry_run,
         keep_history: dependencies.stores_histories(),
     };
@@ -92,10 +92,10 @@ pub(crate) async fn start_local(view: DebugView) -> anyhow::Result<(Server, Sock
 /// A self-signed certificate, which encrypts tokens on the network. No client can verify it, and
 /// kube-apiserver doesn't verify certificates of pods.
 fn generate_certificate() -> anyhow::Result<ServingCertificate> {
-    let identity = Identity::generate(&local_names(), Timestamp::now());
+    let identity = GeneratedCertificate::generate(&local_names(), Timestamp::now());
     let identity = identity.context("unable to generate a certificate for the debug API")?;
     let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
-    Ok(ServingCertificate::from_pem(chain, key, Handshake::default())?)
+    Ok(ServingCertificate::from_pem(chain, key, HandshakeSettings::default())?)
 }
 
 /// Serves at an address. Returns the address with the actual port.

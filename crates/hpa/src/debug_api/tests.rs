@@ -56,7 +56,7 @@ fn view() -> DebugView {
     let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), 1 << 20));
     let settings = ViewSettings {
         sync_period: Duration::from_secs(15),
-        decisions: hpa_calc::Settings::default(),
+        decision_settings: hpa_calc::Settings::default(),
         dry_run: false,
         keep_history: true,
     };

@@ -22,7 +22,7 @@ const LIFETIME: Duration = Duration::from_secs(600);
 /// The age at which a token is replaced.
 const RENEW_AFTER: Duration = Duration::from_secs(300);
 
-/// A token that is replaced before it expires.
+/// A token that is renewed on use, before it expires.
 pub(super) struct DebugToken {
     accounts: Api<ServiceAccount>,
     namespace: String,

@@ -45,7 +45,7 @@ use crate::{
     kubectl::{self, escape, get},
     manifests::string_at,
     metric_reader::MetricReader,
-    rules_provider,
+    rules_source,
     status::{self, ListedAutoscaler},
 };
 
@@ -427,7 +427,7 @@ impl Cluster {
         if self.relisted.get().is_some_and(|last| last.elapsed() < interval) {
             return Ok(());
         }
-        rules_provider::relist(rules).await?;
+        rules_source::relist(rules).await?;
         self.relisted.set(Some(Instant::now()));
         Ok(())
     }

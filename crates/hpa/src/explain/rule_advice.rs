@@ -6,7 +6,7 @@ use hpa_calc::{Inputs, MetricQuery, ReadError, suggestions::most_similar};
 use hpa_metrics::{ExternalQuery, MetricSource};
 use hpa_prometheus::{
     rules::explain::{Explanation, RuleOutcome},
-    source::PrometheusProvider,
+    source::PrometheusSource,
 };
 
 /// Texts in the errors of metrics APIs that are not registered.
@@ -18,7 +18,7 @@ const MAX_QUERY: usize = 300;
 /// Completes the errors of metrics that neither a rule nor an API has. Returns advice for each
 /// metric that fails because of its rule, or because it has none.
 pub(super) fn complete_errors(
-    rules: &PrometheusProvider,
+    rules: &PrometheusSource,
     inputs: &mut Inputs,
 ) -> BTreeMap<usize, String> {
     let plan = inputs.plan();
@@ -61,7 +61,7 @@ pub(super) fn complete_errors(
 }
 
 /// The names of the rules' metrics of the same API as a query. `None` for resource metrics.
-fn metric_names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<String>> {
+fn metric_names(rules: &PrometheusSource, query: &MetricQuery) -> Option<Vec<String>> {
     let catalog = rules.catalog();
     Some(match query {
         MetricQuery::Pods { .. } | MetricQuery::Object { .. } => {
@@ -76,7 +76,7 @@ fn metric_names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<S
 
 /// Advice about a metric whose rule returned no value.
 fn empty_result_advice(
-    rules: &PrometheusProvider,
+    rules: &PrometheusSource,
     inputs: &Inputs,
     index: usize,
     query: &MetricQuery,

@@ -39,7 +39,7 @@ fn cluster_objects() -> [Value; 4] {
         objects::cpu_metric(50),
         objects::pods_metric("requests", "1"),
         objects::external_metric("jobs", "1"),
-        objects::external_metric(SettableMetrics::MISSING, "1"),
+        objects::external_metric(SettableMetrics::METRIC_WITHOUT_SERIES, "1"),
     ];
     [
         objects::namespace(),

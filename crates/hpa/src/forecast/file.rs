@@ -9,6 +9,8 @@ use std::{
 use anyhow::{Context, bail};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
+use crate::manifests::file_name;
+
 /// The largest size of a file in bytes: four weeks of a sample each second.
 const MAX_SIZE: u64 = 128 << 20;
 /// A larger time is in milliseconds since 1970, a smaller one in seconds.
@@ -17,7 +19,7 @@ const MAX_SECONDS: f64 = 1e11;
 /// The samples of a file, in order of time.
 pub(super) fn read(path: &Path, zone: &TimeZone) -> anyhow::Result<Vec<(Timestamp, f64)>> {
     let is_stdin = path.as_os_str() == "-";
-    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let name = file_name(path);
     let mut text = String::new();
     let size = if is_stdin {
         stdin().lock().take(MAX_SIZE + 1).read_to_string(&mut text)
@@ -60,7 +62,8 @@ fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseErro
             problem,
         };
         let Some((time, value)) = line.split_once([',', ';', '\t']) else {
-            return Err(error(line.len(), "expected a comma and the load".to_owned()));
+            let problem = "expected a time and a load, such as 2026-11-23T08:00:00Z,120";
+            return Err(error(line.len(), problem.to_owned()));
         };
         let last = samples.last().map(|(last, _)| *last);
         let at = parse_time(time.trim().trim_matches('"'), zone, last)
@@ -144,7 +147,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case::no_value("time,load\n2026-01-05T00:00:00Z", "2:21: expected a comma and the load")]
+    #[case::no_value(
+        "time,load\n2026-01-05T00:00:00Z",
+        "2:21: expected a time and a load, such as 2026-11-23T08:00:00Z,120"
+    )]
+    #[case::no_time_and_value(
+        "# per hour\n2011-05-02T00:00:00Z,3600,UTC\n177",
+        "3:4: expected a time and a load, such as 2026-11-23T08:00:00Z,120"
+    )]
     #[case::no_time(
         "1,1\nyesterday,2",
         "2:1: \"yesterday\" is no time such as 2026-11-23T08:00:00Z"

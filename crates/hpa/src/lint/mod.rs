@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     args::{LintArguments, LintFormat, SourceArguments},
-    manifests::{self, Input, Manifest, Problem, directory_with},
+    manifests::{self, Input, Manifest, Problem, directory_with, file_name},
     rules::builtin_mapper,
     terminal,
 };
@@ -120,7 +120,7 @@ fn missing_autoscaler_problem(paths: &[PathBuf], input: &Input) -> Option<Proble
     let advice = kustomization.map_or(String::new(), |manifest| {
         format!(". Check the result: {}", kustomize_command(&manifest.file))
     });
-    let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let places: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
     let message = format!("no {} to check, found {found}{advice}", hpa_crd::KIND);
     Some(Problem { place: places.join(", "), message })
 }

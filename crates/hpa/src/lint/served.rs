@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
 use hpa_prometheus::{
     promql::{self, Expr, Node},
-    source::{PrometheusProvider, RelistError},
+    source::{PrometheusSource, RelistError},
 };
 
 use super::workspace::ServedMetrics;
-use crate::{args::RulesFileArguments, rules_provider};
+use crate::{args::RulesFileArguments, rules_source};
 
 pub(super) const RESOURCE: &str = "metrics.k8s.io";
 pub(super) const CUSTOM: &str = "custom.metrics.k8s.io";
@@ -23,19 +23,18 @@ pub(super) async fn read_rules(
 ) -> anyhow::Result<Option<ServedMetrics>> {
     // Metrics are only listed, not read, so no objects are needed.
     let objects = Arc::new(NoObjects);
-    let Some(provider) = rules_provider::create_from_flags(arguments, mapper, objects).await?
-    else {
+    let Some(source) = rules_source::create_from_flags(arguments, mapper, objects).await? else {
         return Ok(None);
     };
-    let discovery_error = match provider.relist().await {
+    let discovery_error = match source.relist().await {
         Err(error @ RelistError::Mapper(_)) => return Err(error.into()),
         outcome => outcome.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
     };
-    let groups = provider.groups();
+    let groups = source.groups();
     let served =
         [(groups.resource, RESOURCE), (groups.custom, CUSTOM), (groups.external, EXTERNAL)];
-    let custom = provider.custom_metrics().into_iter();
-    let external = provider.external_metrics().into_iter();
+    let custom = source.custom_metrics().into_iter();
+    let external = source.external_metrics().into_iter();
     Ok(Some(ServedMetrics {
         source: "the rules file",
         groups: served
@@ -47,14 +46,14 @@ pub(super) async fn read_rules(
             .custom
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
-        averages: averages(&provider),
+        averages: averages(&source),
         discovery_error,
     }))
 }
 
 /// The metrics whose rule computes an average, as [`ServedMetrics::averages`] names them.
-fn averages(provider: &PrometheusProvider) -> BTreeSet<String> {
-    let rules = provider.inspect_custom().into_iter().chain(provider.inspect_external());
+fn averages(source: &PrometheusSource) -> BTreeSet<String> {
+    let rules = source.inspect_custom().into_iter().chain(source.inspect_external());
     let metrics = rules
         .filter(|rule| computes_average(&rule.definition.metrics_query))
         .flat_map(|rule| rule.metrics)

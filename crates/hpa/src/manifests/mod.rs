@@ -156,11 +156,15 @@ fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Reads a file, or standard input for `-`.
 pub(crate) fn read_file(file: &Path) -> anyhow::Result<String> {
-    let name = || match file.to_str() {
-        Some("-") => "unable to read standard input".to_owned(),
-        _ => format!("unable to read {}", file.display()),
-    };
-    read_stream(file).with_context(name)
+    read_stream(file).with_context(|| format!("unable to read {}", file_name(file)))
+}
+
+/// The name of a file in messages: `standard input` for `-`.
+pub(crate) fn file_name(path: &Path) -> String {
+    match path.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path.display().to_string(),
+    }
 }
 
 /// Like [`read_file`], but the error doesn't name the file.

@@ -59,6 +59,7 @@ fn add_flag(page: &mut Page, command: &str, argument: &Arg) {
     let names = argument.get_value_names().unwrap_or_default();
     let takes_values = argument.get_action().takes_values();
     let value = match names {
+        [name, ..] if takes_values && argument.is_require_equals_set() => format!("[={name}]"),
         [name, ..] if takes_values => format!(" {name}"),
         _ => String::new(),
     };

@@ -109,8 +109,8 @@ impl Agreement {
         }
     }
 
-    /// A sentence with the measurements, and one with advice for comparing variants.
-    pub(super) fn sentences(&self) -> [String; 2] {
+    /// A paragraph with the measurements, and one with advice for comparing variants.
+    pub(super) fn paragraphs(&self) -> [String; 2] {
         let direction = if self.mean_difference < 0.0 { "fewer" } else { "more" };
         let share = self
             .relative_difference()
@@ -196,7 +196,7 @@ workload: {load: {constant: 900}, replicas: 2}
         assert!((agreement.mean_difference + 0.25).abs() < 1e-9);
         assert_eq!((agreement.recorded_scalings, agreement.rebuilt_scalings), (2, 1));
         assert_eq!(agreement.trust, Trust::Poor);
-        let [measured, _] = agreement.sentences();
+        let [measured, _] = agreement.paragraphs();
         assert!(measured.contains("recorded replicas 50 % of the time"), "{measured}");
         assert!(measured.contains("0.25 fewer"), "{measured}");
     }
@@ -204,7 +204,7 @@ workload: {load: {constant: 900}, replicas: 2}
     #[test]
     fn difference_has_no_share_if_recorded_replicas_are_zero() {
         let agreement = Agreement::new(1, &[], &recorded(&[(100, Some(0.0))]), 15.0);
-        let [measured, _] = agreement.sentences();
+        let [measured, _] = agreement.paragraphs();
         assert!(measured.contains("by 1.00 replicas on average (net 1.00 more)"), "{measured}");
         let scaled = Agreement::new(1, &steps(&[(600.0, 2)]), &recorded(&[(100, Some(0.0))]), 15.0);
         assert_eq!(scaled.trust, Trust::Poor);

@@ -19,7 +19,8 @@ pub(crate) struct PastLoad {
     pub(crate) samples: Vec<(Timestamp, f64)>,
     /// The target for a pod, in the unit of the load.
     pub(crate) target: f64,
-    /// The median time from a pod's creation until it was ready.
+    /// The time from a pod's creation until it is ready: `--pod-startup`, or else the recorded
+    /// median.
     pub(crate) startup: Option<SignedDuration>,
     pub(crate) hpa: HorizontalPodAutoscaler,
     /// Whether the autoscaler is of the custom API.

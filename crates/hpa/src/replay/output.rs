@@ -47,7 +47,7 @@ impl Replay<'_> {
     }
 
     pub(super) fn text(&self, results: &[report::VariantRun], with_steps: bool) -> String {
-        let [measured, advice] = self.agreement.sentences();
+        let [measured, advice] = self.agreement.paragraphs();
         let period = escape_line(&self.period());
         let mut text = format!("{advice}\n{period}\n{measured}\n\n");
         text += &report::comparison_text(results);
@@ -75,13 +75,13 @@ impl Replay<'_> {
         report::html(&scenario_file, results, Some(&recorded))
     }
 
-    /// The text at the top of the page, one sentence per line.
+    /// The text at the top of the page, one paragraph per line.
     fn description(&self) -> String {
-        let [measured, advice] = self.agreement.sentences();
-        let mut sentences = vec![self.period(), measured, advice];
+        let [measured, advice] = self.agreement.paragraphs();
+        let mut paragraphs = vec![self.period(), measured, advice];
         let assumptions = self.assumptions.iter();
-        sentences.extend(assumptions.map(|sentence| format!("Assumption: {sentence}")));
-        sentences.join("\n")
+        paragraphs.extend(assumptions.map(|assumption| format!("Assumption: {assumption}")));
+        paragraphs.join("\n")
     }
 
     pub(super) fn json(

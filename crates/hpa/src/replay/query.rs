@@ -5,7 +5,7 @@ use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
 use hpa_prometheus::{
     client::Client,
     rules::explain::{Explanation, RuleOutcome},
-    source::PrometheusProvider,
+    source::PrometheusSource,
 };
 
 use super::metric::{Metric, Source};
@@ -199,7 +199,7 @@ impl TargetRef {
     pub(super) fn metric_query(
         &self,
         metric: &Metric,
-        provider: Option<&PrometheusProvider>,
+        source: Option<&PrometheusSource>,
         window: i64,
     ) -> Result<Query, String> {
         let subject = format!("the metric {}", metric.name);
@@ -211,14 +211,14 @@ impl TargetRef {
             metric: metric.name.clone(),
             metric_selector: selector(identifier),
         };
-        let applied = match (&metric.source, provider) {
+        let applied = match (&metric.source, source) {
             (Source::Resource { container }, _) => {
                 return Ok(self.usage_query(metric, container.as_deref(), window));
             }
-            (Source::Pods { identifier, .. }, Some(provider)) => {
+            (Source::Pods { identifier, .. }, Some(source)) => {
                 let names = PLACEHOLDERS.map(str::to_owned);
                 let request = request(identifier, GroupResource::pods());
-                custom_rule_query(provider, &request, &names).and_then(|(query, client)| {
+                custom_rule_query(source, &request, &names).and_then(|(query, client)| {
                     let quoted = Quoted(&self.pods).to_string();
                     let pods = quoted.strip_prefix('"').and_then(|pods| pods.strip_suffix('"'));
                     let replaced = query.replace(&PLACEHOLDERS.join("|"), pods.unwrap_or_default());
@@ -226,9 +226,9 @@ impl TargetRef {
                     (replaced != query).then_some((replaced, client))
                 })
             }
-            (Source::Object { object, identifier, .. }, Some(provider)) => {
+            (Source::Object { object, identifier, .. }, Some(source)) => {
                 let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-                let resources = provider.resources();
+                let resources = source.resources();
                 // The singular name of a resource is its kind in lower case.
                 let resource = resources.resolve(group, &object.kind.to_lowercase()).ok();
                 resource.map(|resource| resource.group_resource.clone()).and_then(|resource| {
@@ -237,11 +237,11 @@ impl TargetRef {
                     if is_namespace {
                         request.namespace.clear();
                     }
-                    custom_rule_query(provider, &request, std::slice::from_ref(&object.name))
+                    custom_rule_query(source, &request, std::slice::from_ref(&object.name))
                 })
             }
-            (Source::External { identifier, .. }, Some(provider)) => external_rule_query(
-                provider,
+            (Source::External { identifier, .. }, Some(source)) => external_rule_query(
+                source,
                 &ExternalQuery {
                     namespace: self.namespace.clone(),
                     metric: metric.name.clone(),
@@ -254,7 +254,7 @@ impl TargetRef {
         if let Some((text, client)) = applied {
             return Ok(Query { client, ..Query::new(&subject, sum(text), &advice) });
         }
-        if provider.is_some() {
+        if source.is_some() {
             return Err(format!(
                 "{}: no rule of --metrics-config has {subject}: {advice}",
                 metric.field
@@ -306,24 +306,21 @@ fn selector(metric: &MetricIdentifier) -> Selector {
 type RuleQuery = (String, Option<Client>);
 
 fn custom_rule_query(
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     request: &CustomQuery,
     names: &[String],
 ) -> Option<RuleQuery> {
-    let explanation = provider.explain_custom(request, names);
+    let explanation = source.explain_custom(request, names);
     let (index, query) = applied_rule(&explanation)?;
-    let server = provider.inspect_custom().into_iter().nth(index)?.definition.server;
-    Some((query, provider.client(&server)))
+    let server = source.inspect_custom().into_iter().nth(index)?.definition.server;
+    Some((query, source.client(&server)))
 }
 
-fn external_rule_query(
-    provider: &PrometheusProvider,
-    request: &ExternalQuery,
-) -> Option<RuleQuery> {
-    let explanation = provider.explain_external(request);
+fn external_rule_query(source: &PrometheusSource, request: &ExternalQuery) -> Option<RuleQuery> {
+    let explanation = source.explain_external(request);
     let (index, query) = applied_rule(&explanation)?;
-    let server = provider.inspect_external().into_iter().nth(index)?.definition.server;
-    Some((query, provider.client(&server)))
+    let server = source.inspect_external().into_iter().nth(index)?.definition.server;
+    Some((query, source.client(&server)))
 }
 
 /// The index and the query of the rule that applies.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::Quantity;
 use hpa_metrics::DiscoveryMapper;
-use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusProvider};
+use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusSource};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     args::{PastArguments, to_std},
     cached_pods::{CachedPods, FetchedPods},
-    rules, rules_provider,
+    rules, rules_source,
     simulate::progress::Progress,
 };
 
@@ -54,7 +54,7 @@ pub(super) async fn read_past(
         !matches!(metric.source, Source::Resource { .. })
             && !load_queries.contains_key(&metric.name)
     };
-    let provider = if metrics.iter().any(needs_rules) {
+    let source = if metrics.iter().any(needs_rules) {
         connect_rules(arguments, autoscaler).await?
     } else {
         None
@@ -72,7 +72,7 @@ pub(super) async fn read_past(
         let query = metric_query(
             &metric,
             &target,
-            provider.as_deref(),
+            source.as_deref(),
             load_queries.get(&metric.name),
             rate,
         )?;
@@ -159,17 +159,17 @@ fn parse_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {
 async fn connect_rules(
     arguments: &PastArguments,
     autoscaler: &Autoscaler,
-) -> anyhow::Result<Option<Arc<PrometheusProvider>>> {
+) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
     let mapper = match &autoscaler.client {
         Some(client) => Arc::new(DiscoveryMapper(client.clone())),
         None => rules::builtin_mapper(),
     };
     let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
-    let provider = rules_provider::create_from_flags(&arguments.rules, mapper, pods).await?;
-    if let Some(provider) = &provider {
-        rules_provider::relist(provider).await?;
+    let source = rules_source::create_from_flags(&arguments.rules, mapper, pods).await?;
+    if let Some(source) = &source {
+        rules_source::relist(source).await?;
     }
-    Ok(provider)
+    Ok(source)
 }
 
 /// The window of rates in seconds. If it is not configured, it is that of [`SCRAPES_PER_RATE`]
@@ -202,7 +202,7 @@ fn whole_seconds(seconds: f64) -> i64 {
 fn metric_query(
     metric: &Metric,
     target: &TargetRef,
-    provider: Option<&PrometheusProvider>,
+    source: Option<&PrometheusSource>,
     load_query: Option<&String>,
     rate: i64,
 ) -> anyhow::Result<Query> {
@@ -214,7 +214,7 @@ fn metric_query(
             client: None,
             delay: 0.0,
         }),
-        None => target.metric_query(metric, provider, rate).map_err(|message| anyhow!(message)),
+        None => target.metric_query(metric, source, rate).map_err(|message| anyhow!(message)),
     }
 }
 

@@ -8,7 +8,7 @@ use hpa_controller::forecast::{PastError, PastLoads, PastRange};
 use hpa_forecast::Trace;
 use hpa_prometheus::{
     client::Client,
-    source::{PrometheusProvider, RuleStatus},
+    source::{PrometheusSource, RuleStatus},
 };
 use jiff::SignedDuration;
 
@@ -25,7 +25,7 @@ use super::{
 pub(crate) struct PrometheusPastLoads {
     pub(crate) client: Client,
     /// The rules of `--metrics-config`.
-    pub(crate) rules: Option<Arc<PrometheusProvider>>,
+    pub(crate) rules: Option<Arc<PrometheusSource>>,
 }
 
 impl PastLoads for PrometheusPastLoads {
@@ -86,7 +86,7 @@ impl PrometheusPastLoads {
 
 /// Whether the series of all rules are listed. Until then, it is unknown whether a rule has a
 /// metric.
-fn has_listed(rules: &PrometheusProvider) -> bool {
+fn has_listed(rules: &PrometheusSource) -> bool {
     let needs_no_list = |rule: &RuleStatus| {
         let is_invalid = rule.error.is_some() && rule.failures == 0;
         rule.last_success.is_some() || is_invalid || rule.rule == "resourceRules"
@@ -150,7 +150,7 @@ mod tests {
             let servers = Servers::new(Some(client.clone()), Arc::new(()));
             let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
             let settings = PrometheusSettings::default();
-            PrometheusProvider::new(config, servers, settings, builtin_mapper(), pods).unwrap()
+            PrometheusSource::new(config, servers, settings, builtin_mapper(), pods).unwrap()
         });
         let past = PrometheusPastLoads { client, rules: rules.map(Arc::new) };
         let until = Timestamp::from_second(1_800_000_000).unwrap();

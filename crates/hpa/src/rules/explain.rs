@@ -9,15 +9,15 @@ use hpa_metrics::{
     wire::ItemLabels, with_causes,
 };
 use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
-use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
+use hpa_prometheus::source::{PrometheusSource, RelistError, RuleInspection};
 
 use super::{
-    connect_provider, resource,
+    connect_source, resource,
     sample::{self, Server},
 };
 use crate::{
     args::{ExplainArguments, MetricsApi},
-    rules_provider::{AllowedServers, read_config},
+    rules_source::{AllowedServers, read_config},
 };
 
 /// Explains a metric. Returns the explanation, and whether the metric has a value.
@@ -25,13 +25,13 @@ pub(super) async fn explain_metric(arguments: &ExplainArguments) -> anyhow::Resu
     let config = read_config(&arguments.config)?;
     let ExplainArguments { prometheus, connect, resources, .. } = arguments;
     let allowed = AllowedServers::from_connect(*connect);
-    let Some(provider) = connect_provider(&config, prometheus, allowed, resources).await? else {
+    let Some(source) = connect_source(&config, prometheus, allowed, resources).await? else {
         let is_named = !config.servers.is_empty();
         let connect = if is_named { ", or --connect for the file's servers" } else { "" };
         bail!("series are needed to explain a metric: add --prometheus-url{connect}");
     };
     // The explanation covers failed rules, so only a failed mapper is an error.
-    if let Err(error @ RelistError::Mapper(_)) = provider.relist().await {
+    if let Err(error @ RelistError::Mapper(_)) = source.relist().await {
         bail!("{}", with_causes(&error));
     }
     let selector = Selector::parse(&arguments.selector);
@@ -39,7 +39,7 @@ pub(super) async fn explain_metric(arguments: &ExplainArguments) -> anyhow::Resu
     let namespace = arguments.namespace.clone().unwrap_or_default();
     let metric = &arguments.metric;
     match arguments.api {
-        MetricsApi::Resource => resource::explain_metric(&config, &provider, metric).await,
+        MetricsApi::Resource => resource::explain_metric(&config, &source, metric).await,
         MetricsApi::Custom => {
             let Some((resource, metric)) = metric.split_once('/') else {
                 bail!("{metric} must be RESOURCE/METRIC, for example pods/http_requests");
@@ -52,43 +52,43 @@ pub(super) async fn explain_metric(arguments: &ExplainArguments) -> anyhow::Resu
                 metric: metric.to_owned(),
                 metric_selector,
             };
-            Ok(explain_custom(&provider, request, &arguments.names).await)
+            Ok(explain_custom(&source, request, &arguments.names).await)
         }
         MetricsApi::External => {
             let request = ExternalQuery { namespace, metric: metric.clone(), metric_selector };
-            Ok(explain_external(&provider, &request).await)
+            Ok(explain_external(&source, &request).await)
         }
     }
 }
 
 async fn explain_custom(
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     request: CustomQuery,
     names: &[String],
 ) -> (String, bool) {
-    let series = known_series(provider, &request);
+    let series = known_series(source, &request);
     let names = match (names, &series) {
-        ([], Some(series)) => series.object_names(provider, &request).await,
+        ([], Some(series)) => series.object_names(source, &request).await,
         (names, _) => names.to_vec(),
     };
     // Explain the rules even if no object has the metric.
     let explained_names = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
-    let explanation = provider.explain_custom(&request, &explained_names);
-    let inspected = provider.inspect_custom();
+    let explanation = source.explain_custom(&request, &explained_names);
+    let inspected = source.inspect_custom();
     let headline = Headline::new(&request.metric, &explanation, &inspected);
-    let mut text = describe_rules(provider, "rules", explanation, &inspected).await;
+    let mut text = describe_rules(source, "rules", explanation, &inspected).await;
     if headline.applied.is_none() {
         return headline.prepend_to(&text, 0);
     }
     if names.is_empty() {
         if let Some(series) = series {
-            text.push_str(&series.explain_absence(provider, &request).await);
+            text.push_str(&series.explain_absence(source, &request).await);
         }
         return headline.prepend_to(&text, 0);
     }
     let mut value_count = 0;
     for name in &names {
-        match provider.read_custom(request.clone().named(name)).await {
+        match source.read_custom(request.clone().named(name)).await {
             Ok(values) => {
                 value_count += values.items.len();
                 for item in values.items {
@@ -195,12 +195,12 @@ struct KnownSeries {
 }
 
 /// Finds the series of the rule that serves a metric. `None` if no rule serves it.
-fn known_series(provider: &PrometheusProvider, request: &CustomQuery) -> Option<KnownSeries> {
-    let resources = provider.resources();
+fn known_series(source: &PrometheusSource, request: &CustomQuery) -> Option<KnownSeries> {
+    let resources = source.resources();
     let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
     let resource = &resolved.ok()?.group_resource;
     let (index, rule, metric) =
-        provider.inspect_custom().into_iter().enumerate().find_map(|(index, rule)| {
+        source.inspect_custom().into_iter().enumerate().find_map(|(index, rule)| {
             let mut metrics = rule.metrics.iter();
             let metric = metrics.find(|metric| {
                 metric.metric == request.metric
@@ -209,45 +209,37 @@ fn known_series(provider: &PrometheusProvider, request: &CustomQuery) -> Option<
             })?;
             Some((index, rule.clone(), metric.clone()))
         })?;
-    let namespace_label = provider.object_label(index, &GroupResource::namespaces());
+    let namespace_label = source.object_label(index, &GroupResource::namespaces());
     Some(KnownSeries {
         server: rule.definition.server,
         series_query: rule.definition.series_query,
         series: metric.series,
-        label: provider.object_label(index, resource)?,
+        label: source.object_label(index, resource)?,
         namespace_label: namespace_label.filter(|_| request.is_namespaced()),
     })
 }
 
 impl KnownSeries {
-    fn server<'s>(&'s self, provider: &'s PrometheusProvider) -> Server<'s> {
-        Server { provider, name: &self.server }
+    fn server<'s>(&'s self, source: &'s PrometheusSource) -> Server<'s> {
+        Server { source, name: &self.server }
     }
 
     /// The names of objects that have the metric.
-    async fn object_names(
-        &self,
-        provider: &PrometheusProvider,
-        request: &CustomQuery,
-    ) -> Vec<String> {
+    async fn object_names(&self, source: &PrometheusSource, request: &CustomQuery) -> Vec<String> {
         let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
         if let Some(label) = &self.namespace_label {
             selector.truncate(selector.len() - 1);
             // Writing to a string can't fail.
             let _ = write!(selector, ",{label}={:?}}}", request.namespace);
         }
-        self.server(provider).label_values(&self.label, &selector).await
+        self.server(source).label_values(&self.label, &selector).await
     }
 
     /// Explains why no object has the metric.
-    async fn explain_absence(
-        &self,
-        provider: &PrometheusProvider,
-        request: &CustomQuery,
-    ) -> String {
+    async fn explain_absence(&self, source: &PrometheusSource, request: &CustomQuery) -> String {
         let Self { series, label, .. } = self;
         let namespace = &request.namespace;
-        let server = self.server(provider);
+        let server = self.server(source);
         let selector = sample::selector(&self.series_query, series, &[label]);
         if let Some(namespace_label) = &self.namespace_label {
             let mut namespaces = server.label_values(namespace_label, &selector).await;
@@ -274,18 +266,15 @@ impl KnownSeries {
     }
 }
 
-async fn explain_external(
-    provider: &PrometheusProvider,
-    request: &ExternalQuery,
-) -> (String, bool) {
-    let explanation = provider.explain_external(request);
-    let inspected = provider.inspect_external();
+async fn explain_external(source: &PrometheusSource, request: &ExternalQuery) -> (String, bool) {
+    let explanation = source.explain_external(request);
+    let inspected = source.inspect_external();
     let headline = Headline::new(&request.metric, &explanation, &inspected);
-    let mut text = describe_rules(provider, "externalRules", explanation, &inspected).await;
+    let mut text = describe_rules(source, "externalRules", explanation, &inspected).await;
     if headline.applied.is_none() {
         return headline.prepend_to(&text, 0);
     }
-    match provider.read_external(request.clone()).await {
+    match source.read_external(request.clone()).await {
         Ok(values) => {
             for item in &values.items {
                 let labels: BTreeMap<_, _> =
@@ -298,7 +287,7 @@ async fn explain_external(
             if values.items.is_empty() {
                 let applied = headline.applied.and_then(|index| inspected.get(index));
                 let hint = match applied {
-                    Some(rule) => explain_empty_namespace(provider, rule, request).await,
+                    Some(rule) => explain_empty_namespace(source, rule, request).await,
                     None => None,
                 };
                 text += &hint.unwrap_or_else(|| {
@@ -319,7 +308,7 @@ async fn explain_external(
 /// Names the namespaces with series of an external metric. `None` unless the series are only in
 /// other namespaces than that of the request.
 async fn explain_empty_namespace(
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     rule: &RuleInspection,
     request: &ExternalQuery,
 ) -> Option<String> {
@@ -330,7 +319,7 @@ async fn explain_empty_namespace(
     let series = &rule.metrics.iter().find(|metric| metric.metric == request.metric)?.series;
     let label = sample::namespace_label(rule);
     let selector = sample::selector(&definition.series_query, series, &[&label]);
-    let server = Server { provider, name: &definition.server };
+    let server = Server { source, name: &definition.server };
     let mut namespaces = server.label_values(&label, &selector).await;
     namespaces.retain(|namespace| !namespace.is_empty());
     if namespaces.is_empty() || namespaces.contains(&request.namespace) {
@@ -351,7 +340,7 @@ fn rule_name(rule: &RuleInspection) -> String {
 
 /// A line about the outcome of each rule. `list` is the name of the list in the file.
 async fn describe_rules(
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     list: &str,
     mut explanation: Explanation,
     inspected: &[RuleInspection],
@@ -369,7 +358,7 @@ async fn describe_rules(
             let _ = writeln!(text, "{name}: its series can't be read: {error}");
             continue;
         };
-        let server = Server { provider, name: &rule.definition.server };
+        let server = Server { source, name: &rule.definition.server };
         if let RuleOutcome::Applies { warnings, .. } = &mut report.outcome {
             server.remove_gauge_warnings(warnings).await;
         }

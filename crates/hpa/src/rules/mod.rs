@@ -15,11 +15,11 @@ use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
 use hpa_metrics::{DiscoveryMapper, FixedMapper, ResourceMapper, objects::NoObjects};
 use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules};
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::source::PrometheusSource;
 
 use crate::{
     args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand},
-    rules_provider::{AllowedServers, create_provider},
+    rules_source::{AllowedServers, create_source},
 };
 
 /// Runs a subcommand. Reports go to standard output.
@@ -75,15 +75,15 @@ async fn resource_mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dy
     })
 }
 
-/// A provider of the file's metrics. `None` if no flag allows connecting to a server.
-async fn connect_provider(
+/// A source of the file's metrics. `None` if no flag allows connecting to a server.
+async fn connect_source(
     config: &Config,
     prometheus: &PrometheusArguments,
     allowed: AllowedServers,
     resources: &ResourceArguments,
-) -> anyhow::Result<Option<PrometheusProvider>> {
+) -> anyhow::Result<Option<PrometheusSource>> {
     // Requests name their objects, so none are listed from the API server.
     let objects = Arc::new(NoObjects);
     let mapper = resource_mapper(resources).await?;
-    create_provider(config, prometheus, allowed, mapper, objects).await
+    create_source(config, prometheus, allowed, mapper, objects).await
 }

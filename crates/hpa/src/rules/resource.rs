@@ -10,7 +10,7 @@ use hpa_prometheus::{
         Compat, Config, RuleSet,
         resource_metrics::{ResourceMetrics, UsageResource},
     },
-    source::PrometheusProvider,
+    source::PrometheusSource,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::ListParams};
@@ -66,10 +66,10 @@ struct UsageQuery {
 /// The queries for CPU and memory of pods or of nodes. An error has the field and the problem.
 fn usage_queries(
     metrics: &ResourceMetrics,
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     for_pods: bool,
 ) -> Vec<Result<UsageQuery, (String, String)>> {
-    let resources = provider.resources();
+    let resources = source.resources();
     let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
     let query = |usage: UsageResource, name: &str| {
         let field = if for_pods { "containerQuery" } else { "nodeQuery" };
@@ -96,17 +96,17 @@ fn usage_queries(
 /// Checks the queries of `resourceRules`. Returns a line for each working query, and the problems.
 pub(super) async fn check_queries(
     config: &Config,
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     objects: &ClusterObjects,
 ) -> (Vec<String>, Vec<String>) {
     let (mut lines, mut problems) = (Vec::new(), Vec::new());
-    let rules = RuleSet::compile(config, &provider.resources());
+    let rules = RuleSet::compile(config, &source.resources());
     let (Some(Ok(metrics)), Some(definition)) = (rules.resource, &config.resource_rules) else {
         return (lines, problems);
     };
-    let server = Server { provider, name: &definition.server };
+    let server = Server { source, name: &definition.server };
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
-        for query in usage_queries(&metrics, provider, for_pods) {
+        for query in usage_queries(&metrics, source, for_pods) {
             let query = match query {
                 Ok(query) => query,
                 Err((field, problem)) => {
@@ -176,7 +176,7 @@ async fn check_query(
 /// whether the metric has values.
 pub(super) async fn explain_metric(
     config: &Config,
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     metric: &str,
 ) -> anyhow::Result<(String, bool)> {
     let (kind, usage) = metric.split_once('/').unwrap_or_default();
@@ -185,7 +185,7 @@ pub(super) async fn explain_metric(
         bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
     };
     let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
-    let rules = RuleSet::compile(config, &provider.resources());
+    let rules = RuleSet::compile(config, &source.resources());
     let (Some(metrics), Some(definition)) = (rules.resource, &config.resource_rules) else {
         return Ok((no_value("the file has no resourceRules"), false));
     };
@@ -197,8 +197,8 @@ pub(super) async fn explain_metric(
             return Ok((format!("{headline}{}\n", error.describe()), false));
         }
     };
-    let server = Server { provider, name: &definition.server };
-    let query = match usage_queries(&metrics, provider, kind == "pods").into_iter().nth(index) {
+    let server = Server { source, name: &definition.server };
+    let query = match usage_queries(&metrics, source, kind == "pods").into_iter().nth(index) {
         Some(Ok(query)) => query,
         Some(Err((field, problem))) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");

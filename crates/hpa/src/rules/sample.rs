@@ -7,7 +7,7 @@ use hpa_prometheus::{
     client::QueryFailure,
     promql::{self, Node},
     rules::{explain::Warning, results::QueryResult},
-    source::{PrometheusProvider, RuleInspection},
+    source::{PrometheusSource, RuleInspection},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,7 +19,7 @@ type Labels = BTreeMap<String, String>;
 /// A Prometheus server that a rules file names.
 #[derive(Clone, Copy)]
 pub(super) struct Server<'p> {
-    pub(super) provider: &'p PrometheusProvider,
+    pub(super) source: &'p PrometheusSource,
     pub(super) name: &'p str,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn namespace_label(rule: &RuleInspection) -> String {
 impl Server<'_> {
     /// Labels and values of the result. `None` if the file has no server of this name.
     async fn query(&self, query: &str) -> Option<Result<Vec<(Labels, f64)>, QueryFailure>> {
-        let result = match self.provider.query_server(self.name, query).await? {
+        let result = match self.source.query_server(self.name, query).await? {
             Ok(result) => result,
             Err(failure) => return Some(Err(failure)),
         };
@@ -114,10 +114,10 @@ impl Server<'_> {
     async fn had_series_today(&self, selector: &str) -> bool {
         let day = SignedDuration::from_hours(24);
         let since = Timestamp::now().saturating_sub(day).unwrap_or(Timestamp::UNIX_EPOCH);
-        let Some(client) = self.provider.client(self.name) else {
+        let Some(client) = self.source.client(self.name) else {
             return false;
         };
-        let max_bytes = self.provider.settings().max_series_bytes;
+        let max_bytes = self.source.settings().max_series_bytes;
         let count = client
             .read_series(selector, since, max_bytes, |reader| reader.for_each(|_, _| {}))
             .await;
@@ -140,7 +140,7 @@ impl Server<'_> {
     }
 
     async fn is_gauge(&self, series: &str) -> bool {
-        let Some(client) = self.provider.client(self.name) else { return false };
+        let Some(client) = self.source.client(self.name) else { return false };
         matches!(client.read_metric_type(series).await, Ok(Some(kind)) if kind == "gauge")
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of `hpa rules` without a Prometheus that answers. Those with one are in
-//! `tests/in_process.rs`.
+//! Tests of `hpa rules` that need no running Prometheus. `tests/in_process.rs` and the suite
+//! `tests/prometheus` have the others.
 
 use std::path::Path;
 
@@ -131,9 +131,9 @@ async fn check_names_each_config_map_of_a_file() {
              metricsQuery: {query}\n---\n"
         )
     };
-    let (good, other) = ("m{<<.LabelMatchers>>}", "sum(");
+    let (valid, invalid) = ("m{<<.LabelMatchers>>}", "sum(");
     let maps =
-        [map("a", good), map("b", other), map("c", good).replace("Query: m\n", "Querys: m\n")];
+        [map("a", valid), map("b", invalid), map("c", valid).replace("Query: m\n", "Querys: m\n")];
     std::fs::write(&path, maps.concat()).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
@@ -145,14 +145,14 @@ async fn check_names_each_config_map_of_a_file() {
     assert!(report.contains(second), "{report}");
     let third = "maps.yaml: line 24, column 7: rules[0]: unknown field `seriesQuerys`";
     assert!(report.contains(third), "{report}");
-    let both = [map("a", good), map("b", good)].concat();
+    let both = [map("a", valid), map("b", valid)].concat();
     std::fs::write(&path, both).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(is_good && report.starts_with("rules in 2 places: all are good\n"), "{report}");
 }
 
 #[tokio::test]
-async fn check_without_a_server_warns_of_queries_for_all_objects() {
+async fn check_without_a_server_warns_of_queries_without_matchers_or_grouping() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.yaml");
     let check = async |query: &str| {
@@ -246,6 +246,6 @@ async fn documented_rules_are_valid() {
 #[test]
 fn resource_rules_without_memory_are_refused() {
     let config = Config::parse("resourceRules: {cpu: {nodeQuery: up}}").unwrap();
-    let error = crate::rules_provider::refuse_invalid_rules(&config).unwrap_err();
+    let error = crate::rules_source::refuse_invalid_rules(&config).unwrap_err();
     assert_eq!(error.to_string(), "resourceRules.memory is missing");
 }

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::{bounds::BoundsPreview, preview::Preview};
 use crate::{
     args::{PreviewArguments, PreviewFormat, ScheduleCommand},
-    manifests::{self, read_file},
+    manifests::{self, file_name, read_file},
     terminal,
 };
 
@@ -39,10 +39,7 @@ fn preview_file(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> 
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
     let to = from.checked_add(WEEK).context("--from is too late")?;
-    let name = match arguments.file.to_str() {
-        Some("-") => "standard input".to_owned(),
-        _ => arguments.file.display().to_string(),
-    };
+    let name = file_name(&arguments.file);
     let (previews, bounds) = preview_manifests(&name, &manifest, &settings, from, to)?;
     let is_valid =
         previews.iter().all(Preview::is_valid) && bounds.iter().all(BoundsPreview::is_valid);

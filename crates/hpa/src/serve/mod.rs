@@ -10,7 +10,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use hpa_adapter::server::{Connection, Handshake, RunningRequest, ServingCertificate};
+use hpa_adapter::server::{Connection, HandshakeSettings, RunningRequest, ServingCertificate};
 use hpa_controller::{HealthError, Telemetry, metrics::CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
@@ -48,7 +48,7 @@ pub(crate) fn load_certificate(
     let files = (&arguments.tls_cert_file, &arguments.tls_private_key_file);
     let (Some(certificates), Some(key)) = files else { return Ok(None) };
     let (certificates, key) = (certificates.clone(), key.clone());
-    Ok(Some(ServingCertificate::from_files(certificates, key, Handshake::default())?))
+    Ok(Some(ServingCertificate::from_files(certificates, key, HandshakeSettings::default())?))
 }
 
 /// Serves metrics and probes. Returns the server, and the address with the actual port.
@@ -85,7 +85,7 @@ impl Endpoints for TelemetryEndpoints {
             return self.metrics(begin_long_response(connection)).await;
         }
         // Marks the connection as used. The server closes the longest idle connection first.
-        drop(connection.start());
+        drop(connection.count_request());
         match path {
             "/healthz" => health_response(self.telemetry.alive()),
             "/readyz" => health_response(self.telemetry.ready()),

@@ -63,8 +63,8 @@ pub(crate) trait Endpoints: Send + Sync + 'static {
 /// Starts a response that takes time and memory. If too many such responses are in progress, closes
 /// the connection of the oldest one.
 pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningRequest {
-    let mut request = connection.start();
-    request.respond();
+    let mut request = connection.count_request();
+    request.count_response();
     request
 }
 

@@ -135,9 +135,12 @@ async fn changed_certificate_is_reloaded() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let first = write_certificate(folder.path());
-    let certificates =
-        ServingCertificate::from_files(path("tls.crt"), path("tls.key"), Handshake::default())
-            .expect("certificates");
+    let certificates = ServingCertificate::from_files(
+        path("tls.crt"),
+        path("tls.key"),
+        HandshakeSettings::default(),
+    )
+    .expect("certificates");
     let (_server, address) =
         serve_telemetry(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
     let response = get_trusting(address, first.clone()).await.expect("it is trusted");
@@ -155,9 +158,12 @@ async fn changed_certificate_is_reloaded() {
 fn error_names_a_missing_certificate_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let missing =
-        ServingCertificate::from_files(path("tls.crt"), path("tls.key"), Handshake::default())
-            .err()
-            .expect("no file");
+    let missing = ServingCertificate::from_files(
+        path("tls.crt"),
+        path("tls.key"),
+        HandshakeSettings::default(),
+    )
+    .err()
+    .expect("no file");
     assert!(missing.to_string().contains("tls.crt"), "{missing}");
 }

@@ -85,9 +85,10 @@ fn table_text(name: &str, results: &[report::VariantRun], with_steps: bool) -> S
     let seconds = results.first().map_or(0.0, |(variant, _)| variant.cluster.duration.get());
     let (length, table) = (report::format_duration(seconds), report::comparison_text(results));
     let steps = if with_steps { steps_text(results, None) } else { String::new() };
+    let separator = if name.is_empty() { "" } else { ", " };
     format!(
         "{answer}
-{name}, {length} simulated
+{name}{separator}{length} simulated
 
 {table}
 Columns: docs/tuning.md#columns

@@ -3,12 +3,16 @@
 use std::{fs, io::Read as _, path::Path};
 
 use anyhow::{Context, anyhow};
+use hpa_calc::explain::one_line;
 use hpa_simulate::{ScenarioFile, ScenarioFileError};
+
+use crate::manifests::file_name;
 
 /// The maximum size of a file, in bytes.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
-/// Reads a scenario and the files that it refers to, whose paths are relative to the scenario.
+/// Reads a scenario and the files that it refers to, whose paths are relative to the scenario. A
+/// scenario without a name gets that of its file.
 pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
     let is_stdin = file == Path::new("-");
     let folder = if is_stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };
@@ -20,7 +24,13 @@ pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
         read_limited(file).map_err(|error| anyhow!("{}: {error}", file.display()))?
     };
     let read_relative = |name: &str| read_limited(&folder.join(name));
-    ScenarioFile::parse(&text, &read_relative).map_err(|error| with_file_and_cause(file, &error))
+    let mut scenario_file = ScenarioFile::parse(&text, &read_relative)
+        .map_err(|error| with_file_and_cause(file, &error))?;
+    if scenario_file.name.is_empty() && !is_stdin {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        scenario_file.name = one_line(&stem).into_owned();
+    }
+    Ok(scenario_file)
 }
 
 /// Reads a file, unless it is larger than [`MAX_FILE_SIZE`].
@@ -41,5 +51,5 @@ fn with_file_and_cause(file: &Path, error: &ScenarioFileError) -> anyhow::Error 
         }
         _ => String::new(),
     };
-    anyhow!("{}: {error}{cause}", file.display())
+    anyhow!("{}: {error}{cause}", file_name(file))
 }

@@ -34,7 +34,7 @@ impl EventRecorder {
         (recorder, EventWriter::new(client, config, events, dropped))
     }
 
-    /// Queues an event. If the queue is full, drops it.
+    /// Queues an event. If the queue is full or the writer has stopped, drops it.
     pub fn record(&self, mut event: RecordedEvent) {
         truncate_message(&mut event.message);
         if let Err(TrySendError::Full(event) | TrySendError::Closed(event)) =
@@ -43,7 +43,7 @@ impl EventRecorder {
             debug!(
                 object = event.object.name,
                 reason = %event.reason,
-                "dropped an event: queue full"
+                "dropped an event: queue full or writer stopped"
             );
             increment(&self.dropped.queue_full);
         }

@@ -1,4 +1,4 @@
-//! Deserializers of fields, as lenient as the reference's decoder.
+//! Deserializers of fields, at least as lenient as the reference's decoder.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 
@@ -84,7 +84,7 @@ pub(super) fn zero_time() -> Timestamp {
     civil::date(1, 1, 1).to_zoned(tz::TimeZone::UTC).map_or(Timestamp::MIN, |time| time.timestamp())
 }
 
-/// Reads an RFC 3339 time. `null` is Go's zero time.
+/// Reads an RFC 3339 time, and the other forms that jiff accepts. `null` is Go's zero time.
 pub(super) fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
     let Some(BorrowedStr(text)) = Option::deserialize(deserializer)? else {
         return Ok(zero_time());
@@ -285,7 +285,8 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for ItemLabels {
     }
 }
 
-/// Appends a label. The API does not allow NUL in labels, so a label with one is skipped.
+/// Appends a label. NUL separates the parts, so a label with one is skipped. Labels of objects
+/// can't have it.
 fn push_label(text: &mut String, key: &str, value: &str) {
     if key.contains('\0') || value.contains('\0') {
         return;
@@ -302,7 +303,7 @@ impl<'de> Deserialize<'de> for ItemLabels {
     }
 }
 
-/// A map of strings, in the order of the labels.
+/// Serializes as a map, in the order in which the labels were read.
 impl Serialize for ItemLabels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.pairs())

@@ -38,8 +38,8 @@ pub(crate) const EXTERNAL_METRICS: [&str; 1] = [r#"{"kind":"ExternalMetricValueL
          "timestamp":"2026-01-01T00:00:00Z","value":"404m"},
         {"metricName":"q","metricLabels":null,"value":12}]}"#];
 
-/// Decodes a list, and panics if the result differs from plain decoding. Returns whether the list
-/// can be decoded.
+/// Decodes a list, and panics if the result differs from the tests' plain decoder. Returns
+/// whether the list can be decoded.
 pub(crate) fn check_pod_metrics(body: &[u8]) -> bool {
     let plain = list(body, "PodMetricsList", pod_metrics);
     assert_equal_results(body, decode_list::<PodMetrics>(body).ok(), plain, |item, plain| {
@@ -53,15 +53,15 @@ pub(crate) fn check_pod_metrics(body: &[u8]) -> bool {
     })
 }
 
-/// Decodes a list, and panics if the result differs from plain decoding. Returns whether the list
-/// can be decoded.
+/// Decodes a list, and panics if the result differs from the tests' plain decoder. Returns
+/// whether the list can be decoded.
 pub(crate) fn check_metric_values(body: &[u8]) -> bool {
     let plain = list(body, "MetricValueList", metric_value);
     assert_equal_results(body, decode_list::<MetricValue>(body).ok(), plain, MetricValue::eq)
 }
 
-/// Decodes a list, and panics if the result differs from plain decoding. Returns whether the list
-/// can be decoded.
+/// Decodes a list, and panics if the result differs from the tests' plain decoder. Returns
+/// whether the list can be decoded.
 pub(crate) fn check_external_metrics(body: &[u8]) -> bool {
     let plain = list(body, "ExternalMetricValueList", external_metric);
     assert_equal_results(

@@ -33,7 +33,8 @@ pub enum QueryFailure {
          series in seriesQuery"
     )]
     TooManySeries(u64),
-    /// The server responded with a status that Prometheus doesn't use.
+    /// The status is neither a success nor one that the client reads Prometheus's error from (400,
+    /// 422 or 503 with JSON).
     #[error("unknown response code {status}{hint}")]
     Status {
         status: u16,

@@ -17,7 +17,7 @@ use hpa_metrics::{
 };
 
 use super::{
-    PrometheusProvider,
+    PrometheusSource,
     state::{DiscoveryState, RuleList, RuleStatus},
 };
 
@@ -43,7 +43,7 @@ pub struct InspectedMetric {
     pub shadowed_by: Option<usize>,
 }
 
-impl PrometheusProvider {
+impl PrometheusSource {
     /// The rules of `rules`, as of the last discovery.
     pub fn inspect_custom(&self) -> Vec<RuleInspection> {
         let state = self.state();

@@ -44,7 +44,7 @@ use hpa_metrics::{
 /// The delay before a failed discovery is first repeated. It doubles up to the relist interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Settings of a [`PrometheusProvider`].
+/// Settings of a [`PrometheusSource`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrometheusSettings {
     /// Whether responses are exactly those of prometheus-adapter.
@@ -98,7 +98,7 @@ pub enum RelistError {
 
 /// Reads metrics from Prometheus. Keeps only the names and label names of series in memory and, for
 /// a few seconds, the results of shared queries.
-pub struct PrometheusProvider {
+pub struct PrometheusSource {
     settings: PrometheusSettings,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
@@ -110,8 +110,8 @@ pub struct PrometheusProvider {
     sharing: Sharing,
 }
 
-impl PrometheusProvider {
-    /// Creates a provider. It has no metrics until the first [`PrometheusProvider::relist`].
+impl PrometheusSource {
+    /// Creates a source. It has no metrics until the first [`PrometheusSource::relist`].
     pub fn new(
         config: Config,
         servers: Servers,
@@ -248,7 +248,7 @@ fn log_change(previous: Option<&str>, error: Option<&str>) {
     }
 }
 
-impl Catalog for PrometheusProvider {
+impl Catalog for PrometheusSource {
     fn groups(&self) -> ApiGroups {
         let config = &self.rules.read().config;
         ApiGroups {
@@ -304,7 +304,7 @@ impl Catalog for PrometheusProvider {
 }
 
 #[async_trait]
-impl MetricSource for PrometheusProvider {
+impl MetricSource for PrometheusSource {
     fn catalog(&self) -> &dyn Catalog {
         self
     }

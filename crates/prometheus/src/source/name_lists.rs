@@ -34,8 +34,8 @@ mod tests {
 
     use super::*;
     use crate::source::{
-        PrometheusProvider,
-        sharing::tests::{Setup, provider},
+        PrometheusSource,
+        sharing::tests::{Setup, source},
         tests::{Prometheus, RULES, prometheus, request, sample},
     };
     use hpa_metrics::{MetricSource, Query};
@@ -75,9 +75,9 @@ mod tests {
         Some(names.iter().map(value).collect())
     }
 
-    async fn read_values(provider: &PrometheusProvider) -> Vec<String> {
+    async fn read_values(source: &PrometheusSource) -> Vec<String> {
         let all = Selector::everything();
-        let values = provider.read_custom(request("inflight").selected(&all)).await.unwrap();
+        let values = source.read_custom(request("inflight").selected(&all)).await.unwrap();
         values.items.iter().map(|item| Quantity::from(item.value).to_string()).collect()
     }
 
@@ -91,22 +91,22 @@ mod tests {
     async fn ten_thousand_pods_are_read_in_parts() {
         let server = server();
         let setup = Setup { sharing: false, pods: PODS, ..Setup::default() };
-        let provider = provider(&server, &setup).await;
-        let values = read_values(&provider).await;
+        let source = source(&server, &setup).await;
+        let values = read_values(&source).await;
         let distinct: BTreeSet<&String> = values.iter().collect();
         assert_eq!((values.len(), distinct.len()), (PODS, PODS));
         let requests = server.take_requests();
         // The names have about 88 kB.
         assert_eq!(requests.len(), 11);
         assert!(requests.iter().all(|query| query.len() < MAX_LEN + 100));
-        assert_eq!(provider.query_counts()[0].single, 11);
+        assert_eq!(source.query_counts()[0].single, 11);
     }
 
     #[tokio::test]
     async fn shared_query_replaces_the_parts() {
         let server = server();
-        let provider = provider(&server, &Setup { pods: PODS, ..Setup::default() }).await;
-        assert_eq!(read_values(&provider).await.len(), PODS);
+        let source = source(&server, &Setup { pods: PODS, ..Setup::default() }).await;
+        assert_eq!(read_values(&source).await.len(), PODS);
         assert_eq!(server.take_requests().len(), 1);
     }
 
@@ -121,8 +121,8 @@ mod tests {
             Setup { compat: Compat::Reference, pods: PODS, ..Setup::default() },
         ] {
             let server = server();
-            let provider = provider(&server, &setup).await;
-            assert_eq!(read_values(&provider).await.len(), PODS);
+            let source = source(&server, &setup).await;
+            assert_eq!(read_values(&source).await.len(), PODS);
             let requests = server.take_requests();
             assert_eq!(requests.len(), 1);
             assert!(requests[0].contains("web-0|web-1|"), "{}", requests[0]);
@@ -133,11 +133,11 @@ mod tests {
     async fn failed_query_for_a_part_fails_the_read() {
         let server = server();
         let setup = Setup { sharing: false, pods: PODS, ..Setup::default() };
-        let provider = provider(&server, &setup).await;
-        read_values(&provider).await;
+        let source = source(&server, &setup).await;
+        read_values(&source).await;
         server.fail(server.take_requests().last().unwrap());
         let all = Selector::everything();
-        let error = provider.read_custom(request("inflight").selected(&all)).await.unwrap_err();
+        let error = source.read_custom(request("inflight").selected(&all)).await.unwrap_err();
         assert_eq!(hpa_metrics::describe(&error), "unable to fetch metrics: execution: boom");
     }
 
@@ -146,9 +146,9 @@ mod tests {
         for (compat, requests) in [(Compat::Off, 22), (Compat::Reference, 2)] {
             let server = server();
             let setup = Setup { compat, pods: PODS, ..Setup::default() };
-            let provider = provider(&server, &setup).await;
+            let source = source(&server, &setup).await;
             let query = Query::pod_usage("shop", &Selector::everything());
-            let usage = provider.read(&query).await.unwrap().into_pods().unwrap();
+            let usage = source.read(&query).await.unwrap().into_pods().unwrap();
             assert_eq!((usage.items.len(), usage.failures.len()), (PODS, 0));
             assert_eq!(server.take_requests().len(), requests);
         }

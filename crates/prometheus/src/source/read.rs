@@ -21,7 +21,7 @@ use hpa_metrics::{
 };
 
 use super::{
-    PrometheusProvider, name_lists,
+    PrometheusSource, name_lists,
     sharing::{ShareableRequest, SharedSamples},
     state::DiscoveryState,
 };
@@ -38,7 +38,7 @@ struct CustomResult {
     origin: Origin,
 }
 
-impl PrometheusProvider {
+impl PrometheusSource {
     pub(super) async fn read_objects(
         &self,
         state: &DiscoveryState,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use crate::rules::{Compat, Config, ConfigError};
 use tokio::time::{Instant, sleep_until};
 
-use super::{PrometheusProvider, ServerError, state::Rules};
+use super::{PrometheusSource, ServerError, state::Rules};
 use hpa_metrics::describe;
 
 /// An invalid rules file.
@@ -22,9 +22,9 @@ pub enum ReloadError {
     Rule(#[from] crate::rules::ruleset::InvalidRule),
 }
 
-impl PrometheusProvider {
+impl PrometheusSource {
     /// Replaces the rules. The next discovery uses them. If the text is invalid, the previous rules
-    /// stay in use, and [`PrometheusProvider::problems`] has the reason.
+    /// stay in use, and [`PrometheusSource::problems`] has the reason.
     pub fn reload(&self, text: &str) -> Result<(), ReloadError> {
         match self.try_reload(text) {
             Ok(rules) => {

@@ -1,4 +1,4 @@
-//! The provider against a fake Prometheus.
+//! The source against a fake Prometheus.
 
 mod safety;
 
@@ -14,7 +14,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{PrometheusProvider, PrometheusSettings, RelistError, RulesFile, Servers};
+use super::{PrometheusSettings, PrometheusSource, RelistError, RulesFile, Servers};
 use hpa_metrics::{
     Catalog, CustomQuery, ExternalQuery, FieldRequirement, FixedMapper, MetricError, MetricSource,
     NotFound, ObjectKey, ObjectMetadata, Objects, Query, query::MetadataField,
@@ -174,19 +174,19 @@ pub(super) fn prometheus() -> Prometheus {
     server
 }
 
-fn provider_with(server: &Prometheus, rules: &str, compat: Compat) -> PrometheusProvider {
+fn source_with(server: &Prometheus, rules: &str, compat: Compat) -> PrometheusSource {
     let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
     let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
     let config = Config::parse(rules).unwrap();
     let mapper = Arc::new(FixedMapper(resources()));
-    PrometheusProvider::new(config, servers, settings, mapper, Arc::new(objects())).unwrap()
+    PrometheusSource::new(config, servers, settings, mapper, Arc::new(objects())).unwrap()
 }
 
-async fn provider(server: &Prometheus, compat: Compat) -> PrometheusProvider {
-    let provider = provider_with(server, RULES, compat);
-    provider.relist().await.unwrap();
+async fn source(server: &Prometheus, compat: Compat) -> PrometheusSource {
+    let source = source_with(server, RULES, compat);
+    source.relist().await.unwrap();
     server.take_requests();
-    provider
+    source
 }
 
 pub(super) fn request(metric: &str) -> CustomQuery {
@@ -200,14 +200,14 @@ pub(super) fn request(metric: &str) -> CustomQuery {
 }
 
 fn has_custom(
-    provider: &PrometheusProvider,
+    source: &PrometheusSource,
     resource: &GroupResource,
     is_namespaced: bool,
     metric: &str,
 ) -> bool {
     let namespace = if is_namespaced { "shop" } else { "" };
     let (resource, namespace) = (resource.clone(), namespace.to_owned());
-    provider.has(&CustomQuery { resource, namespace, ..request(metric) }.into())
+    source.has(&CustomQuery { resource, namespace, ..request(metric) }.into())
 }
 
 fn external(metric: &str) -> ExternalQuery {
@@ -225,18 +225,18 @@ pub(super) fn sample(pod: &str, value: &str) -> Value {
 #[tokio::test]
 async fn discovery_lists_the_metrics_of_all_rules() {
     let server = prometheus();
-    let provider = provider_with(&server, RULES, Compat::Off);
+    let source = source_with(&server, RULES, Compat::Off);
     let not_yet = vec!["no discovery has succeeded yet".to_owned()];
-    assert_eq!(provider.readiness(), Err(not_yet));
-    let error = provider.read_custom(request("inflight").named("web-0")).await.unwrap_err();
+    assert_eq!(source.readiness(), Err(not_yet));
+    let error = source.read_custom(request("inflight").named("web-0")).await.unwrap_err();
     assert!(matches!(error, MetricError::UnknownMetric(NotFound::NotDiscovered)), "{error}");
 
-    provider.relist().await.unwrap();
-    assert_eq!(provider.readiness(), Ok(()));
+    source.relist().await.unwrap();
+    assert_eq!(source.readiness(), Ok(()));
     let mut requests = server.take_requests();
     requests.sort();
     assert_eq!(requests, ["http_requests_total", "inflight", "queue_length"]);
-    let custom = provider.custom_metrics();
+    let custom = source.custom_metrics();
     let custom: Vec<_> =
         custom.iter().map(|metric| format!("{}/{}", metric.resource, metric.metric)).collect();
     assert_eq!(
@@ -248,12 +248,12 @@ async fn discovery_lists_the_metrics_of_all_rules() {
             "pods/inflight",
         ]
     );
-    assert!(!provider.external_metrics()[0].is_namespaced);
-    assert!(has_custom(&provider, &GroupResource::new("", "Pod"), true, "inflight"));
-    assert!(!has_custom(&provider, &GroupResource::pods(), false, "inflight"));
-    let has_external = |metric| provider.has(&external(metric).into());
+    assert!(!source.external_metrics()[0].is_namespaced);
+    assert!(has_custom(&source, &GroupResource::new("", "Pod"), true, "inflight"));
+    assert!(!has_custom(&source, &GroupResource::pods(), false, "inflight"));
+    let has_external = |metric| source.has(&external(metric).into());
     assert!(has_external("queue_length") && !has_external("inflight"));
-    let status = provider.rule_status();
+    let status = source.rule_status();
     assert_eq!((&*status[1].rule, status[1].series, status[1].metrics), ("rules[1]", 1, 1));
     assert!(status[1].last_success.is_some());
 }
@@ -261,14 +261,14 @@ async fn discovery_lists_the_metrics_of_all_rules() {
 #[tokio::test]
 async fn selected_objects_have_values_in_the_order_of_the_list() {
     let server = prometheus();
-    let provider = provider(&server, Compat::Off).await;
+    let source = source(&server, Compat::Off).await;
     let query = r#"max(inflight{namespace="shop",pod=~"web-1|web-0"}) by (pod)"#;
     server.set_vector(
         query,
         &json!([sample("web-0", "2.5"), sample("web-1", "NaN"), sample("x", "1")]),
     );
     let web = Selector::parse("app=web").unwrap();
-    let values = provider.read_custom(request("inflight").selected(&web)).await.unwrap();
+    let values = source.read_custom(request("inflight").selected(&web)).await.unwrap();
     assert_eq!(server.take_requests(), [query]);
     assert_eq!(values.object_kind.kind, "Pod");
     assert_eq!(values.origin.rule, "rules[1]");
@@ -281,7 +281,7 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
     assert_eq!(values.omitted[0].subject, "web-1");
 
     let nothing = Selector::parse("app=none").unwrap();
-    let error = provider.read_custom(request("inflight").selected(&nothing)).await.unwrap_err();
+    let error = source.read_custom(request("inflight").selected(&nothing)).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
     assert_eq!(server.take_requests(), [""; 0]);
 }
@@ -296,10 +296,10 @@ async fn unknown_metric_needs_no_list_without_compatibility() {
         let objects = Arc::new(objects());
         let mapper = Arc::new(FixedMapper(resources()));
         let config = Config::parse(RULES).unwrap();
-        let provider =
-            PrometheusProvider::new(config, servers, settings, mapper, objects.clone()).unwrap();
-        provider.relist().await.unwrap();
-        let error = provider.read_custom(request("none").selected(&everything)).await.unwrap_err();
+        let source =
+            PrometheusSource::new(config, servers, settings, mapper, objects.clone()).unwrap();
+        source.relist().await.unwrap();
+        let error = source.read_custom(request("none").selected(&everything)).await.unwrap_err();
         assert!(error.is_not_found(), "{error}");
         assert_eq!(objects.lists.lock().len(), lists);
     }
@@ -308,11 +308,11 @@ async fn unknown_metric_needs_no_list_without_compatibility() {
 #[tokio::test]
 async fn named_object_without_a_value_has_a_reason() {
     let server = prometheus();
-    let provider = provider(&server, Compat::Off).await;
+    let source = source(&server, Compat::Off).await;
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
     let read = async |samples: Value| {
         server.set_vector(query, &samples);
-        provider.read_custom(request("inflight").named("web-0")).await
+        source.read_custom(request("inflight").named("web-0")).await
     };
     let reason = |result: Result<_, MetricError>| match result {
         Err(MetricError::NoValueForObject(reason)) => reason,
@@ -330,9 +330,9 @@ async fn named_object_without_a_value_has_a_reason() {
 #[tokio::test]
 async fn failed_query_is_an_error_and_not_a_missing_metric() {
     let server = prometheus();
-    let provider = provider(&server, Compat::Off).await;
+    let source = source(&server, Compat::Off).await;
     server.fail(r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#);
-    let error = provider.read_custom(request("inflight").named("web-0")).await.unwrap_err();
+    let error = source.read_custom(request("inflight").named("web-0")).await.unwrap_err();
     assert!(matches!(error, MetricError::Fetch(_)), "{error}");
     assert_eq!(hpa_metrics::describe(&error), "unable to fetch metrics: execution: boom");
 }
@@ -340,14 +340,14 @@ async fn failed_query_is_an_error_and_not_a_missing_metric() {
 #[tokio::test]
 async fn external_metric_has_the_labels_of_its_series() {
     let server = prometheus();
-    let provider = provider(&server, Compat::Off).await;
+    let source = source(&server, Compat::Off).await;
     let query = r#"sum(queue_length{queue="mail"})"#;
     let series = json!({ "metric": { "queue": "mail" }, "value": [5, "7"] });
     let infinite = json!({ "metric": {}, "value": [5, "+Inf"] });
     server.set_vector(query, &json!([series, infinite]));
     let metric_selector = Selector::parse("queue=mail").unwrap();
     let external = ExternalQuery { metric_selector, ..external("queue_length") };
-    let values = provider.read_external(external).await.unwrap();
+    let values = source.read_external(external).await.unwrap();
     let labels: Vec<_> = values.items[0].labels.as_ref().unwrap().pairs().collect();
     assert_eq!(labels, [("queue", "mail")]);
     assert_eq!(Quantity::from(values.items[0].value).to_string(), "7");
@@ -362,16 +362,16 @@ async fn failed_rule_keeps_its_series_and_blocks_others_only_with_compatibility(
     ]);
     for (compat, has_new) in [(Compat::Off, true), (Compat::Reference, false)] {
         let server = prometheus();
-        let provider = provider(&server, compat).await;
+        let source = source(&server, compat).await;
         server.fail("http_requests_total");
         server.set_series("inflight", &new_series);
-        let error = provider.relist().await.unwrap_err();
+        let error = source.relist().await.unwrap_err();
         assert_eq!(error.to_string(), "unable to discover the series of rules[0]: execution: boom");
-        assert!(has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
-        assert_eq!(has_custom(&provider, &GroupResource::pods(), true, "inflight_new"), has_new);
-        assert_eq!(provider.readiness(), Ok(()));
-        assert_eq!(provider.problems(), ["rules[0]: execution: boom"]);
-        assert_eq!(provider.rule_status()[0].failures, 1);
+        assert!(has_custom(&source, &GroupResource::pods(), true, "http_requests_total"));
+        assert_eq!(has_custom(&source, &GroupResource::pods(), true, "inflight_new"), has_new);
+        assert_eq!(source.readiness(), Ok(()));
+        assert_eq!(source.problems(), ["rules[0]: execution: boom"]);
+        assert_eq!(source.rule_status()[0].failures, 1);
     }
 }
 
@@ -380,18 +380,18 @@ async fn invalid_rule_disables_all_rules_only_with_compatibility() {
     let rules =
         RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {matches: '('}");
     let server = prometheus();
-    let provider = provider_with(&server, &rules, Compat::Off);
-    assert!(matches!(provider.relist().await, Err(RelistError::Rules(_))));
-    assert!(has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
+    let source = source_with(&server, &rules, Compat::Off);
+    assert!(matches!(source.relist().await, Err(RelistError::Rules(_))));
+    assert!(has_custom(&source, &GroupResource::pods(), true, "http_requests_total"));
     assert!(
-        provider.problems()[0].starts_with("rules[1]: line 10, column "),
+        source.problems()[0].starts_with("rules[1]: line 10, column "),
         "{:?}",
-        provider.problems()
+        source.problems()
     );
 
-    let provider = provider_with(&server, &rules, Compat::Reference);
-    assert!(matches!(provider.relist().await, Err(RelistError::InvalidRule(_))));
-    assert!(!has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
+    let source = source_with(&server, &rules, Compat::Reference);
+    assert!(matches!(source.relist().await, Err(RelistError::InvalidRule(_))));
+    assert!(!has_custom(&source, &GroupResource::pods(), true, "http_requests_total"));
 }
 
 #[tokio::test]
@@ -404,7 +404,7 @@ async fn rule_reads_from_the_server_that_it_names() {
     servers.named.insert("eu".to_owned(), (definition, client));
     let rules = RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  server: eu")
         + "servers: [{name: eu, url: 'http://eu'}]";
-    let provider = PrometheusProvider::new(
+    let source = PrometheusSource::new(
         Config::parse(&rules).unwrap(),
         servers,
         PrometheusSettings::default(),
@@ -413,15 +413,15 @@ async fn rule_reads_from_the_server_that_it_names() {
     );
     other
         .set_series("inflight", &json!([{ "__name__": "inflight", "pod": "p", "namespace": "n" }]));
-    let provider = provider.unwrap();
-    provider.relist().await.unwrap();
+    let source = source.unwrap();
+    source.relist().await.unwrap();
     assert_eq!(other.take_requests(), ["inflight"]);
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
     other.set_vector(query, &json!([sample("web-0", "1")]));
-    let values = provider.read_custom(request("inflight").named("web-0")).await.unwrap();
+    let values = source.read_custom(request("inflight").named("web-0")).await.unwrap();
     assert_eq!(values.origin.server, "eu");
     assert_eq!(other.take_requests(), [query]);
-    let status = provider.rule_status();
+    let status = source.rule_status();
     assert_eq!((&*status[1].server, &*status[1].server_url), ("eu", "http://eu"));
     assert_eq!((&*status[0].server, &*status[0].server_url), ("main", "http://main"));
 }
@@ -442,7 +442,7 @@ fn unknown_server_is_reported_with_its_position() {
 #[tokio::test]
 async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
     let server = prometheus();
-    let provider = provider(&server, Compat::Off).await;
+    let source = source(&server, Compat::Off).await;
     let container = |pod: &str, time: u32, value: &str| json!({ "metric": { "pod": pod, "container": "app" }, "value": [time, value] });
     server.set_vector(
         r#"cpu{namespace="shop",pod="web-0"}"#,
@@ -463,7 +463,7 @@ async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
         }]
         .into(),
     };
-    let usage = provider.read(&query).await.unwrap().into_pods().unwrap();
+    let usage = source.read(&query).await.unwrap().into_pods().unwrap();
     let [item] = &usage.items[..] else { panic!("{usage:?}") };
     assert_eq!(item.metadata.key(), ObjectKey::new("shop", "web-0"));
     assert_eq!(item.timestamp.as_second(), 7);
@@ -478,7 +478,7 @@ async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
 #[tokio::test]
 async fn nodes_are_read_together() {
     let server = prometheus();
-    let provider = provider(&server, Compat::Off).await;
+    let source = source(&server, Compat::Off).await;
     let node = |value: &str| json!([{ "metric": { "instance": "n0" }, "value": [5, value] }]);
     server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node("2"));
     server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node("2048"));
@@ -486,7 +486,7 @@ async fn nodes_are_read_together() {
         nodes: Objects::Selected(Selector::everything()),
         fields: Box::default(),
     };
-    let usage = provider.read(&query).await.unwrap().into_nodes().unwrap();
+    let usage = source.read(&query).await.unwrap().into_nodes().unwrap();
     assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
     let cpu = usage.items[0].usage.get(&ResourceName::Cpu).unwrap();
     assert_eq!((&*usage.items[0].metadata.name, cpu.as_milli()), ("n0", 2000));
@@ -499,10 +499,10 @@ async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
     let path = dir.path().join("rules.yaml");
     std::fs::write(&path, RULES).unwrap();
     let file = RulesFile::read(path.clone()).unwrap();
-    let provider = Arc::new(provider_with(&server, RULES, Compat::Off));
+    let source = Arc::new(source_with(&server, RULES, Compat::Off));
     let task = tokio::spawn({
-        let provider = provider.clone();
-        async move { provider.run(Some(file)).await }
+        let source = source.clone();
+        async move { source.run(Some(file)).await }
     });
     let wait_until = async |condition: &dyn Fn() -> bool| {
         let start = tokio::time::Instant::now();
@@ -511,23 +511,23 @@ async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
             assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
         }
     };
-    wait_until(&|| has_custom(&provider, &GroupResource::pods(), true, "inflight")).await;
+    wait_until(&|| has_custom(&source, &GroupResource::pods(), true, "inflight")).await;
 
     std::fs::write(&path, "rules: [{seriesQueries: x}]").unwrap();
-    wait_until(&|| !provider.problems().is_empty()).await;
+    wait_until(&|| !source.problems().is_empty()).await;
     assert!(
-        provider.problems()[0].contains("unknown field `seriesQueries`"),
+        source.problems()[0].contains("unknown field `seriesQueries`"),
         "{:?}",
-        provider.problems()
+        source.problems()
     );
-    assert!(has_custom(&provider, &GroupResource::pods(), true, "inflight"));
+    assert!(has_custom(&source, &GroupResource::pods(), true, "inflight"));
 
     let renamed =
         RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {as: busy}");
     std::fs::write(&path, renamed).unwrap();
-    wait_until(&|| has_custom(&provider, &GroupResource::pods(), true, "busy")).await;
-    assert!(!has_custom(&provider, &GroupResource::pods(), true, "inflight"));
-    assert_eq!(provider.problems(), [""; 0]);
+    wait_until(&|| has_custom(&source, &GroupResource::pods(), true, "busy")).await;
+    assert!(!has_custom(&source, &GroupResource::pods(), true, "inflight"));
+    assert_eq!(source.problems(), [""; 0]);
     task.abort();
 }
 
@@ -537,19 +537,19 @@ async fn failed_discovery_is_repeated_before_the_interval_ends() {
     for selector in ["http_requests_total", "inflight", "queue_length"] {
         server.fail(selector);
     }
-    let provider = Arc::new(provider_with(&server, RULES, Compat::Off));
+    let source = Arc::new(source_with(&server, RULES, Compat::Off));
     let task = tokio::spawn({
-        let provider = provider.clone();
-        async move { provider.run(None).await }
+        let source = source.clone();
+        async move { source.run(None).await }
     });
     while server.requests.lock().len() < 3 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert!(provider.readiness().is_err());
+    assert!(source.readiness().is_err());
     let working = prometheus();
     *server.answers.lock() = working.answers.lock().clone();
     let start = tokio::time::Instant::now();
-    while provider.readiness().is_err() {
+    while source.readiness().is_err() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(start.elapsed() < Duration::from_secs(10));
     }

@@ -18,7 +18,7 @@ use hpa_metrics::{
     wire::{NodeMetrics, PodMetrics},
 };
 
-use super::{PrometheusProvider, name_lists, state::DiscoveryState};
+use super::{PrometheusSource, name_lists, state::DiscoveryState};
 
 /// The rules of resource metrics, and the client for their queries.
 struct UsageSource<'s> {
@@ -41,7 +41,7 @@ struct UsageSamples {
     memory: Vec<Sample>,
 }
 
-impl PrometheusProvider {
+impl PrometheusSource {
     pub(super) async fn read_pod_usage(
         &self,
         state: &DiscoveryState,

@@ -166,15 +166,32 @@ fn locate(
     ScenarioFileError::Field { position, path, message }
 }
 
-/// Replaces the file name of an autoscaler by the manifest in the file.
+/// Replaces the file name of an autoscaler by the autoscaler in the file.
 fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), ScenarioFileError> {
     let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
     let text =
         read(&file).map_err(|message| ScenarioFileError::File { file: file.clone(), message })?;
-    *autoscaler = serde_saphyr::from_str(&text)
-        .map_err(|error| ScenarioFileError::File { file, message: error.to_string() })?;
+    *autoscaler =
+        parse_autoscaler(&text).map_err(|message| ScenarioFileError::File { file, message })?;
     Ok(())
+}
+
+/// Parses the manifest of an autoscaler. Of several documents, exactly one must be an autoscaler.
+fn parse_autoscaler(text: &str) -> Result<Value, String> {
+    let mut documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    let count = documents.len();
+    if count > 1 {
+        documents.retain(|document| document.get("kind").is_some_and(|kind| kind == hpa_crd::KIND));
+    }
+    <[Value; 1]>::try_from(documents).map(|[manifest]| manifest).map_err(|documents| {
+        let autoscalers = documents.len();
+        format!(
+            "the file has {count} documents with {autoscalers} autoscalers, but must have exactly \
+             one autoscaler"
+        )
+    })
 }
 
 fn check_names(specs: &[VariantSpec]) -> Result<(), FieldProblem> {

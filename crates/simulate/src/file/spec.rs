@@ -39,7 +39,7 @@ pub(super) struct Document {
     #[serde(default)]
     pub(super) max_pods: Option<u32>,
     /// The manifest of a HorizontalPodAutoscaler, or a file with it. The path is relative to the
-    /// scenario.
+    /// scenario. The file may have other objects, but no other autoscaler.
     #[schemars(schema_with = "autoscaler_schema")]
     pub(super) autoscaler: Value,
     /// The target. By default, name, namespace and kind are those of the `scaleTargetRef`, and

@@ -22,10 +22,21 @@ variants:
     workload: {profile: {capacity: 50}}
 ";
 
+const WORKLOAD: &str = "kind: Deployment\nmetadata: {name: web}\n";
+const AUTOSCALER: &str = "\
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, maxReplicas: 7}
+";
+
 fn parse(text: &str) -> Result<ScenarioFile, String> {
     let read = |file: &str| match file {
         "load.csv" => Ok("time,load\n0,5\n60,10\n".to_owned()),
         "bad.csv" => Ok("0,5\n60\n".to_owned()),
+        "web.yaml" => Ok(format!("{WORKLOAD}---\n{AUTOSCALER}---\n# nothing\n")),
+        "workloads.yaml" => Ok(format!("{WORKLOAD}---\n{WORKLOAD}")),
+        "two.yaml" => Ok(format!("{AUTOSCALER}---\n{WORKLOAD}---\n{AUTOSCALER}")),
+        "empty.yaml" => Ok("# nothing\n".to_owned()),
         _ => Err("there is no such file".to_owned()),
     };
     ScenarioFile::parse(text, &read).map_err(|error| match std::error::Error::source(&error) {
@@ -38,6 +49,24 @@ fn parse(text: &str) -> Result<ScenarioFile, String> {
 fn several_documents_are_rejected() {
     let error = parse(&format!("{SCENARIO}---\nkind: Deployment\n")).unwrap_err();
     assert_eq!(error, "the file has 2 documents, but a scenario must be a single one");
+}
+
+#[test]
+fn file_of_the_autoscaler_may_have_other_objects() {
+    let scenario =
+        |file: &str| format!("autoscaler: {file}\nworkload: {{load: {{constant: 100}}}}\n");
+    let scenario_file = parse(&scenario("web.yaml")).unwrap();
+    assert_eq!(scenario_file.variants[0].autoscaler.spec.max_replicas, 7);
+    for (file, found) in [
+        ("workloads.yaml", "2 documents with 0 autoscalers"),
+        ("two.yaml", "3 documents with 2 autoscalers"),
+        ("empty.yaml", "0 documents with 0 autoscalers"),
+    ] {
+        let error = parse(&scenario(file)).unwrap_err();
+        let expected =
+            format!("{file}: the file has {found}, but must have exactly one autoscaler");
+        assert_eq!(error, expected);
+    }
 }
 
 #[test]

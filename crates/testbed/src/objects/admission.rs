@@ -7,12 +7,12 @@ use hpa_calc::{
 };
 use serde_json::{Value, json};
 
-use crate::{config::Config, error::ApiError, json, target::Target};
+use crate::{config::Config, error::ApiError, json, request_target::RequestTarget};
 
 /// Sets defaults and validates a new or an updated object.
 pub(crate) fn admit(
     config: &Config,
-    target: &Target,
+    target: &RequestTarget,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
@@ -36,7 +36,7 @@ pub(crate) fn admit(
 }
 
 /// Sets defaults and validates a written status.
-pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn admit_status(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError> {
     let causes = match (target.resource.group.as_str(), target.resource.plural.as_str()) {
         ("autoscaling", "horizontalpodautoscalers") => admit_autoscaler_status(object),
         ("apps", _) | ("", "replicationcontrollers") => {
@@ -149,7 +149,7 @@ fn set_port_defaults(containers: Option<&mut Value>) {
     }
 }
 
-fn set_namespace_defaults(target: &Target, object: &mut Value) {
+fn set_namespace_defaults(target: &RequestTarget, object: &mut Value) {
     json::set_default(
         object,
         &["metadata", "labels", "kubernetes.io/metadata.name"],

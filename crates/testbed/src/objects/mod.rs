@@ -15,22 +15,22 @@ use crate::{
     error::{ApiError, ObjectReference},
     json, names,
     registry::{establish, resource_from_crd},
+    request_target::{RequestTarget, Subresource},
     state::State,
     store::{Object, ObjectId},
-    target::{Subresource, Target},
 };
 
 /// Creates an object. With `dry_run`, returns it without storing it.
 pub(crate) fn create(
     state: &mut State,
     config: &Config,
-    target: &Target,
+    target: &RequestTarget,
     mut object: Value,
     dry_run: bool,
 ) -> Result<Object, ApiError> {
     check_type(target, &mut object)?;
     if autoscaler_v1::is_v1(&object) {
-        let target = Target { version: "v2".to_owned(), ..target.clone() };
+        let target = RequestTarget { version: "v2".to_owned(), ..target.clone() };
         return create(state, config, &target, autoscaler_v1::from_v1(object), dry_run);
     }
     check_namespace(target, &mut object)?;
@@ -45,8 +45,10 @@ pub(crate) fn create(
         let name = names::generate_name(prefix);
         json::set(&mut object, &["metadata", "name"], name);
     }
-    let target =
-        Target { name: json::str_at(&object, "/metadata/name").to_owned(), ..target.clone() };
+    let target = RequestTarget {
+        name: json::str_at(&object, "/metadata/name").to_owned(),
+        ..target.clone()
+    };
     let now = names::timestamp((config.clock)());
     set_server_fields(&target, &mut object, &now)?;
     admission::admit(config, &target, &mut object, None)?;
@@ -65,7 +67,11 @@ pub(crate) fn create(
 
 /// Sets the metadata of a new object that only the server may set. Removes the status if it is
 /// written separately.
-fn set_server_fields(target: &Target, object: &mut Value, now: &str) -> Result<(), ApiError> {
+fn set_server_fields(
+    target: &RequestTarget,
+    object: &mut Value,
+    now: &str,
+) -> Result<(), ApiError> {
     let metadata =
         json::object_mut(json::object_mut(object).entry("metadata").or_insert(Value::Null));
     for field in SERVER_FIELDS.iter().filter(|field| **field != "generateName") {
@@ -83,7 +89,7 @@ fn set_server_fields(target: &Target, object: &mut Value, now: &str) -> Result<(
     Ok(())
 }
 
-fn check_namespace_exists(state: &State, target: &Target) -> Result<(), ApiError> {
+fn check_namespace_exists(state: &State, target: &RequestTarget) -> Result<(), ApiError> {
     let Some(namespaces) = state.registry.find("", "v1", "namespaces") else { return Ok(()) };
     let id = (String::new(), target.namespace.clone());
     if !target.resource.namespaced || state.store.get(&namespaces.key(), &id).is_some() {
@@ -96,7 +102,7 @@ fn check_namespace_exists(state: &State, target: &Target) -> Result<(), ApiError
 pub(crate) fn update(
     state: &mut State,
     config: &Config,
-    target: &Target,
+    target: &RequestTarget,
     subresource: Subresource,
     dry_run: bool,
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
@@ -138,7 +144,7 @@ pub(crate) fn update(
     Ok(object)
 }
 
-fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
+fn check_identity(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
     let name = json::str_at(new, "/metadata/name");
     if name != target.name {
         let text = format!(
@@ -168,7 +174,7 @@ fn restore_server_fields(new: &mut Value, old: &Value) {
 
 /// Discards changes to parts of the object that this request may not write.
 fn restrict_to_subresource(
-    target: &Target,
+    target: &RequestTarget,
     subresource: Subresource,
     mut new: Value,
     old: &Value,
@@ -185,7 +191,7 @@ fn restrict_to_subresource(
     Ok(new)
 }
 
-fn update_generation(target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+fn update_generation(target: &RequestTarget, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     if !target.resource.has_generation {
         return Ok(());
     }
@@ -217,7 +223,7 @@ pub(crate) enum DeleteResult {
 /// or a CRD also deletes its objects.
 pub(crate) fn delete(
     state: &mut State,
-    target: &Target,
+    target: &RequestTarget,
     now: &str,
 ) -> Result<DeleteResult, ApiError> {
     let (key, id) = (target.resource.key(), target.id());
@@ -238,7 +244,7 @@ pub(crate) fn delete(
     Ok(DeleteResult::Removed(state.store.remove(&key, &id).unwrap_or(object)))
 }
 
-fn mark_deleted(state: &mut State, target: &Target, object: &Object, now: &str) -> Object {
+fn mark_deleted(state: &mut State, target: &RequestTarget, object: &Object, now: &str) -> Object {
     if object.pointer("/metadata/deletionTimestamp").is_some() {
         return Object::clone(object);
     }
@@ -274,7 +280,7 @@ const SERVER_FIELDS: &[&str] = &[
 ];
 
 /// Rejects an object of another type than the target's. Sets a missing type.
-fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+fn check_type(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError> {
     if !object.is_object() {
         return Err(ApiError::bad_request("the object provided is not an object"));
     }
@@ -315,7 +321,7 @@ pub(crate) fn not_convertible(expected_kind: &str, api_version: &str, kind: &str
 }
 
 /// Rejects an object of another namespace than the target's. Sets a missing namespace.
-pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn check_namespace(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError> {
     if !target.resource.namespaced {
         json::remove(object, &["metadata", "namespace"]);
         return Ok(());
@@ -332,7 +338,7 @@ pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(),
 }
 
 /// Rejects an object with another UID than the stored object.
-pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_uid(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (uid, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
     if uid.is_empty() || uid == stored {
         return Ok(());
@@ -349,7 +355,10 @@ pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(),
 }
 
 /// Rejects a PUT of a custom resource without a resource version.
-pub(crate) fn require_resource_version(target: &Target, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn require_resource_version(
+    target: &RequestTarget,
+    new: &Value,
+) -> Result<(), ApiError> {
     if !target.resource.is_custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
         return Ok(());
     }

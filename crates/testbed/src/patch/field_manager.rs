@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::strategic::{is_set, merge_key};
-use crate::{json, registry::api_version, request::ApiRequest, target::Subresource};
+use crate::{json, registry::api_version, request::ApiRequest, request_target::Subresource};
 
 /// A client that updates or applies an object, for `managedFields`.
 #[derive(Clone, Debug)]

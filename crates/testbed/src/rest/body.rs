@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::{
     error::{ApiError, ObjectReference},
     request::ApiRequest,
+    request_target::RequestTarget,
     schema::{
         DecodeError, DecodedObject, Shape, decode_json, decode_protobuf, decode_value, is_protobuf,
         message_for_kind,
     },
-    target::Target,
 };
 
 /// The required kind of a body.
@@ -48,7 +48,7 @@ impl FieldValidation {
 }
 
 impl<'a> BodyKind<'a> {
-    pub(super) fn for_target(target: &'a Target) -> Result<Self, ApiError> {
+    pub(super) fn for_target(target: &'a RequestTarget) -> Result<Self, ApiError> {
         let (resource, version) = (&target.resource, target.served_version()?);
         let shape = if resource.is_custom {
             version.schema.as_ref().map_or(Shape::Any, Shape::CustomResource)
@@ -122,7 +122,11 @@ impl<'a> BodyKind<'a> {
     }
 
     /// Checks the configuration of a server-side apply: unknown fields are always errors.
-    pub(super) fn check_applied(&self, target: &Target, applied: &Value) -> Result<(), ApiError> {
+    pub(super) fn check_applied(
+        &self,
+        target: &RequestTarget,
+        applied: &Value,
+    ) -> Result<(), ApiError> {
         let decoded = decode_value(applied, self.shape);
         let problem = match decoded {
             Ok(DecodedObject { problems, .. }) => {

@@ -12,17 +12,17 @@ use crate::{
     objects::{DeleteResult, delete},
     output::OutputFormat,
     request::ApiRequest,
+    request_target::RequestTarget,
     response,
     selection::Selection,
     server::Server,
     store::ObjectId,
-    target::Target,
 };
 
 pub(super) fn delete_object(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Response<Body>, ApiError> {
     let options = delete_options(request)?;
     check_propagation_policy(&options)?;
@@ -57,7 +57,7 @@ pub(super) fn delete_object(
 pub(super) fn delete_collection(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Response<Body>, ApiError> {
     let selection = Selection::new(request, &target.resource)?;
     let now = server.now();
@@ -70,7 +70,7 @@ pub(super) fn delete_collection(
         .collect();
     let mut deleted = Vec::with_capacity(selected.len());
     for (namespace, name) in selected {
-        let target = Target { namespace, name, ..target.clone() };
+        let target = RequestTarget { namespace, name, ..target.clone() };
         let (DeleteResult::Removed(object) | DeleteResult::Finalizing(object)) =
             delete(&mut state, &target, &now)?;
         deleted.push(object);
@@ -91,7 +91,11 @@ fn delete_options(request: &ApiRequest) -> Result<Value, ApiError> {
     Ok(BodyKind::for_delete_options().read(request)?.value)
 }
 
-fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Result<(), ApiError> {
+fn check_preconditions(
+    target: &RequestTarget,
+    options: &Value,
+    object: &Value,
+) -> Result<(), ApiError> {
     let preconditions = [
         ("uid", "UID", "The object might have been deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
@@ -127,7 +131,7 @@ fn check_propagation_policy(options: &Value) -> Result<(), ApiError> {
 }
 
 /// The `Status` of a successful deletion.
-fn success_status(target: &Target, uid: &str) -> Value {
+fn success_status(target: &RequestTarget, uid: &str) -> Value {
     let mut details = json!({ "name": target.name, "kind": target.resource.plural, "uid": uid });
     if !target.resource.group.is_empty() {
         json::set(&mut details, &["group"], target.resource.group.as_str());

@@ -15,11 +15,11 @@ use crate::{
     json,
     output::OutputFormat,
     request::ApiRequest,
+    request_target::RequestTarget,
     response,
     selection::Selection,
     server::Server,
     store::{ListSnapshot, Object, ObjectId},
-    target::Target,
 };
 
 /// The position in a paginated list.
@@ -53,7 +53,7 @@ impl ContinueToken {
 pub(super) fn handle(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Response<Body>, ApiError> {
     check_list_options(request)?;
     let selection = Selection::new(request, &target.resource)?;
@@ -92,7 +92,7 @@ pub(super) fn handle(
 fn snapshot(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
     is_paged: bool,
 ) -> Result<(ListSnapshot, Option<ContinueToken>), ApiError> {
     let mut state = server.state.lock();

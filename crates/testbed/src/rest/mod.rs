@@ -27,10 +27,10 @@ use crate::{
     output::OutputFormat,
     patch::{FieldManager, Patch},
     request::ApiRequest,
+    request_target::{RequestTarget, Subresource},
     response,
     server::Server,
     store::Object,
-    target::{Subresource, Target},
 };
 
 pub(crate) fn handle(
@@ -52,7 +52,7 @@ pub(crate) fn handle(
     }
 }
 
-fn find_target(server: &Server, request: &ApiRequest) -> Result<Target, ApiError> {
+fn find_target(server: &Server, request: &ApiRequest) -> Result<RequestTarget, ApiError> {
     let info = &request.info;
     let state = server.state.lock();
     let resource = state.registry.find(&info.group, &info.version, &info.resource);
@@ -65,13 +65,13 @@ fn find_target(server: &Server, request: &ApiRequest) -> Result<Target, ApiError
     if resource.namespaced && namespace.is_empty() && !name.is_empty() {
         return Err(ApiError::unknown_resource());
     }
-    Ok(Target { resource, version, namespace, name })
+    Ok(RequestTarget { resource, version, namespace, name })
 }
 
 fn handle_collection(
     server: &Arc<Server>,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Response<Body>, ApiError> {
     match request.method {
         Method::GET if request.info.verb == "watch" => watch::handle(server, request, target),
@@ -87,7 +87,7 @@ fn handle_collection(
 fn create(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Response<Body>, ApiError> {
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
@@ -112,7 +112,7 @@ fn create(
 fn handle_object(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
     subresource: Subresource,
 ) -> Result<Response<Body>, ApiError> {
     match (&request.method, subresource) {
@@ -156,7 +156,7 @@ fn handle_object(
 fn respond(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
     object: &Object,
     code: StatusCode,
 ) -> Result<Response<Body>, ApiError> {
@@ -174,7 +174,7 @@ struct PatchResult {
 fn patch_object(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
     subresource: Subresource,
 ) -> Result<PatchResult, ApiError> {
     let patch = Patch::new(request, !target.resource.is_custom)?;
@@ -206,7 +206,7 @@ fn patch_object(
 fn apply(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
     subresource: Subresource,
     applied: Value,
 ) -> Result<PatchResult, ApiError> {

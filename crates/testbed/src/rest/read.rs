@@ -5,17 +5,17 @@ use serde_json::json;
 use crate::{
     error::ApiError,
     request::ApiRequest,
+    request_target::RequestTarget,
     server::Server,
     state::State,
     store::{ListSnapshot, Object},
-    target::Target,
 };
 
 /// The stored object of a target. For a fault, an earlier version of it.
 pub(super) fn stored_object(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Object, ApiError> {
     let mut state = server.state.lock();
     let object = if request.revisions_back == 0 {
@@ -31,7 +31,7 @@ pub(super) fn stored_object(
 pub(super) fn stale_list(
     state: &mut State,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<ListSnapshot, ApiError> {
     let current = state.store.revision();
     let requested = request.number("resourceVersion").unwrap_or_default();

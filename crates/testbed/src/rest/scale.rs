@@ -19,16 +19,16 @@ use crate::{
     patch::{FieldManager, Patch},
     registry::{ScalePaths, ScaleSelector},
     request::ApiRequest,
+    request_target::{RequestTarget, Subresource},
     response,
     server::Server,
     store::Object,
-    target::{Subresource, Target},
 };
 
 pub(super) fn handle(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Response<Body>, ApiError> {
     let Some(paths) = &target.served_version()?.scale else {
         return Err(ApiError::unknown_resource());
@@ -64,7 +64,7 @@ pub(super) fn handle(
 fn write_scale(
     server: &Server,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
     paths: &ScalePaths,
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
 ) -> Result<Object, ApiError> {
@@ -93,7 +93,7 @@ fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError>
 
 /// Rejects an invalid scale. Sets a missing type and namespace.
 fn check_scale(
-    target: &Target,
+    target: &RequestTarget,
     scale: &mut Value,
     object: &Value,
     paths: &ScalePaths,

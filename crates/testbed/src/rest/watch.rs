@@ -14,11 +14,11 @@ use crate::{
     json,
     output::OutputFormat,
     request::ApiRequest,
+    request_target::RequestTarget,
     response,
     selection::Selection,
     server::Server,
     store::{Change, with_resource_version},
-    target::Target,
 };
 
 /// Used if the request has no `timeoutSeconds`.
@@ -27,7 +27,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 /// A running watch.
 struct Watch {
     server: Arc<Server>,
-    target: Target,
+    target: RequestTarget,
     selection: Selection,
     output: OutputFormat,
     /// Encoded events to send.
@@ -49,7 +49,7 @@ struct Watch {
 pub(super) fn handle(
     server: &Arc<Server>,
     request: &ApiRequest,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<Response<Body>, ApiError> {
     check_watch_options(request)?;
     let mut watch = start(server, request, target)?;
@@ -61,7 +61,11 @@ pub(super) fn handle(
     Ok(response::json_stream(StatusCode::OK, Body::from_stream(lines)))
 }
 
-fn start(server: &Arc<Server>, request: &ApiRequest, target: &Target) -> Result<Watch, ApiError> {
+fn start(
+    server: &Arc<Server>,
+    request: &ApiRequest,
+    target: &RequestTarget,
+) -> Result<Watch, ApiError> {
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let selection = Selection::new(request, &target.resource)?;
     let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);

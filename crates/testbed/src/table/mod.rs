@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::cell::{age, name, since};
-use crate::{error::ApiError, json, target::Target};
+use crate::{error::ApiError, json, request_target::RequestTarget};
 
 /// Computes the cells of an object.
 type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;
@@ -29,7 +29,7 @@ pub(crate) struct TablePrinter {
     columns: Vec<Column>,
     rows: RowPrinter,
     include: Include,
-    target: Target,
+    target: RequestTarget,
     now: Timestamp,
 }
 
@@ -42,7 +42,11 @@ enum Include {
 }
 
 impl TablePrinter {
-    pub(crate) fn new(target: &Target, include: &str, now: Timestamp) -> Result<Self, ApiError> {
+    pub(crate) fn new(
+        target: &RequestTarget,
+        include: &str,
+        now: Timestamp,
+    ) -> Result<Self, ApiError> {
         let include = match include {
             "None" => Include::Nothing,
             "" | "Metadata" => Include::Metadata,

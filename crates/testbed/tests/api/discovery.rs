@@ -61,7 +61,7 @@ async fn discovery_lists_scale_subresources() {
 }
 
 #[tokio::test]
-async fn aggregated_discovery_has_its_media_type() {
+async fn accept_header_selects_aggregated_discovery() {
     let accept =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let (_, list) = send(&Testbed::default(), "GET", "/apis", accept, &Value::Null).await;

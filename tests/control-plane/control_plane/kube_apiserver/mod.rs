@@ -25,7 +25,7 @@ use tower::ServiceExt as _;
 
 use self::webhook::Webhook;
 use super::held_writes::HeldWrites;
-use super::{ControlPlane, UserAccess, from_json};
+use super::{AdminAccess, ControlPlane, from_json};
 use crate::metrics::Metrics;
 use crate::test_env::Target;
 
@@ -87,7 +87,7 @@ impl ControlPlane for Plane {
             let name = role.metadata.name.clone().context("the role has no name")?;
             let post = PostParams::default();
             Api::namespaced(self.client(), ns).create(&post, &role).await?;
-            let token = self.apiserver.service_account(ns, ACCOUNT).await?;
+            let token = self.apiserver.create_service_account_token(ns, ACCOUNT).await?;
             let binding: RoleBinding = from_json(binding("Role", &name, ns))?;
             Api::namespaced(self.client(), ns).create(&post, &binding).await?;
             self.write_kubeconfig(&format!("{ns}.kubeconfig"), &token)
@@ -112,9 +112,9 @@ impl ControlPlane for Plane {
         self.controller_manager("workload-controllers", &[controllers])
     }
 
-    fn user_access(&self) -> Result<Option<UserAccess>> {
+    fn admin_access(&self) -> Result<Option<AdminAccess>> {
         let kubeconfig = self.write_kubeconfig("user.kubeconfig", ADMIN)?;
-        Ok(Some(UserAccess { kubectl: self.assets.join("kubectl"), kubeconfig }))
+        Ok(Some(AdminAccess { kubectl: self.assets.join("kubectl"), kubeconfig }))
     }
 
     fn account_kubeconfig<'a>(
@@ -123,7 +123,7 @@ impl ControlPlane for Plane {
         account: &'a str,
     ) -> BoxFuture<'a, Result<PathBuf>> {
         async move {
-            let token = self.apiserver.service_account(ns, account).await?;
+            let token = self.apiserver.create_service_account_token(ns, account).await?;
             self.write_kubeconfig(&format!("{ns}-{account}.kubeconfig"), &token)
         }
         .boxed()
@@ -189,7 +189,7 @@ impl Plane {
         role.metadata.name = Some(SUITE.to_owned());
         let post = PostParams::default();
         Api::all(self.client()).create(&post, &role).await?;
-        let token = self.apiserver.service_account(SYSTEM, ACCOUNT).await?;
+        let token = self.apiserver.create_service_account_token(SYSTEM, ACCOUNT).await?;
         let binding: ClusterRoleBinding = from_json(binding("ClusterRole", SUITE, SYSTEM))?;
         Api::all(self.client()).create(&post, &binding).await?;
         self.write_kubeconfig("controller.kubeconfig", &token)?;

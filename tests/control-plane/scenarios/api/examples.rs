@@ -10,7 +10,7 @@ use crate::test_env::TestEnv;
 
 /// Every manifest is accepted, without unknown fields and with the values that it states.
 pub(in super::super) async fn api_examples(env: TestEnv) -> Result<()> {
-    let folder = hpa_tests::repository("examples/autoscalers");
+    let folder = hpa_tests::repository_path("examples/autoscalers");
     let mut autoscalers = 0;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

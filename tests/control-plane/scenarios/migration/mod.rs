@@ -29,11 +29,11 @@ struct Migration {
 /// All commands of the guide succeed, and after each switch the new controller scales.
 pub(super) async fn migration_guide(env: TestEnv) -> Result<()> {
     let skipped = |reason: &str| println!("  migration_guide: skipped, {reason}");
-    if !hpa_tests::harness::long_tests() {
+    if !hpa_tests::harness::are_long_tests_enabled() {
         skipped("it takes a minute (HPA_LONG_TESTS=1 runs it)");
         return Ok(());
     }
-    let Some(access) = env.plane.user_access()? else {
+    let Some(access) = env.plane.admin_access()? else {
         skipped("the testbed has no built-in controller");
         return Ok(());
     };

@@ -41,7 +41,7 @@ impl User {
         for (name, file) in [("kubectl", kubectl), ("helm", &helm), ("hpa", &env.binary)] {
             symlink(fs::canonicalize(file)?, tools.join(name))?;
         }
-        symlink(hpa_tests::repository("charts"), dir.join("charts"))?;
+        symlink(hpa_tests::repository_path("charts"), dir.join("charts"))?;
         let path = env::var("PATH").unwrap_or_default();
         let variables = BTreeMap::from([
             ("PATH", format!("{}:{path}", tools.display())),

@@ -3,7 +3,7 @@
 mod cache;
 mod client;
 mod kind;
-mod provider;
+mod metric_source;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 pub use client::ScheduleClient;
 pub use kind::{ScheduleKey, ScheduleKind};
-pub use provider::ScheduleSource;
+pub use metric_source::ScheduleSource;
 
 use self::cache::{Cache, Health};
 

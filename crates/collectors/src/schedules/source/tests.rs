@@ -225,7 +225,7 @@ async fn source_reads_by_name_and_by_selector() {
     cluster.apply("ScalingSchedule", "night", entry_after(10_000));
     cluster.apply("ClusterScalingSchedule", "all", entry_after(0));
     sleep(Duration::from_secs(1)).await;
-    let provider = ScheduleSource::new(cluster.schedules.clone());
+    let source = ScheduleSource::new(cluster.schedules.clone());
     for (resource, namespace, name) in [
         ("scalingschedules.zalando.org", "shop", "noon"),
         ("scalingschedule", "shop", "noon"),
@@ -233,22 +233,22 @@ async fn source_reads_by_name_and_by_selector() {
         ("clusterscalingschedules.zalando.org", "", "all"),
     ] {
         let request = request(resource, namespace);
-        assert!(provider.has(&request.clone().into()));
-        let values = provider.read_custom(request.named(name)).await.unwrap();
+        assert!(source.has(&request.clone().into()));
+        let values = source.read_custom(request.named(name)).await.unwrap();
         let item = &values.items[0];
         assert_eq!((&*item.object, item.value.as_milli()), (name, 10_000));
         assert_eq!(item.timestamp, start() + SignedDuration::from_secs(1));
     }
     for resource in ["pods", "scalingschedules.example.org"] {
-        assert!(!provider.has(&request(resource, "shop").into()));
+        assert!(!source.has(&request(resource, "shop").into()));
     }
-    assert!(!provider.has(&request("scalingschedules", "").into()));
+    assert!(!source.has(&request("scalingschedules", "").into()));
 
     let schedules = request("scalingschedules.zalando.org", "shop");
-    let missing = provider.read_custom(schedules.clone().named("other")).await.unwrap_err();
+    let missing = source.read_custom(schedules.clone().named("other")).await.unwrap_err();
     assert!(missing.is_not_found());
     let selector = Selector::parse("team in (noon,night)").unwrap();
-    let values = provider.read_custom(schedules.selected(&selector)).await.unwrap();
+    let values = source.read_custom(schedules.selected(&selector)).await.unwrap();
     let values: Vec<_> = values.items.iter().map(|item| item.value.as_milli()).collect();
     assert_eq!(values, [0, 10_000]);
 }

@@ -57,7 +57,7 @@ impl Default for LastReconcile {
 impl LastReconcile {
     /// The time from which the age of the last reconcile counts: its end plus the excess of the
     /// autoscaler's own sync period, so that a long period doesn't look late.
-    pub(crate) fn counts_from(&self) -> Instant {
+    pub(crate) fn age_start(&self) -> Instant {
         self.finished + self.excess
     }
 }

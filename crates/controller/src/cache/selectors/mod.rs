@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use hpa_calc::{api::Pod, selector::Selector};
 use parking_lot::RwLock;
 
-use self::namespace::Namespace;
+use self::namespace::NamespaceSelectors;
 use crate::key::HpaKey;
 
 /// The pod selectors of all autoscalers' targets, to find autoscalers that share pods
@@ -20,11 +20,11 @@ use crate::key::HpaKey;
 /// doesn't exist: an outdated selector would make others ambiguous.
 #[derive(Debug, Default)]
 pub struct SelectorIndex {
-    namespaces: RwLock<HashMap<Arc<str>, Arc<RwLock<Namespace>>>>,
+    namespaces: RwLock<HashMap<Arc<str>, Arc<RwLock<NamespaceSelectors>>>>,
 }
 
 impl SelectorIndex {
-    /// Sets or clears an autoscaler's selector. Takes no write lock if nothing changes.
+    /// Sets an autoscaler's selector, without a write lock if it is unchanged, or clears it.
     pub fn set(&self, key: &HpaKey, selector: Option<Selector>) {
         let Some(selector) = selector else { return self.remove(key) };
         // Locked until the selector is set, so that `remove` can't remove the namespace as empty.
@@ -71,7 +71,7 @@ impl SelectorIndex {
         self.namespaces.read().is_empty()
     }
 
-    fn namespace_selectors(&self, namespace: &str) -> Option<Arc<RwLock<Namespace>>> {
+    fn namespace_selectors(&self, namespace: &str) -> Option<Arc<RwLock<NamespaceSelectors>>> {
         self.namespaces.read().get(namespace).cloned()
     }
 }

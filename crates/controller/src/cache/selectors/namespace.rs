@@ -12,7 +12,7 @@ type OwnedPair = (Box<str>, Box<str>);
 /// The selectors of one namespace's autoscalers. Each is indexed under one label pair that it
 /// requires, so that a pod is matched only against the selectors under its label pairs.
 #[derive(Debug, Default)]
-pub(super) struct Namespace {
+pub(super) struct NamespaceSelectors {
     by_key: HashMap<HpaKey, IndexedSelector>,
     /// Each list is sorted. Most have one element, for which a `Vec` takes less memory than a tree.
     by_pair: HashMap<OwnedPair, Vec<HpaKey>>,
@@ -26,7 +26,7 @@ struct IndexedSelector {
     index_pair: Option<OwnedPair>,
 }
 
-impl Namespace {
+impl NamespaceSelectors {
     pub(super) fn has(&self, key: &HpaKey, selector: &Selector) -> bool {
         self.by_key.get(key).is_some_and(|indexed| indexed.selector == *selector)
     }

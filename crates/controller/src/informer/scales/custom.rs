@@ -29,8 +29,9 @@ pub(super) type CustomResource = PartialWorkload<Option<Box<RawValue>>, Option<B
 
 impl CustomResource {
     /// The value at a path, or `None` if there is none. Fails if a value on the way is not an
-    /// object: the API server then returns no scale. Also fails if the value is nested too deeply,
-    /// because then it is neither a number nor text.
+    /// object: the API server then returns no scale. Also fails if the value is nested too deeply
+    /// for a `Value`. Such a value is neither a number nor a string, so it can't be part of a
+    /// scale.
     fn value_at(&self, path: &[String]) -> Result<Option<Value>, serde_json::Error> {
         let Some((first, rest)) = path.split_first() else { return Ok(None) };
         let mut value = match first.as_str() {
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_is_not_derived_from_missing_or_invalid_replicas() {
+    fn scale_is_not_derived_from_missing_or_invalid_fields() {
         assert_eq!(scale(json!({ "pool": {} }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": "3" } }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": 3 } }), json!({ "size": 1.5 })), None);

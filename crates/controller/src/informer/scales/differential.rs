@@ -1,4 +1,4 @@
-//! Compares derived scales with plain decoding, in tests and fuzz targets.
+//! Compares derived scales with the tests' plain decoder, in tests and fuzz targets.
 
 use std::fmt::Debug;
 
@@ -19,14 +19,14 @@ use crate::k8s::differential::{PlainMeta, non_null, object, optional};
 /// Replicas of spec and status, and the selector.
 type PlainScale = (i32, i32, String);
 
-/// Whether the object can be decoded and has a scale. Panics if the result differs from plain
-/// decoding.
+/// Whether the object can be decoded and has a scale. Panics if the result differs from the tests'
+/// plain decoder.
 pub(crate) fn check_workload(body: &[u8]) -> bool {
     check_scale::<Workload>(body, &ScalePaths::default(), plain_workload(body))
 }
 
-/// Whether the object can be decoded and has a scale. Panics if the result differs from plain
-/// decoding.
+/// Whether the object can be decoded and has a scale. Panics if the result differs from the tests'
+/// plain decoder.
 pub(crate) fn check_custom(body: &[u8]) -> bool {
     let path = |path: &str| path.split('.').map(ToOwned::to_owned).collect();
     let paths = ScalePaths {
@@ -134,7 +134,7 @@ fn nested(document: Option<Document<'_>>, path: &[&str]) -> DocumentResult<Optio
 }
 
 /// Whether the definition can be decoded and has scale paths. Panics if the result differs from
-/// plain decoding.
+/// the tests' plain decoder.
 pub(crate) fn check_definition(body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let decoded = serde_json::from_str::<Definition>(text);

@@ -74,7 +74,7 @@ impl ControllerSetup {
     pub(super) fn debug_view(&self, recorder: Arc<DecisionRecorder>) -> DebugView {
         let settings = ViewSettings {
             sync_period: Duration::from_secs_f64(SYNC_PERIOD),
-            decisions: options(1.0).settings,
+            decision_settings: options(1.0).settings,
             dry_run: false,
             keep_history: false,
         };

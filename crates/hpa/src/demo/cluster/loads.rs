@@ -13,7 +13,8 @@ use hpa_testbed::workload::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// Computes the loads of the scenario's workloads, without noise.
+/// Computes the loads of the scenario's workloads, without noise, idle usage and the `base` of
+/// metrics.
 pub(super) struct DemoPastLoads {
     start: Timestamp,
     workloads: BTreeMap<WorkloadId, (WorkloadSpec, PodProfile)>,
@@ -58,12 +59,12 @@ impl PastLoads for DemoPastLoads {
         range: PastRange,
     ) -> BoxFuture<'a, Result<Trace, PastError>> {
         let past = self.past_load(hpa, metric, range);
-        let unknown = || "the demo has the past of CPU and of pod metrics only".to_owned();
+        let unknown = || "the demo has past loads only for CPU and pod metrics".to_owned();
         std::future::ready(past.ok_or_else(|| PastError::Unknown(unknown()))).boxed()
     }
 }
 
-/// The total of a metric per unit of load.
+/// The increase of a metric's total over all pods, per unit of load per second.
 fn per_load(workload: &WorkloadSpec, profile: &PodProfile, metric: &MetricSpec) -> Option<f64> {
     if metric.resource.as_ref().is_some_and(|resource| resource.name == "cpu") {
         return Some(profile.cpu_per_unit.as_f64());

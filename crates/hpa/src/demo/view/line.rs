@@ -47,7 +47,7 @@ impl Line {
     }
 
     /// Appends text in as many lines as it needs, broken between words. The lines after the first
-    /// start at column `indent`.
+    /// start at column `indent`, or in the middle if `indent` is beyond it.
     pub(super) fn with_wrapped(
         self,
         style: Style,

@@ -18,10 +18,11 @@ use hpa_prometheus::{
 };
 
 use self::report::Report;
-use super::{connect_cluster, connect_provider, resource::ClusterObjects, resource_mapper};
+use super::{connect_cluster, connect_source, resource::ClusterObjects, resource_mapper};
 use crate::{
     args::{CheckArguments, ResourceArguments},
-    rules_provider::{AllowedServers, file_name, read_configs},
+    manifests::file_name,
+    rules_source::{AllowedServers, read_configs},
 };
 
 /// Checks the rules of a file. Returns the report, and whether all rules work.
@@ -62,7 +63,7 @@ async fn check_config(
 ) -> anyhow::Result<(String, bool)> {
     let CheckArguments { prometheus, connect, resources, .. } = arguments;
     let allowed = AllowedServers::from_connect(*connect);
-    let Some(provider) = connect_provider(config, prometheus, allowed, resources).await? else {
+    let Some(source) = connect_source(config, prometheus, allowed, resources).await? else {
         let resources = resource_mapper(&arguments.resources).await?.load().await?;
         return Ok(check_syntax(config, &resources));
     };
@@ -70,19 +71,19 @@ async fn check_config(
         Some(client) if config.resource_rules.is_some() => ClusterObjects::list(client).await?,
         _ => ClusterObjects::default(),
     };
-    let discovery = provider.relist().await;
+    let discovery = source.relist().await;
     if let Err(error @ RelistError::Mapper(_)) = &discovery {
         anyhow::bail!("{}", with_causes(error));
     }
-    let compiled = RuleSet::compile(config, &provider.resources());
+    let compiled = RuleSet::compile(config, &source.resources());
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
-    let mut report = Report { provider: &provider, refused, text: String::new(), problems: 0 };
+    let mut report = Report { source: &source, refused, text: String::new(), problems: 0 };
     let mut sections = Vec::new();
-    for finding in lint(config, &compiled, &provider.resources()) {
+    for finding in lint(config, &compiled, &source.resources()) {
         report.problems += usize::from(!finding.is_warning);
         sections.push((finding.position, display(&finding) + "\n"));
     }
-    for rules in [provider.inspect_custom(), provider.inspect_external()] {
+    for rules in [source.inspect_custom(), source.inspect_external()] {
         for (index, rule) in rules.iter().enumerate() {
             report.add_rule(&rules, index).await;
             sections.push((rule.position, mem::take(&mut report.text)));

@@ -10,7 +10,7 @@ use hpa_metrics::{
 use hpa_prometheus::{
     promql::{self, Node},
     rules::{Config, explain::RuleOutcome},
-    source::{InspectedMetric, PrometheusProvider, RuleInspection},
+    source::{InspectedMetric, PrometheusSource, RuleInspection},
 };
 
 use crate::rules::{
@@ -23,7 +23,7 @@ const MAX_METRICS: usize = 10;
 
 /// The lines of the report, which the caller takes out after each rule.
 pub(super) struct Report<'p> {
-    pub(super) provider: &'p PrometheusProvider,
+    pub(super) source: &'p PrometheusSource,
     /// The mistakes of the refused rules, by the names of the rules.
     pub(super) refused: BTreeMap<String, String>,
     pub(super) text: String,
@@ -63,7 +63,7 @@ impl Report<'_> {
         self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
         if status.series == 0 {
             let query = &rule.definition.series_query;
-            let age = Server { provider: self.provider, name: &rule.definition.server }
+            let age = Server { source: self.source, name: &rule.definition.server }
                 .describe_age(query)
                 .await;
             let text = match age {
@@ -123,8 +123,8 @@ impl Report<'_> {
 
     /// Reports the value of a metric for an object that has it.
     async fn add_sample(&mut self, index: usize, rule: &RuleInspection, metric: &InspectedMetric) {
-        let provider = self.provider;
-        let server = Server { provider, name: &rule.definition.server };
+        let source = self.source;
+        let server = Server { source, name: &rule.definition.server };
         let query = &rule.definition.series_query;
         let all = sample::selector(query, &metric.series, &[]);
         let Some(resource) = &metric.resource else {
@@ -135,8 +135,8 @@ impl Report<'_> {
             let namespace = namespace.unwrap_or_else(|| "default".to_owned());
             return self.add_external_sample(rule, metric, &namespace).await;
         };
-        let label = provider.object_label(index, resource).unwrap_or_default();
-        let namespace_label = provider.object_label(index, &GroupResource::namespaces());
+        let label = source.object_label(index, resource).unwrap_or_default();
+        let namespace_label = source.object_label(index, &GroupResource::namespaces());
         let is_namespaced = resource.has_namespaced_metrics();
         let mut required = vec![label.as_str()];
         required.extend(namespace_label.as_deref().filter(|_| is_namespaced));
@@ -178,7 +178,7 @@ impl Report<'_> {
             metric_selector: Selector::everything(),
         };
         let object = ObjectKey::new(&request.namespace, &name);
-        match provider.read_custom(request.clone()).await {
+        match source.read_custom(request.clone()).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", values.origin.query));
                 for item in &values.items {
@@ -187,7 +187,7 @@ impl Report<'_> {
             }
             Err(error) => self.add_failure(&object.to_string(), &error),
         }
-        let explanation = provider.explain_custom(&request, &[name]);
+        let explanation = source.explain_custom(&request, &[name]);
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
@@ -210,7 +210,7 @@ impl Report<'_> {
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
-        match self.provider.read_external(request.clone()).await {
+        match self.source.read_external(request.clone()).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", values.origin.query));
                 if values.items.is_empty() {
@@ -224,8 +224,8 @@ impl Report<'_> {
             }
             Err(error) => self.add_failure(&request.metric, &error),
         }
-        let explanation = self.provider.explain_external(&request);
-        let server = Server { provider: self.provider, name: &rule.definition.server };
+        let explanation = self.source.explain_external(&request);
+        let server = Server { source: self.source, name: &rule.definition.server };
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
@@ -250,7 +250,7 @@ impl Report<'_> {
         let position = position.map(|at| format!(" ({at})")).unwrap_or_default();
         self.line(&format!("resourceRules{position}"));
         let status =
-            self.provider.rule_status().into_iter().find(|rule| rule.rule == "resourceRules");
+            self.source.rule_status().into_iter().find(|rule| rule.rule == "resourceRules");
         let refused = self.refused.get("resourceRules").cloned();
         if let Some(error) = refused.or_else(|| status.and_then(|status| status.error)) {
             return self.problem(&error);
@@ -262,7 +262,7 @@ impl Report<'_> {
         if rules.window.is_zero() {
             self.warning("window is missing: write the range of cpu's queries, such as 5m");
         }
-        let (lines, problems) = resource::check_queries(config, self.provider, objects).await;
+        let (lines, problems) = resource::check_queries(config, self.source, objects).await;
         for line in &lines {
             self.line(&format!("  {line}"));
         }

@@ -298,7 +298,8 @@ async fn large_responses_are_read_one_after_the_other() {
     let queries = [query("a"), query("b")];
     let both = async { tokio::join!(client.query(&queries[0]), client.query(&queries[1])) };
     let open = async {
-        // Both responses have become large. Only one of them is read on, the other one waits.
+        // Both responses exceed the limit for concurrent reads: one waits for its third chunk, the
+        // other for the permit.
         while waiting.load(Ordering::SeqCst) < 3 {
             tokio::task::yield_now().await;
         }

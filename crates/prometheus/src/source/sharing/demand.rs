@@ -59,7 +59,8 @@ impl Demand {
             return false;
         }
         let current = self.decision.filter(|decision| {
-            // More requesters never make sharing more expensive.
+            // A new requester can only make sharing cheaper, so it invalidates only a decision
+            // against sharing.
             now < decision.valid_until
                 && (decision.is_shared || decision.requesters == self.requesters.len())
         });
@@ -101,7 +102,7 @@ impl Demand {
     }
 
     /// Whether there was a request within the window.
-    pub(super) fn is_current(&self, now: Instant, settings: &SharingSettings) -> bool {
+    pub(super) fn has_recent_request(&self, now: Instant, settings: &SharingSettings) -> bool {
         let mut requests = self.requesters.values();
         requests.any(|request| now.duration_since(request.time) < settings.window)
     }

@@ -227,7 +227,7 @@ impl Groups {
             if let Ok(mut answer) = group.answer.try_lock() {
                 answer.take_if(|answer| now.duration_since(answer.sent) >= settings.max_age);
             }
-            group.demand.lock().is_current(now, settings)
+            group.demand.lock().has_recent_request(now, settings)
         });
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::source::{
-    PrometheusProvider, PrometheusSettings, Servers,
+    PrometheusSettings, PrometheusSource, Servers,
     tests::{Prometheus, RULES, prometheus, request, resources, sample},
 };
 use hpa_metrics::{
@@ -41,11 +41,8 @@ impl Default for Setup<'_> {
     }
 }
 
-/// A provider with the pods web-0, web-1, and so on.
-pub(in crate::source) async fn provider(
-    server: &Prometheus,
-    setup: &Setup<'_>,
-) -> PrometheusProvider {
+/// A source with the pods web-0, web-1, and so on.
+pub(in crate::source) async fn source(server: &Prometheus, setup: &Setup<'_>) -> PrometheusSource {
     let pod = |index| {
         let key = ObjectKey::new("shop", &format!("web-{index}"));
         let labels = [("index".to_owned(), format!("{index}"))].into();
@@ -58,17 +55,17 @@ pub(in crate::source) async fn provider(
         sharing: setup.sharing.then(|| SharingSettings::for_sync_period(PERIOD)),
         ..PrometheusSettings::default()
     };
-    let provider = PrometheusProvider::new(
+    let source = PrometheusSource::new(
         Config::parse(setup.rules).unwrap(),
         Servers::new(Some(server.client("main", setup.compat)), Arc::new(())),
         settings,
         Arc::new(FixedMapper(resources())),
         Arc::new(objects),
     );
-    let provider = provider.unwrap();
-    provider.relist().await.unwrap();
+    let source = source.unwrap();
+    source.relist().await.unwrap();
     server.take_requests();
-    provider
+    source
 }
 
 /// A server whose samples have the index of the pod as value. It has none for web-2.
@@ -80,8 +77,8 @@ fn server() -> Prometheus {
     server
 }
 
-async fn read(provider: &PrometheusProvider, pod: &str) -> Result<String, String> {
-    let values = provider.read_custom(request("inflight").named(pod)).await;
+async fn read(source: &PrometheusSource, pod: &str) -> Result<String, String> {
+    let values = source.read_custom(request("inflight").named(pod)).await;
     values
         .map(|values| Quantity::from(values.items[0].value).to_string())
         .map_err(|error| describe(&error))
@@ -90,26 +87,26 @@ async fn read(provider: &PrometheusProvider, pod: &str) -> Result<String, String
 #[tokio::test(start_paused = true)]
 async fn query_is_shared_from_the_second_requester_on() {
     let server = server();
-    let provider = provider(&server, &Setup::default()).await;
+    let source = source(&server, &Setup::default()).await;
     for _ in 0..2 {
-        assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+        assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     }
     assert_eq!(server.take_requests(), [single("web-0"), single("web-0")]);
     let second = Selector::parse("index=1").unwrap();
-    let values = provider.read_custom(request("inflight").selected(&second)).await.unwrap();
+    let values = source.read_custom(request("inflight").selected(&second)).await.unwrap();
     assert_eq!(Quantity::from(values.items[0].value).to_string(), "1");
     assert_eq!((values.items.len(), &*values.origin.query), (1, SHARED));
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
     // After a third of the period, the result is too old.
     advance(PERIOD / 3).await;
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
-    let counts = &provider.query_counts()[0];
+    let counts = &source.query_counts()[0];
     assert_eq!((counts.single, counts.shared, counts.reused), (2, 2, 1));
     // Two periods later, only one requester is left.
     advance(PERIOD * 2).await;
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [single("web-0")]);
 }
 
@@ -119,8 +116,8 @@ async fn object_without_a_sample_has_the_error_of_its_own_query() {
     server.set_vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "NaN")]));
     server.set_vector(&single("web-1"), &json!([sample("web-1", "NaN")]));
     server.set_vector(&single("web-2"), &json!([]));
-    let alone = provider(&server, &Setup { sharing: false, ..Setup::default() }).await;
-    let shared = provider(&server, &Setup::default()).await;
+    let alone = source(&server, &Setup { sharing: false, ..Setup::default() }).await;
+    let shared = source(&server, &Setup::default()).await;
     let mut errors = Vec::new();
     for pod in ["web-0", "web-1", "web-2"] {
         let (expected, actual) = (read(&alone, pod).await, read(&shared, pod).await);
@@ -136,22 +133,22 @@ async fn object_without_a_sample_has_the_error_of_its_own_query() {
 async fn failed_shared_query_disables_sharing_for_a_while() {
     let server = server();
     server.fail(SHARED);
-    let provider = provider(&server, &Setup::default()).await;
+    let source = source(&server, &Setup::default()).await;
     for pod in ["web-0", "web-1", "web-0"] {
-        assert!(read(&provider, pod).await.is_ok());
+        assert!(read(&source, pod).await.is_ok());
     }
     let expected = [single("web-0"), SHARED.to_owned(), single("web-1"), single("web-0")];
     assert_eq!(server.take_requests(), expected);
     for _ in 0..9 {
         advance(PERIOD).await;
         for pod in ["web-0", "web-1"] {
-            assert!(read(&provider, pod).await.is_ok());
+            assert!(read(&source, pod).await.is_ok());
         }
     }
     assert!(!server.take_requests().contains(&SHARED.to_owned()));
     server.set_vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
     advance(PERIOD).await;
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
 }
 
@@ -160,9 +157,9 @@ async fn failed_single_query_is_an_error() {
     let server = server();
     server.fail(SHARED);
     server.fail(&single("web-1"));
-    let provider = provider(&server, &Setup::default()).await;
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
-    let error = provider.read_custom(request("inflight").named("web-1")).await.unwrap_err();
+    let source = source(&server, &Setup::default()).await;
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
+    let error = source.read_custom(request("inflight").named("web-1")).await.unwrap_err();
     assert!(matches!(error, MetricError::Fetch(_)), "{error}");
 }
 
@@ -170,12 +167,12 @@ async fn failed_single_query_is_an_error() {
 async fn slow_shared_query_leaves_time_for_a_single_one() {
     let server = server();
     server.hang(SHARED);
-    let provider = provider(&server, &Setup::default()).await;
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    let source = source(&server, &Setup::default()).await;
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     let start = Instant::now();
-    assert_eq!(read(&provider, "web-1").await, Ok("1".to_owned()));
+    assert_eq!(read(&source, "web-1").await, Ok("1".to_owned()));
     assert_eq!(start.elapsed(), Duration::from_secs(5));
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     assert_eq!(start.elapsed(), Duration::from_secs(5));
 }
 
@@ -183,11 +180,11 @@ async fn slow_shared_query_leaves_time_for_a_single_one() {
 async fn cancelled_shared_query_disables_sharing() {
     let server = server();
     server.hang(SHARED);
-    let provider = provider(&server, &Setup::default()).await;
-    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    let source = source(&server, &Setup::default()).await;
+    assert_eq!(read(&source, "web-0").await, Ok("0".to_owned()));
     let second = Duration::from_secs(1);
-    assert!(timeout(second, read(&provider, "web-1")).await.is_err());
-    assert_eq!(timeout(second, read(&provider, "web-1")).await, Ok(Ok("1".to_owned())));
+    assert!(timeout(second, read(&source, "web-1")).await.is_err());
+    assert_eq!(timeout(second, read(&source, "web-1")).await, Ok(Ok("1".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,9 +193,9 @@ async fn concurrent_requests_wait_for_one_query() {
     let samples: Vec<Value> = (0..50).map(|index| sample(&format!("web-{index}"), "7")).collect();
     server.set_vector(SHARED, &Value::Array(samples));
     server.set_vector(&single("web-0"), &json!([sample("web-0", "7")]));
-    let provider = provider(&server, &Setup { pods: 50, ..Setup::default() }).await;
+    let source = source(&server, &Setup { pods: 50, ..Setup::default() }).await;
     let pods: Vec<String> = (0..50).map(|index| format!("web-{index}")).collect();
-    let values = join_all(pods.iter().map(|pod| read(&provider, pod))).await;
+    let values = join_all(pods.iter().map(|pod| read(&source, pod))).await;
     assert!(values.iter().all(|value| *value == Ok("7".to_owned())), "{values:?}");
     let mut requests = server.take_requests();
     requests.sort();
@@ -211,23 +208,23 @@ async fn namespace_with_many_other_objects_is_not_shared() {
     let samples: Vec<Value> = (0..1000).map(|index| sample(&format!("web-{index}"), "1")).collect();
     server.set_vector(SHARED, &Value::Array(samples));
     let setup = Setup { pods: 20, ..Setup::default() };
-    let provider = provider(&server, &setup).await;
+    let source = source(&server, &setup).await;
     let pods: Vec<String> = (0..20).map(|index| format!("web-{index}")).collect();
     for pod in &pods {
         server.set_vector(&single(pod), &json!([sample(pod, "1")]));
     }
     for pod in &pods[..2] {
-        assert!(read(&provider, pod).await.is_ok());
+        assert!(read(&source, pod).await.is_ok());
     }
     assert_eq!(server.take_requests(), [single("web-0"), SHARED.to_owned()]);
     // Now the size is known: two queries are cheaper than 1000 samples, but twenty are not.
     advance(PERIOD).await;
     for pod in &pods[..2] {
-        assert!(read(&provider, pod).await.is_ok());
+        assert!(read(&source, pod).await.is_ok());
     }
     assert_eq!(server.take_requests(), [single("web-0"), single("web-1")]);
     for pod in &pods {
-        assert!(read(&provider, pod).await.is_ok());
+        assert!(read(&source, pod).await.is_ok());
     }
     let requests = server.take_requests();
     assert_eq!(requests.len(), 11, "{requests:?}");
@@ -246,10 +243,10 @@ async fn queries_are_not_shared_without_proof_or_with_compatibility() {
         Setup { sharing: false, ..Setup::default() },
     ] {
         let server = server();
-        let provider = provider(&server, &setup).await;
+        let source = source(&server, &setup).await;
         for _ in 0..2 {
             for pod in ["web-0", "web-1"] {
-                let _ = read(&provider, pod).await;
+                let _ = read(&source, pod).await;
             }
         }
         let requests = server.take_requests();
@@ -261,14 +258,14 @@ async fn queries_are_not_shared_without_proof_or_with_compatibility() {
 #[tokio::test(start_paused = true)]
 async fn results_are_separate_by_namespace_and_selector() {
     let server = server();
-    let provider = provider(&server, &Setup::default()).await;
+    let source = source(&server, &Setup::default()).await;
     let mut other_selector = request("inflight");
     other_selector.metric_selector = Selector::parse("code=500").unwrap();
     let mut other_namespace = request("inflight");
     other_namespace.namespace = "pay".to_owned();
     for request in [request("inflight"), other_selector, other_namespace] {
         for pod in ["web-0", "web-1"] {
-            let _ = provider.read_custom(request.clone().named(pod)).await;
+            let _ = source.read_custom(request.clone().named(pod)).await;
         }
     }
     let requests = server.take_requests();
@@ -286,9 +283,9 @@ async fn results_are_separate_by_namespace_and_selector() {
 #[tokio::test(start_paused = true)]
 async fn names_with_regex_characters_are_not_shared() {
     let server = server();
-    let provider = provider(&server, &Setup::default()).await;
+    let source = source(&server, &Setup::default()).await;
     for name in ["a|b", "a*", "a|b"] {
-        let _ = read(&provider, name).await;
+        let _ = read(&source, name).await;
     }
     assert_eq!(server.take_requests(), [single("a|b"), single("a*"), single("a|b")]);
 }
@@ -301,7 +298,7 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
     const PERIODS: u32 = 10;
     let server = prometheus();
     server.compute(|query| query.contains("inflight{").then(|| json!([sample("web-0", "1")])));
-    let provider = provider(&server, &Setup { pods: 0, ..Setup::default() }).await;
+    let source = source(&server, &Setup { pods: 0, ..Setup::default() }).await;
     let requests = (0..NAMESPACES)
         .map(|index| CustomQuery { namespace: format!("shop-{index}"), ..request("inflight") });
     let requests: Vec<CustomQuery> = requests.collect();
@@ -309,7 +306,7 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
     for _ in 0..PERIODS {
         for request in &requests {
             for index in 0..AUTOSCALERS {
-                let _ = provider.read_custom(request.clone().named(&format!("web-{index}"))).await;
+                let _ = source.read_custom(request.clone().named(&format!("web-{index}"))).await;
                 advance(interval).await;
             }
         }
@@ -323,16 +320,16 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
 #[tokio::test(start_paused = true)]
 async fn result_expires_between_two_sweeps() {
     let server = server();
-    let provider = provider(&server, &Setup::default()).await;
+    let source = source(&server, &Setup::default()).await;
     let second = Duration::from_secs(1);
-    assert!(read(&provider, "web-0").await.is_ok());
+    assert!(read(&source, "web-0").await.is_ok());
     advance(second * 3).await;
     // The shared query is sent after 3 s. Sweeps are after 5 s and 10 s.
     for wait in [second * 2, second * 3] {
-        assert!(read(&provider, "web-1").await.is_ok());
+        assert!(read(&source, "web-1").await.is_ok());
         advance(wait).await;
     }
     assert_eq!(server.take_requests(), [single("web-0"), SHARED.to_owned()]);
-    assert!(read(&provider, "web-1").await.is_ok());
+    assert!(read(&source, "web-1").await.is_ok());
     assert_eq!(server.take_requests(), [SHARED]);
 }

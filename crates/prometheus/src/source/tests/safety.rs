@@ -13,21 +13,21 @@ async fn readiness_reasons_contain_no_text_of_the_server() {
     let error = |kind: &str| json!({ "status": "error", "errorType": kind, "error": "secret" });
     answer("inflight", 422, error("execution"));
     answer("queue_length", 422, error("secret"));
-    let provider = provider_with(&server, RULES, Compat::Off);
-    assert_eq!(provider.readiness(), Err(vec!["no discovery has succeeded yet".to_owned()]));
-    provider.relist().await.unwrap_err();
+    let source = source_with(&server, RULES, Compat::Off);
+    assert_eq!(source.readiness(), Err(vec!["no discovery has succeeded yet".to_owned()]));
+    source.relist().await.unwrap_err();
     let reasons = [
         "rules[0]: unknown response code 302",
         "rules[1]: Prometheus reported execution",
         "externalRules[0]: Prometheus reported an error",
     ];
-    assert_eq!(provider.readiness().unwrap_err(), reasons);
-    assert!(provider.problems()[0].contains("elsewhere"), "the log has the details");
+    assert_eq!(source.readiness().unwrap_err(), reasons);
+    assert!(source.problems()[0].contains("elsewhere"), "the log has the details");
 
     answer("inflight", 200, json!({ "secret": "secret" }));
-    provider.reload("rules: [{seriesQueries: secret}]").unwrap_err();
-    provider.relist().await.unwrap_err();
-    let reasons = provider.readiness().unwrap_err();
+    source.reload("rules: [{seriesQueries: secret}]").unwrap_err();
+    source.relist().await.unwrap_err();
+    let reasons = source.readiness().unwrap_err();
     assert_eq!(reasons[0], "the rules file is invalid");
     assert_eq!(reasons[2], "rules[1]: the response isn't a response of Prometheus");
 }
@@ -49,8 +49,8 @@ async fn rule_with_too_many_series_keeps_its_previous_ones() {
         let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
         let (config, mapper) = (Config::parse(RULES).unwrap(), FixedMapper(resources()));
         let (mapper, objects) = (Arc::new(mapper), Arc::new(objects()));
-        let provider = PrometheusProvider::new(config, servers, settings, mapper, objects).unwrap();
-        provider.relist().await.unwrap();
+        let source = PrometheusSource::new(config, servers, settings, mapper, objects).unwrap();
+        source.relist().await.unwrap();
         let many = |count| {
             let series = (0..count).map(|index| {
                 let name = format!("inflight_{index:02}");
@@ -62,15 +62,15 @@ async fn rule_with_too_many_series_keeps_its_previous_ones() {
         if problem == by_bytes {
             server.set_series("inflight", &many(8));
         }
-        provider.relist().await.unwrap_err();
-        assert_eq!(provider.problems(), [problem]);
-        assert!(has_custom(&provider, &pods, true, "inflight"), "the last series");
-        assert!(has_custom(&provider, &pods, true, "http_requests_total"), "the other rules");
-        assert!(!has_custom(&provider, &pods, true, "inflight_00"));
+        source.relist().await.unwrap_err();
+        assert_eq!(source.problems(), [problem]);
+        assert!(has_custom(&source, &pods, true, "inflight"), "the last series");
+        assert!(has_custom(&source, &pods, true, "http_requests_total"), "the other rules");
+        assert!(!has_custom(&source, &pods, true, "inflight_00"));
 
         server.set_series("inflight", &many(3));
-        provider.relist().await.unwrap();
-        assert!(has_custom(&provider, &pods, true, "inflight_00"), "as many as are allowed");
+        source.relist().await.unwrap();
+        assert!(has_custom(&source, &pods, true, "inflight_00"), "as many as are allowed");
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::workload::{
     load::Load,
     number, random,
-    scenario::{MetricValue, MetricsSettings, MetricsSource, ObjectRef, Scenario},
+    scenario::{MetricValue, MetricsSettings, ObjectRef, OutageScope, Scenario},
     series::{Sample, Series, SourceSettings},
 };
 
@@ -51,7 +51,7 @@ pub struct MetricSources {
     pub objects: Vec<ObjectMetric>,
     pub externals: Vec<Metric>,
     /// Sources that are down, with the end of the outage.
-    outages: Vec<(MetricsSource, f64)>,
+    outages: Vec<(OutageScope, f64)>,
 }
 
 impl MetricSources {
@@ -73,18 +73,14 @@ impl MetricSources {
     }
 
     /// Makes a source unavailable. `None` selects all sources.
-    pub fn begin_outage(&mut self, source: Option<MetricsSource>, until: f64) {
-        let all = [
-            MetricsSource::Resource,
-            MetricsSource::Pods,
-            MetricsSource::Object,
-            MetricsSource::External,
-        ];
+    pub fn begin_outage(&mut self, source: Option<OutageScope>, until: f64) {
+        let all =
+            [OutageScope::Resource, OutageScope::Pods, OutageScope::Object, OutageScope::External];
         let affected = all.into_iter().filter(|one| source.is_none_or(|source| source == *one));
         self.outages.extend(affected.map(|one| (one, until)));
     }
 
-    pub fn is_down(&self, source: MetricsSource, now: f64) -> bool {
+    pub fn is_down(&self, source: OutageScope, now: f64) -> bool {
         self.outages.iter().any(|(one, until)| *one == source && now < *until)
     }
 

@@ -25,7 +25,7 @@ pub struct Incident {
     pub duration: Option<Seconds>,
     /// The source that is down. By default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<MetricsSource>,
+    pub source: Option<OutageScope>,
     /// The replicas to scale to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
@@ -54,7 +54,7 @@ pub enum IncidentKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum MetricsSource {
+pub enum OutageScope {
     /// CPU and memory from metrics-server.
     Resource,
     /// Custom metrics of pods.

@@ -7,7 +7,7 @@ mod validate;
 
 pub use self::{
     error::{FieldError, ScenarioError, SyntaxProblem},
-    incident::{Incident, IncidentError, IncidentKind, MetricsSource},
+    incident::{Incident, IncidentError, IncidentKind, OutageScope},
     spec::{
         ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
         PAST_MINUTES, PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,

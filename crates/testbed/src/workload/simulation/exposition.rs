@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use hpa_calc::Quantity;
 use hpa_simulate::workload::{
     model::{Container, Pod, Workload, WorkloadId},
-    scenario::MetricsSource,
+    scenario::OutageScope,
     seconds::timestamp_at,
     series::{Series, SourceSettings},
 };
@@ -151,7 +151,7 @@ impl Page {
 
     fn add_pod_metrics(&mut self, workload: &Workload, pod: &Pod, state: &State) {
         let model = &state.model;
-        if model.metrics.is_down(MetricsSource::Pods, model.now) {
+        if model.metrics.is_down(OutageScope::Pods, model.now) {
             return;
         }
         let Some(sample) = pod.rate.latest(model.now, &model.metrics.settings.pods) else { return };
@@ -170,7 +170,7 @@ impl Page {
             series.latest(model.now, settings).map(|sample| sample.value)
         };
         let settings = &model.metrics.settings;
-        for one in model.metrics.objects.iter().filter(|_| is_up(MetricsSource::Object)) {
+        for one in model.metrics.objects.iter().filter(|_| is_up(OutageScope::Object)) {
             let Some(value) = latest(&one.metric.series, &settings.object) else { continue };
             let kind = one.object.kind.to_lowercase();
             let object_labels =
@@ -182,7 +182,7 @@ impl Page {
                 value,
             );
         }
-        let external = model.external_metrics().filter(|_| is_up(MetricsSource::External));
+        let external = model.external_metrics().filter(|_| is_up(OutageScope::External));
         for (name, labels, series) in external {
             let Some(value) = latest(series, &settings.external) else { continue };
             self.add(GAUGE, name, &with_labels(&[], labels), value);

@@ -6,7 +6,7 @@ use hpa_calc::MilliValue;
 use hpa_simulate::workload::{
     model::{ClusterModel, ObjectMetric},
     number,
-    scenario::{MetricsSource, ObjectRef, PodMetricSpec},
+    scenario::{ObjectRef, OutageScope, PodMetricSpec},
     seconds::timestamp_at,
     series::{Sample, Series, SourceSettings},
 };
@@ -44,7 +44,7 @@ struct ModelAt<'a> {
 impl SimulatedMetrics {
     fn query<T>(
         &self,
-        source: MetricsSource,
+        source: OutageScope,
         query: impl FnOnce(&ModelAt<'_>) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         let state = self.shared.state.lock();
@@ -61,20 +61,20 @@ impl SimulatedMetrics {
 
 impl MetricsProvider for SimulatedMetrics {
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        self.query(MetricsSource::Resource, |model| {
+        self.query(OutageScope::Resource, |model| {
             Ok(query.pods.iter().filter_map(|id| model.pod_usage(id)).collect())
         })
     }
 
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
         if query.resource == "pods" {
-            return self.query(MetricsSource::Pods, |model| model.pods_metric(query));
+            return self.query(OutageScope::Pods, |model| model.pods_metric(query));
         }
-        self.query(MetricsSource::Object, |model| model.object_metric(query))
+        self.query(OutageScope::Object, |model| model.object_metric(query))
     }
 
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        self.query(MetricsSource::External, |model| model.external_metric(query))
+        self.query(OutageScope::External, |model| model.external_metric(query))
     }
 }
 

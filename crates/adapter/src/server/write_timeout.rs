@@ -14,14 +14,14 @@ use tokio::{
 
 /// A stream whose writes fail if the peer reads nothing for the limit.
 #[derive(Debug)]
-pub(super) struct WriteDeadline<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
     /// Set while a write is pending.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> WriteDeadline<S> {
+impl<S> WriteTimeout<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, timer: None }
     }
@@ -44,7 +44,7 @@ impl<S> WriteDeadline<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -103,7 +103,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn write_fails_when_nothing_is_read_for_the_limit() {
         let (server, mut client) = duplex(4);
-        let mut server = WriteDeadline::new(server, LIMIT);
+        let mut server = WriteTimeout::new(server, LIMIT);
         let started = Instant::now();
         let reads = async {
             for _ in 0..3 {
@@ -120,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pause_between_writes_is_not_limited() {
         let (server, mut client) = duplex(4);
-        let mut server = WriteDeadline::new(server, LIMIT);
+        let mut server = WriteTimeout::new(server, LIMIT);
         for _ in 0..3 {
             server.write_all(b"ok").await.unwrap();
             server.flush().await.unwrap();

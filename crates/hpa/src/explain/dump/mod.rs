@@ -1,5 +1,9 @@
 //! Reads the inputs of a decision from files.
 
+mod missing_objects;
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
@@ -22,9 +26,7 @@ use super::subject::{StatusController, Subject, usable_selector};
 use crate::{
     autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
-    kubectl::escape,
     manifests::{self, Manifest, string_at},
-    terminal::escape_line,
 };
 
 /// The kinds whose scale is derived from the object, as in the API server.
@@ -172,77 +174,6 @@ impl Dump {
         }
     }
 
-    /// A sentence about each object that a decision needs and the files lack, with the command that
-    /// gets it.
-    fn missing_object_advice(&self, inputs: &Inputs) -> Vec<String> {
-        let Inputs { hpa, scale, .. } = inputs;
-        // The names are escaped, because users run the commands in a shell, and the files may be
-        // untrusted.
-        let namespace = match hpa.metadata.namespace.as_str() {
-            "" => "NAMESPACE".to_owned(),
-            namespace => escape(namespace),
-        };
-        let has = |kind: &str| self.of_kind(kind).next().is_some();
-        let (mut advice, target) = (Vec::new(), &hpa.spec.scale_target_ref);
-        // A manifest of the target has no status, so it lacks the current replicas.
-        let has_scale =
-            has("Scale") || self.of_kind(&target.kind).any(|object| object.get("status").is_some());
-        let mut add = |objects: &str, command: String| {
-            let sentence =
-                format!("The files lack {objects}. Add with -f what this prints: {command}");
-            advice.push(escape_line(&sentence));
-        };
-        if !has_scale {
-            add(
-                &format!("the Scale of {} {}", target.kind, target.name),
-                format!(
-                    "kubectl get {} {} --subresource=scale -n {namespace} -o yaml",
-                    escape(&target.kind.to_lowercase()),
-                    escape(&target.name)
-                ),
-            );
-        }
-        // A target without pods has no usage either.
-        let has_pods = scale.as_ref().is_ok_and(|scale| scale.status_replicas != 0);
-        if !has("Pod") && (!has_scale || has_pods) {
-            add("the Pods of the target", format!("kubectl get pods -n {namespace} -o yaml"));
-        }
-        let plan = inputs.plan();
-        // Without a scale, the plan has no queries. The decision then needs all metrics.
-        let is_needed =
-            |index| !has_scale || scale.is_err() || plan.queries().any(|(read, _)| read == index);
-        let needed = hpa.spec.metrics.iter().enumerate().filter(|(index, _)| is_needed(*index));
-        for (_, spec) in needed {
-            let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces";
-            let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
-            if (spec.resource.is_some() || spec.container_resource.is_some()) && !has("PodMetrics")
-            {
-                let command = format!("kubectl get pods.metrics.k8s.io -n {namespace} -o yaml");
-                add("the usage of the pods (PodMetrics)", command);
-            } else if let Some(pods) = spec.pods.as_ref().filter(|_| !has("MetricValue")) {
-                let name = &pods.metric.name;
-                let path = format!("{custom}/{namespace}/pods/*/{}", escape(name));
-                let command = format!("kubectl get --raw '{path}'");
-                add(&format!("the metric {name} (MetricValue)"), command);
-            } else if let Some(object) = spec.object.as_ref().filter(|_| !has("MetricValue")) {
-                let (name, described) = (&object.metric.name, &object.described_object);
-                let kind = escape(&described.kind.to_lowercase());
-                let (object, metric) = (escape(&described.name), escape(name));
-                let command =
-                    format!("kubectl get --raw '{custom}/{namespace}/{kind}/{object}/{metric}'");
-                add(&format!("the metric {name} (MetricValue)"), command);
-            } else if let Some(one) = spec.external.as_ref().filter(|_| !has("ExternalMetricValue"))
-            {
-                let name = &one.metric.name;
-                let path = format!("{external}/{namespace}/{}", escape(name));
-                let command = format!("kubectl get --raw '{path}'");
-                add(&format!("the metric {name} (ExternalMetricValue)"), command);
-            }
-        }
-        advice.dedup();
-        advice
-    }
-
     fn pods(&self, namespace: &str, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
         let pods = self.of_kind("Pod").filter(|object| is_in_namespace(object, namespace));
         let mut selected = Vec::new();
@@ -358,119 +289,5 @@ fn build_scale(object: &Value, default: i32, selector: String) -> Scale {
         spec_replicas: number("/spec/replicas").unwrap_or(default),
         status_replicas: number("/status/replicas").unwrap_or_default(),
         selector,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An autoscaler whose status kube-controller-manager stored last. If `pods` isn't empty, it
-    /// has the annotation `pods` and a scale instead.
-    fn subject(pods: &str, others: &[Value]) -> Subject {
-        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
-        let managed = json!([{
-            "manager": "kube-controller-manager", "subresource": "status",
-            "time": "2026-01-01T00:00:00Z",
-        }]);
-        let mut objects = vec![json!({
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": {
-                "name": "web", "managedFields": managed,
-                "annotations": { "autoscaling.hpa-rs.dev/tolerance": "0.3" },
-            },
-            "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
-        })];
-        if !pods.is_empty() {
-            objects[0]["metadata"]["managedFields"] = Value::Null;
-            objects[0]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pods": pods });
-            objects.push(json!({
-                "kind": "Scale", "metadata": { "name": "web" },
-                "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
-            }));
-        }
-        objects.extend_from_slice(others);
-        let manifests =
-            objects.into_iter().enumerate().map(|(at, object)| Manifest::new("f", at + 1, object));
-        let dump = Dump::new(manifests.collect());
-        dump.subject(None, <_>::default(), &<_>::default(), None).expect("an autoscaler")
-    }
-
-    #[test]
-    fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
-        let tolerance = |others: &[Value]| subject("", others).inputs.settings.tolerance;
-        assert!((tolerance(&[]) - 0.1).abs() < 1e-9);
-        let past = json!({
-            "kind": AutoscalerDetail::KIND, "apiVersion": AutoscalerDetail::API_VERSION,
-            "now": "2026-01-01T00:00:00Z", "runs": [], "metricNames": [], "samples": [],
-            "autoscaler": {
-                "api": "core", "namespace": "", "name": "web", "uid": "u", "isFailing": false,
-            },
-            "settings": {
-                "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
-                "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
-                "scaleToZero": true,
-            },
-        });
-        assert!((tolerance(&[past]) - 0.3).abs() < 1e-9);
-    }
-
-    #[test]
-    fn names_from_files_are_escaped_for_the_shell() {
-        assert_eq!(escape("http_requests.p-99"), "http_requests.p-99");
-        assert_eq!(escape("x'; rm *"), "x%27%3B%20rm%20%2A");
-    }
-
-    #[test]
-    fn advice_names_the_objects_that_the_files_lack() {
-        let advice = subject("", &[]).report().advice;
-        let [scale, pods, usage] = advice.as_slice() else { panic!("{advice:?}") };
-        let start = "The files lack the Scale of Deployment web. Add with -f what this prints: ";
-        let command = "kubectl get deployment web --subresource=scale -n NAMESPACE -o yaml";
-        assert_eq!(*scale, format!("{start}{command}"));
-        assert!(pods.contains("lack the Pods of the target"), "{pods}");
-        assert!(usage.contains("kubectl get pods.metrics.k8s.io -n NAMESPACE"), "{usage}");
-        let scale = json!({
-            "kind": "Scale", "metadata": { "name": "web" },
-            "spec": { "replicas": 0 }, "status": { "replicas": 0, "selector": "app=web" },
-        });
-        let advice = subject("", &[scale]).report().advice.join(" ");
-        assert!(!advice.contains("the Pods"), "{advice}");
-        let manifest = json!({
-            "kind": "Deployment", "metadata": { "name": "web" },
-            "spec": { "selector": { "matchLabels": { "app": "web" } } },
-        });
-        let advice = subject("", &[manifest]).report().advice;
-        assert!(advice.len() == 3 && advice[0].contains("lack the Scale"), "{advice:?}");
-    }
-
-    #[test]
-    fn first_line_says_that_replicas_are_assumed() {
-        let target = |spec: Value| json!({ "kind": "Deployment", "metadata": { "name": "web" }, "spec": spec });
-        let selector = json!({ "matchLabels": { "app": "web" } });
-        let sentence = |spec| subject("", &[target(spec)]).report().sentence;
-        let assumed = "; the manifest of the target sets no replicas, so 1 is assumed";
-        let without = sentence(json!({ "selector": selector }));
-        assert!(without.starts_with("stays at 1: ") && without.ends_with(assumed), "{without}");
-        let with = sentence(json!({ "selector": selector, "replicas": 1 }));
-        assert_eq!(with, without.replace(assumed, ""));
-        let scale = json!({
-            "kind": "Scale", "metadata": { "name": "web" },
-            "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
-        });
-        let others = [target(json!({ "selector": selector })), scale];
-        let sentence = subject("", &others).report().sentence;
-        assert!(
-            sentence.starts_with("stays at 2: ") && !sentence.contains("assumed"),
-            "{sentence}"
-        );
-    }
-
-    #[test]
-    fn advice_about_owned_pods_suggests_reading_the_cluster() {
-        let report = subject("owned", &[]).report();
-        let advice = report.advice.join(" ");
-        assert!(advice.contains("run hpa explain NAMESPACE/NAME without --filename"), "{advice}");
-        assert!(!advice.contains("permission"), "{advice}");
     }
 }

@@ -14,14 +14,14 @@ use crate::{
 
 /// The resource, version, namespace and name in a request. For a collection, the name is empty.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     pub(crate) resource: Arc<Resource>,
     pub(crate) version: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-impl Target {
+impl RequestTarget {
     pub(crate) fn id(&self) -> ObjectId {
         (self.namespace.clone(), self.name.clone())
     }

@@ -1,5 +1,9 @@
 //! One cached autoscaler: its latest object, and the state that belongs to it.
 
+mod history;
+#[cfg(test)]
+mod tests;
+
 use std::{
     hash::BuildHasher,
     sync::{
@@ -11,13 +15,12 @@ use std::{
 
 use hpa_calc::{
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Pod},
-    history::{History, Recommendation},
     settings::Settings,
 };
-use hpa_lease::Instants;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+use self::history::HistoryState;
 use super::{
     decisions::Decisions,
     early_retries::{EarlyRetries, NextDue},
@@ -105,22 +108,6 @@ pub enum FailureChange {
     Same,
     /// The last one succeeded after a failure.
     Ended,
-}
-
-/// A history in memory, and the time of its last update.
-#[derive(Debug, Default)]
-struct HistoryState {
-    history: History,
-    updated_at: Option<Instants>,
-    /// Set when a history is restored, and removed when a reconcile checks it.
-    restored: Option<RestoredEnd>,
-}
-
-/// The end of a restored history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RestoredEnd {
-    /// The target's replicas at that time. `None` if the history may lack its last part.
-    replicas: Option<i32>,
 }
 
 impl Latest {
@@ -227,43 +214,6 @@ impl Autoscaler {
     pub(crate) fn compare_replicas<'a>(&self, replicas: i32, pods: impl Iterator<Item = &'a Pod>) {
         if self.replica_mismatch.lock().observe(replicas, pods) {
             self.distrust_scale();
-        }
-    }
-
-    /// A copy of the history. If the wall clock was set since the last update, the timestamps are
-    /// shifted by the step, because windows and periods are elapsed time.
-    pub fn history(&self, now: Instants) -> History {
-        let stored = self.history.lock();
-        let mut history = stored.history.clone();
-        if let Some(updated_at) = stored.updated_at {
-            history.shift(now.wall_clock_step_since(updated_at));
-        }
-        history
-    }
-
-    /// Stores the history after a decision.
-    pub fn set_history(&self, mut history: History, now: Instants) {
-        // A decision adds a recommendation, which may double the capacity of the list.
-        history.recommendations.shrink_to_fit();
-        let updated_at = Some(now);
-        *self.history.lock() = HistoryState { history, updated_at, restored: None };
-    }
-
-    /// Stores the history that the predecessor left. `replicas` are the target's at the end of the
-    /// history; `None` if the history may lack its last part.
-    pub fn restore(&self, history: History, replicas: Option<i32>, now: Instants) {
-        let (updated_at, restored) = (Some(now), Some(RestoredEnd { replicas }));
-        *self.history.lock() = HistoryState { history, updated_at, restored };
-    }
-
-    /// Compares the end of a restored history with the replicas that the first reconcile reads. If
-    /// they differ, or if the history is incomplete, the history doesn't explain these replicas.
-    /// Then the replicas become a recommendation, as after a start without a history.
-    pub fn check_restored_history(&self, replicas: i32, now: Instants) {
-        let mut stored = self.history.lock();
-        let restored = stored.restored.take();
-        if restored.is_some_and(|restored| restored.replicas != Some(replicas)) {
-            stored.history.recommendations.push(Recommendation { replicas, at: now.wall });
         }
     }
 
@@ -389,67 +339,4 @@ impl Autoscaler {
 /// only the annotations of this controller.
 pub(crate) fn desired_state_eq(a: &HorizontalPodAutoscaler, b: &HorizontalPodAutoscaler) -> bool {
     a.spec == b.spec && a.metadata.annotations == b.metadata.annotations
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn invalid_annotations_are_reported_once() {
-        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
-        let reported = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
-            .map(|message| autoscaler.set_invalid_annotations(message));
-        assert_eq!(reported, [true, false, true, false, false, true]);
-    }
-
-    #[test]
-    fn cached_lists_have_no_spare_capacity() {
-        let decoded = || {
-            let object = r#"{
-                "spec": { "metrics": [{ "type": "Resource" }] },
-                "status": {
-                    "currentMetrics": [{ "type": "Resource" }],
-                    "conditions": [{ "type": "AbleToScale", "status": "True" }]
-                }
-            }"#;
-            serde_json::from_str::<HorizontalPodAutoscaler>(object).expect("an autoscaler")
-        };
-        assert!(decoded().spec.metrics.capacity() > 1);
-        let autoscaler = Autoscaler::new(decoded(), Origin::List);
-        for _ in 0..2 {
-            let object = autoscaler.object();
-            let HorizontalPodAutoscaler { spec, status, .. } = &*object;
-            assert_eq!(spec.metrics.capacity(), 1);
-            assert_eq!(status.current_metrics.capacity(), 1);
-            assert_eq!(status.conditions.capacity(), 1);
-            autoscaler.update(decoded(), Origin::List, None);
-        }
-    }
-
-    #[test]
-    fn failure_change_is_new_once_per_error() {
-        use FailureChange::{Ended, New, None as Unchanged, Same};
-        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
-        let changes = [None, Some("x"), Some("x"), Some("y"), None, None]
-            .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
-        assert_eq!(changes, [Unchanged, New, Same, New, Ended, Unchanged]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn additional_reconcile_does_not_shift_the_periodic_one() {
-        let (start, period) = (Instant::now(), Duration::from_secs(15));
-        let seconds = |seconds| start + Duration::from_secs(seconds);
-        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
-        assert_eq!(autoscaler.next_due(start, period), NextDue::Periodic(seconds(15)));
-        autoscaler.set_periodic_due(seconds(15));
-        assert_eq!(autoscaler.next_due(seconds(7), period), NextDue::Periodic(seconds(15)));
-        assert_eq!(autoscaler.next_due(seconds(15), period), NextDue::Periodic(seconds(30)));
-        // The additional reconcile was late: the periodic one is overdue.
-        autoscaler.set_periodic_due(seconds(30));
-        assert_eq!(autoscaler.next_due(seconds(31), period), NextDue::Periodic(seconds(46)));
-        autoscaler.set_periodic_due(seconds(46));
-        let shorter = Duration::from_secs(5);
-        assert_eq!(autoscaler.next_due(seconds(32), shorter), NextDue::Periodic(seconds(37)));
-    }
 }

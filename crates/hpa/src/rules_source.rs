@@ -11,11 +11,11 @@ use hpa_prometheus::rules::{
     config::{ManifestRules, ResourceRules},
     ruleset::InvalidRule,
 };
-use hpa_prometheus::source::{PrometheusProvider, RelistError, Servers};
+use hpa_prometheus::source::{PrometheusSource, RelistError, Servers};
 
 use crate::{
     args::{PrometheusArguments, RulesFileArguments},
-    manifests::read_file,
+    manifests::{file_name, read_file},
     terminal,
 };
 
@@ -46,14 +46,6 @@ pub(crate) fn read_configs(path: &Path) -> anyhow::Result<Vec<ManifestRules>> {
     Config::all_from_manifest(&text).with_context(|| file_name(path))
 }
 
-/// The name of a rules file in messages.
-pub(crate) fn file_name(path: &Path) -> String {
-    match path.to_str() {
-        Some("-") => "standard input".to_owned(),
-        _ => path.display().to_string(),
-    }
-}
-
 /// Fails if a file has rules that can't be used on any cluster, as `hpa rules check` does.
 pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
     let errors = RuleSet::syntax_errors(config);
@@ -80,54 +72,54 @@ impl AllowedServers {
     }
 }
 
-/// Creates a provider of the rules' metrics. `None` without an allowed server.
-pub(crate) async fn create_provider(
+/// Creates a source of the rules' metrics. `None` without an allowed server.
+pub(crate) async fn create_source(
     config: &Config,
     prometheus: &PrometheusArguments,
     allowed: AllowedServers,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
-) -> anyhow::Result<Option<PrometheusProvider>> {
+) -> anyhow::Result<Option<PrometheusSource>> {
     let server = prometheus.server_settings(Compat::Off)?;
     if server.is_none() && (config.servers.is_empty() || allowed == AllowedServers::OfFlag) {
         return Ok(None);
     }
     let client = server.map(|server| Client::new(server, Arc::new(()))).transpose()?;
-    let provider = PrometheusProvider::new(
+    let source = PrometheusSource::new(
         config.clone(),
         Servers::new(client, Arc::new(())).permitting(prometheus.server_permissions()),
         prometheus.discovery_settings(Compat::Off),
         mapper,
         objects,
     )?;
-    provider.check_files().await?;
-    Ok(Some(provider))
+    source.check_files().await?;
+    Ok(Some(source))
 }
 
-/// Creates the provider of `--metrics-config`, which has no metrics until [`relist`]. `None`
+/// Creates the source of `--metrics-config`, which has no metrics until [`relist`]. `None`
 /// without the flag.
 pub(crate) async fn create_from_flags(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
-) -> anyhow::Result<Option<Arc<PrometheusProvider>>> {
+) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
     let RulesFileArguments { metrics_config, connect, prometheus } = arguments;
     let Some(path) = metrics_config else { return Ok(None) };
     let name = || format!("--metrics-config {}", path.display());
     let config = read_config(path).with_context(name)?;
     let allowed = AllowedServers::from_connect(*connect);
-    let provider = create_provider(&config, prometheus, allowed, mapper, objects).await;
-    let Some(provider) = provider.with_context(name)? else {
+    let source = create_source(&config, prometheus, allowed, mapper, objects).await;
+    let Some(source) = source.with_context(name)? else {
         let has_servers = !config.servers.is_empty();
         let connect = if has_servers { ", or --connect for the file's servers" } else { "" };
         bail!("{} needs a server: add --prometheus-url{connect}", name());
     };
-    Ok(Some(Arc::new(provider)))
+    Ok(Some(Arc::new(source)))
 }
 
 /// Reads the series of all rules. Warns of rules that fail; the others work.
-pub(crate) async fn relist(provider: &PrometheusProvider) -> anyhow::Result<()> {
-    match provider.relist().await {
+pub(crate) async fn relist(source: &PrometheusSource) -> anyhow::Result<()> {
+    match source.relist().await {
         Ok(()) => Ok(()),
         Err(error @ RelistError::Mapper(_)) => Err(error.into()),
         Err(error) => {

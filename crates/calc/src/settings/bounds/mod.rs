@@ -1,0 +1,232 @@
+//! A schedule of `minReplicas` and `maxReplicas`.
+
+mod entry;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+pub use self::entry::{Day, ScheduledBounds, TimeOfDay};
+use super::{Settings, after};
+use crate::{api::HorizontalPodAutoscalerSpec, plan::has_object_or_external_metric};
+
+/// The maximum number of entries of a schedule.
+pub(super) const MAX_ENTRIES: usize = 50;
+
+/// A schedule of bounds. It caches the current bounds until their next change, because finding the
+/// change takes up to a millisecond. Clones share the cache.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    entries: Arc<[ScheduledBounds]>,
+    cache: Arc<Mutex<Option<CachedBounds>>>,
+}
+
+/// The bounds of one spec in a range of time.
+#[derive(Clone, Copy, Debug)]
+struct CachedBounds {
+    /// The bounds of the spec, and whether a schedule may set its minimum to zero.
+    spec: (Bounds, bool),
+    from: Timestamp,
+    /// The end of the range, which is not part of it.
+    until: Timestamp,
+    bounds: Bounds,
+    change: Option<BoundsChange>,
+}
+
+/// If the bounds have no next change, they are cached for this time.
+const MAX_CACHE_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries == other.entries
+    }
+}
+
+impl std::ops::Deref for Schedule {
+    type Target = [ScheduledBounds];
+
+    fn deref(&self) -> &[ScheduledBounds] {
+        &self.entries
+    }
+}
+
+impl From<Vec<ScheduledBounds>> for Schedule {
+    fn from(entries: Vec<ScheduledBounds>) -> Self {
+        Self { entries: entries.into(), cache: Arc::default() }
+    }
+}
+
+impl FromIterator<ScheduledBounds> for Schedule {
+    fn from_iter<I: IntoIterator<Item = ScheduledBounds>>(entries: I) -> Self {
+        entries.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+/// `minReplicas` and `maxReplicas` at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Bounds {
+    /// The effective `minReplicas`.
+    pub min_replicas: i32,
+    /// The effective `maxReplicas`.
+    pub max_replicas: i32,
+}
+
+/// The next change of the bounds by the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct BoundsChange {
+    /// The time of the change.
+    pub at: Timestamp,
+    /// The bounds from then on.
+    pub bounds: Bounds,
+}
+
+impl Bounds {
+    /// The bounds of a spec, without a schedule.
+    pub fn of_spec(spec: &HorizontalPodAutoscalerSpec) -> Self {
+        let (min_replicas, max_replicas) = (spec.effective_min_replicas(), spec.max_replicas);
+        Self { min_replicas, max_replicas }
+    }
+}
+
+impl std::fmt::Display for Bounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} to {} replicas", self.min_replicas, self.max_replicas)
+    }
+}
+
+impl Settings {
+    /// The effective bounds at a time: those of the entries of the schedule that hold, else those
+    /// of the spec. Of several entries, the highest minimum and the highest maximum count. If the
+    /// minimum is above the maximum, the maximum is raised. If the autoscaler may not scale to
+    /// zero, or has no metric that can scale up from zero, the minimum of a schedule is at least 1.
+    pub fn bounds_at(&self, spec: &HorizontalPodAutoscalerSpec, now: Timestamp) -> Bounds {
+        match &self.bounds {
+            None => Bounds::of_spec(spec),
+            Some(entries) => {
+                self.combine_entries(spec, entries.iter().filter(|entry| entry.holds(now)))
+            }
+        }
+    }
+
+    /// The next change of the bounds after a time. `None` if no schedule changes them.
+    pub fn next_bounds_change(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        now: Timestamp,
+    ) -> Option<BoundsChange> {
+        self.schedule_at(spec, now).1
+    }
+
+    /// [`Settings::bounds_at`] and [`Settings::next_bounds_change`] at once.
+    pub(crate) fn schedule_at(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        now: Timestamp,
+    ) -> (Bounds, Option<BoundsChange>) {
+        let Some(schedule) = &self.bounds else { return (Bounds::of_spec(spec), None) };
+        let key = (Bounds::of_spec(spec), self.may_scale_to_zero(spec));
+        let lock = || schedule.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_valid = |it: &CachedBounds| it.spec == key && (it.from..it.until).contains(&now);
+        if let Some(found) = lock().filter(is_valid) {
+            return (found.bounds, found.change);
+        }
+        let (bounds, change) = self.find_change(spec, schedule, now);
+        let until = change.map_or_else(|| after(now, MAX_CACHE_AGE), |change| change.at);
+        *lock() = Some(CachedBounds { spec: key, from: now, until, bounds, change });
+        (bounds, change)
+    }
+
+    fn find_change(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        entries: &[ScheduledBounds],
+        now: Timestamp,
+    ) -> (Bounds, Option<BoundsChange>) {
+        let within = |days| self.schedule_within(days, spec, entries, now);
+        // Most schedules change within a day. A weekly entry changes within a week, or within two
+        // if the clocks skip one occurrence.
+        let (bounds, change) = within(2);
+        (bounds, change.or_else(|| within(8).1).or_else(|| within(15).1))
+    }
+
+    /// All changes of the bounds after `from`, until `to`.
+    pub fn bounds_changes(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Vec<BoundsChange> {
+        let next = |at| self.next_bounds_change(spec, at).filter(|change| change.at <= to);
+        std::iter::successors(next(from), |change| next(change.at)).collect()
+    }
+
+    fn combine_entries<'a>(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        entries: impl Iterator<Item = &'a ScheduledBounds> + Clone,
+    ) -> Bounds {
+        let of_spec = Bounds::of_spec(spec);
+        let min = entries.clone().filter_map(|entry| entry.min_replicas).max();
+        let max = entries.filter_map(|entry| entry.max_replicas).max();
+        let min = min.map(|min| if self.may_scale_to_zero(spec) { min } else { min.max(1) });
+        let min_replicas = min.unwrap_or(of_spec.min_replicas);
+        let max_replicas = max.unwrap_or(of_spec.max_replicas).max(min_replicas);
+        Bounds { min_replicas, max_replicas }
+    }
+
+    fn may_scale_to_zero(&self, spec: &HorizontalPodAutoscalerSpec) -> bool {
+        self.scale_to_zero && has_object_or_external_metric(&spec.metrics)
+    }
+
+    fn schedule_within(
+        &self,
+        days: i32,
+        spec: &HorizontalPodAutoscalerSpec,
+        entries: &[ScheduledBounds],
+        now: Timestamp,
+    ) -> (Bounds, Option<BoundsChange>) {
+        // The number of active occurrences of each entry. If the clocks skip the end of an entry,
+        // it may start again before it ends.
+        let mut active = vec![0_usize; entries.len()];
+        // The starts (`true`) and ends of the occurrences, with the index of the entry.
+        let mut edges: Vec<(Timestamp, usize, bool)> = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            for (start, end) in entry.occurrences(now, days).filter(|(_, end)| *end > now) {
+                if start > now {
+                    edges.push((start, index, true));
+                } else if let Some(count) = active.get_mut(index) {
+                    *count += 1;
+                }
+                edges.push((end, index, false));
+            }
+        }
+        edges.sort_unstable();
+        let bounds_of = |active: &[usize]| {
+            let entries = entries.iter().zip(active).filter(|(_, count)| **count > 0);
+            self.combine_entries(spec, entries.map(|(entry, _)| entry))
+        };
+        let current = bounds_of(&active);
+        // Later occurrences may be missing, because `occurrences` ends after these days.
+        let limit = after(now, SignedDuration::from_hours(i64::from(days - 1) * 24));
+        for edges in edges.chunk_by(|one, other| one.0 == other.0) {
+            for (_, index, starts) in edges {
+                if let Some(count) = active.get_mut(*index) {
+                    *count = if *starts { *count + 1 } else { count.saturating_sub(1) };
+                }
+            }
+            let Some((at, ..)) = edges.first().filter(|(at, ..)| *at <= limit) else { break };
+            let bounds = bounds_of(&active);
+            if bounds != current {
+                return (current, Some(BoundsChange { at: *at, bounds }));
+            }
+        }
+        (current, None)
+    }
+}

@@ -1,0 +1,60 @@
+//! The clients of the API server.
+
+use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
+use tracing::warn;
+
+use crate::{
+    args::{AdapterArguments, to_std},
+    version,
+};
+
+/// client-go's default rate, which `--client-qps=0` means.
+const CLIENT_GO_QPS: f64 = 5.0;
+
+/// Clients of the API server, by purpose.
+pub(super) struct KubeClients {
+    pub(super) lister: kube::Client,
+    pub(super) authentication: kube::Client,
+    pub(super) authorization: kube::Client,
+    /// Only for the lease: renewals must not queue behind other requests.
+    pub(super) election: kube::Client,
+}
+
+impl KubeClients {
+    pub(super) async fn new(arguments: &AdapterArguments) -> anyhow::Result<Self> {
+        let cluster = &arguments.cluster;
+        let burst = cluster.client_burst;
+        if cluster.client_qps == Some(0.0) {
+            warn!("--client-qps=0 means {CLIENT_GO_QPS} requests a second, as in client-go");
+        }
+        // A negative rate means no limit, as in client-go.
+        let qps = cluster.client_qps.filter(|qps| *qps >= 0.0);
+        let qps = qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
+        let rate = qps.map(|qps| RateLimit { qps, burst });
+        let request_timeout = to_std(arguments.authorization.request_timeout);
+        let limits = ClientLimits { request_timeout, ..ClientLimits::default() };
+        let default = &cluster.lister_kubeconfig;
+        let client = async |path: &Option<std::path::PathBuf>, limits: ClientLimits| {
+            let source = match path.as_ref().or(default.as_ref()) {
+                Some(path) => ClientSource::Kubeconfig { path: Some(path.clone()), context: None },
+                None => ClientSource::Infer,
+            };
+            let config = ClientConfig {
+                source,
+                api: limits,
+                metrics: limits,
+                user_agent: version::user_agent(),
+                ..ClientConfig::default()
+            };
+            Clients::new(&config).await.map(|clients| clients.api)
+        };
+        Ok(Self {
+            lister: client(default, ClientLimits { rate, ..limits }).await?,
+            authentication: client(&arguments.authentication.authentication_kubeconfig, limits)
+                .await?,
+            election: client(default, limits).await?,
+            authorization: client(&arguments.authorization.authorization_kubeconfig, limits)
+                .await?,
+        })
+    }
+}

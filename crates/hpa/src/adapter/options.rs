@@ -1,0 +1,90 @@
+//! The settings of the adapter, from its flags.
+
+use hpa_adapter::{
+    AuthorizerOptions, Version,
+    authentication::{ConfigMapLookup, FrontProxyFlags, FrontProxyNames, TrustSettings},
+    server::ServerOptions,
+};
+use hpa_metrics::{ApiGroups, MetricSource};
+use hpa_prometheus::rules::Compat;
+
+use crate::{
+    args::{AdapterArguments, to_std},
+    version,
+};
+
+/// The default time for which an authorization is cached, as in kube-apiserver's webhook
+/// authorizer.
+const AUTHORIZED_SECONDS: i64 = 300;
+/// The same in prometheus-adapter. It is shorter than the sync period, so each request of an
+/// autoscaler needs a `SubjectAccessReview`.
+const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
+
+/// The API groups that a source serves and no flag disables.
+pub(super) fn served_groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> ApiGroups {
+    let groups = source.catalog().groups();
+    ApiGroups {
+        custom: groups.custom && arguments.custom_metrics,
+        external: groups.external && arguments.external_metrics,
+        resource: groups.resource && arguments.resource_metrics,
+    }
+}
+
+pub(super) fn trust_settings(arguments: &AdapterArguments) -> TrustSettings {
+    let flags = &arguments.authentication;
+    let lookup = if flags.authentication_skip_lookup {
+        ConfigMapLookup::Skipped
+    } else if flags.authentication_tolerate_lookup_failure {
+        ConfigMapLookup::Tolerated
+    } else {
+        ConfigMapLookup::Required
+    };
+    let front_proxy = flags.requestheader_client_ca_file.clone().map(|ca_file| {
+        let names = FrontProxyNames {
+            allowed: flags.requestheader_allowed_names.clone(),
+            username_headers: flags.requestheader_username_headers.clone(),
+            uid_headers: flags.requestheader_uid_headers.clone(),
+            group_headers: flags.requestheader_group_headers.clone(),
+            extra_header_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+        };
+        FrontProxyFlags { ca_file, names }
+    });
+    TrustSettings { client_ca_file: flags.client_ca_file.clone(), front_proxy, lookup }
+}
+
+pub(super) fn authorizer_options(arguments: &AdapterArguments) -> AuthorizerOptions {
+    let flags = &arguments.authorization;
+    let default = match arguments.compat.mode() {
+        Compat::Off => AUTHORIZED_SECONDS,
+        Compat::Reference => COMPAT_AUTHORIZED_SECONDS,
+    };
+    let default = jiff::SignedDuration::from_secs(default);
+    let allowed_lifetime = flags.authorization_webhook_cache_authorized_ttl.unwrap_or(default);
+    AuthorizerOptions {
+        always_allowed: flags.authorization_always_allow_paths.clone(),
+        allowed_lifetime: to_std(allowed_lifetime),
+        denied_lifetime: to_std(flags.authorization_webhook_cache_unauthorized_ttl),
+    }
+}
+
+pub(super) fn server_options(arguments: &AdapterArguments) -> ServerOptions {
+    let streams = arguments.serving.http2_max_streams_per_connection;
+    ServerOptions {
+        disable_http2: arguments.serving.disable_http2,
+        max_streams: (streams > 0).then_some(streams),
+    }
+}
+
+pub(super) fn version() -> Version {
+    let build = version::build_info();
+    let mut numbers = build.version.split('.');
+    Version {
+        major: numbers.next().unwrap_or_default().to_owned(),
+        minor: numbers.next().unwrap_or_default().to_owned(),
+        git_version: format!("v{}", build.version),
+        git_commit: build.revision.clone(),
+        build_date: build.date.clone(),
+        compiler: "rustc".to_owned(),
+        platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    }
+}

@@ -1,0 +1,109 @@
+use super::*;
+use crate::kubectl::escape;
+
+/// An autoscaler whose status kube-controller-manager stored last. If `pods` isn't empty, it
+/// has the annotation `pods` and a scale instead.
+fn subject(pods: &str, others: &[Value]) -> Subject {
+    let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    let managed = json!([{
+        "manager": "kube-controller-manager", "subresource": "status",
+        "time": "2026-01-01T00:00:00Z",
+    }]);
+    let mut objects = vec![json!({
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {
+            "name": "web", "managedFields": managed,
+            "annotations": { "autoscaling.hpa-rs.dev/tolerance": "0.3" },
+        },
+        "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
+    })];
+    if !pods.is_empty() {
+        objects[0]["metadata"]["managedFields"] = Value::Null;
+        objects[0]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pods": pods });
+        objects.push(json!({
+            "kind": "Scale", "metadata": { "name": "web" },
+            "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
+        }));
+    }
+    objects.extend_from_slice(others);
+    let manifests =
+        objects.into_iter().enumerate().map(|(at, object)| Manifest::new("f", at + 1, object));
+    let dump = Dump::new(manifests.collect());
+    dump.subject(None, <_>::default(), &<_>::default(), None).expect("an autoscaler")
+}
+
+#[test]
+fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
+    let tolerance = |others: &[Value]| subject("", others).inputs.settings.tolerance;
+    assert!((tolerance(&[]) - 0.1).abs() < 1e-9);
+    let past = json!({
+        "kind": AutoscalerDetail::KIND, "apiVersion": AutoscalerDetail::API_VERSION,
+        "now": "2026-01-01T00:00:00Z", "runs": [], "metricNames": [], "samples": [],
+        "autoscaler": {
+            "api": "core", "namespace": "", "name": "web", "uid": "u", "isFailing": false,
+        },
+        "settings": {
+            "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
+            "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
+            "scaleToZero": true,
+        },
+    });
+    assert!((tolerance(&[past]) - 0.3).abs() < 1e-9);
+}
+
+#[test]
+fn names_from_files_are_escaped_for_the_shell() {
+    assert_eq!(escape("http_requests.p-99"), "http_requests.p-99");
+    assert_eq!(escape("x'; rm *"), "x%27%3B%20rm%20%2A");
+}
+
+#[test]
+fn advice_names_the_objects_that_the_files_lack() {
+    let advice = subject("", &[]).report().advice;
+    let [scale, pods, usage] = advice.as_slice() else { panic!("{advice:?}") };
+    let start = "The files lack the Scale of Deployment web. Add with -f what this prints: ";
+    let command = "kubectl get deployment web --subresource=scale -n NAMESPACE -o yaml";
+    assert_eq!(*scale, format!("{start}{command}"));
+    assert!(pods.contains("lack the Pods of the target"), "{pods}");
+    assert!(usage.contains("kubectl get pods.metrics.k8s.io -n NAMESPACE"), "{usage}");
+    let scale = json!({
+        "kind": "Scale", "metadata": { "name": "web" },
+        "spec": { "replicas": 0 }, "status": { "replicas": 0, "selector": "app=web" },
+    });
+    let advice = subject("", &[scale]).report().advice.join(" ");
+    assert!(!advice.contains("the Pods"), "{advice}");
+    let manifest = json!({
+        "kind": "Deployment", "metadata": { "name": "web" },
+        "spec": { "selector": { "matchLabels": { "app": "web" } } },
+    });
+    let advice = subject("", &[manifest]).report().advice;
+    assert!(advice.len() == 3 && advice[0].contains("lack the Scale"), "{advice:?}");
+}
+
+#[test]
+fn first_line_says_that_replicas_are_assumed() {
+    let target =
+        |spec: Value| json!({ "kind": "Deployment", "metadata": { "name": "web" }, "spec": spec });
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    let sentence = |spec| subject("", &[target(spec)]).report().sentence;
+    let assumed = "; the manifest of the target sets no replicas, so 1 is assumed";
+    let without = sentence(json!({ "selector": selector }));
+    assert!(without.starts_with("stays at 1: ") && without.ends_with(assumed), "{without}");
+    let with = sentence(json!({ "selector": selector, "replicas": 1 }));
+    assert_eq!(with, without.replace(assumed, ""));
+    let scale = json!({
+        "kind": "Scale", "metadata": { "name": "web" },
+        "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
+    });
+    let others = [target(json!({ "selector": selector })), scale];
+    let sentence = subject("", &others).report().sentence;
+    assert!(sentence.starts_with("stays at 2: ") && !sentence.contains("assumed"), "{sentence}");
+}
+
+#[test]
+fn advice_about_owned_pods_suggests_reading_the_cluster() {
+    let report = subject("owned", &[]).report();
+    let advice = report.advice.join(" ");
+    assert!(advice.contains("run hpa explain NAMESPACE/NAME without --filename"), "{advice}");
+    assert!(!advice.contains("permission"), "{advice}");
+}
