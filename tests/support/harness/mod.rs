@@ -47,7 +47,7 @@ mod testbed;
 pub use self::{
     binary::hpa_binary,
     clock::{SimulationClock, VirtualClock},
-    controller::{RunningController, election, options},
+    controller::{RunningController, controller_options, election},
     metrics::{SettableMetrics, pod_metrics},
     prometheus::{REQUEST_RULES, prometheus_success, serve},
     testbed::{ServedTestbed, TestbedExt},
