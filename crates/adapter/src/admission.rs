@@ -16,7 +16,8 @@ use crate::{
     reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, ReviewLimit, User},
 };
 
-/// Bodies up to this length are not counted. `ConnectionLimits::unread` bounds their number.
+/// Bodies up to this length are not counted. `ConnectionLimits::unread` bounds their number, except
+/// on connections of front proxies.
 const UNCOUNTED_BYTES: usize = 64;
 
 /// The limits of all kinds of callers.
@@ -45,8 +46,8 @@ pub(crate) struct Share<'a> {
 }
 
 impl Admission {
-    /// Half of each limit is available to a single user. Together, the kinds run 32 reviews at a
-    /// time, which is the concurrency of the client of the API server.
+    /// Half of each limit is available to a single user. Together, the kinds run 32 access reviews
+    /// at a time, as many as the client sends to one API group.
     pub(crate) fn new() -> Self {
         Self {
             // A single user gets half, 400: the default of kube-apiserver's
@@ -82,7 +83,7 @@ impl Limits {
 }
 
 impl<'a> Share<'a> {
-    /// `None` if the caller has too many requests.
+    /// `None` if the caller's share of concurrent requests is used up.
     pub(crate) fn start_request(self) -> Option<FairPermit> {
         self.limits.requests.try_acquire(self.flow, 1)
     }

@@ -84,8 +84,8 @@ impl Adapter {
         encode_document(preferences, &groups).unwrap_or_else(|error| preferences.error(&error))
     }
 
-    /// All groups with their resources. kube-apiserver polls this document with `If-None-Match`. If
-    /// it is unchanged, the response is 304 without a body.
+    /// The installed groups with their resources. kube-apiserver polls this document with
+    /// `If-None-Match`. If it is unchanged, the response is 304 without a body.
     fn serve_aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
         let groups = Group::installed(self.options.groups).filter(|group| {
             // The reference leaves out custom and external metrics.
@@ -264,7 +264,7 @@ impl Adapter {
     }
 }
 
-/// The status for an error. `resource` and `name` are those of the request.
+/// The status for an error. `resource` and `name` are those of the objects, for the message.
 fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&str>) -> StatusError {
     let reason = describe(error);
     if error.is_not_found() {

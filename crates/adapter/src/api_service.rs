@@ -1,9 +1,9 @@
 //! Shares a serving certificate among replicas, and makes the API services trust it.
 //!
 //! The Secret must exist, because RBAC can limit `update` to an object's name, but not `create`.
-//! The first replica that finds no certificate in it, or one that is about to expire, generates a
-//! new certificate. Until the next renewal, the API services trust the CAs of the old and the new
-//! certificate.
+//! The first replica that finds no usable certificate in it, or one that is due for renewal,
+//! generates a new certificate. Until the next renewal, the API services trust the CAs of the old
+//! and the new certificate.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -110,7 +110,7 @@ impl CertificateController {
         Self { client, service, secret: secret.to_owned(), groups }
     }
 
-    /// Returns the certificate in the Secret. If it is missing, unusable or about to expire, stores
+    /// Returns the certificate in the Secret. If it is missing, unusable or due for renewal, stores
     /// a new one.
     pub async fn identity(&self) -> Result<GeneratedCertificate, ControllerError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
@@ -230,7 +230,8 @@ impl CertificateController {
         Ok(())
     }
 
-    /// Sets the CAs that an API service trusts, unless it refers to another Service.
+    /// Sets the CAs that an API service trusts, unless it doesn't exist or refers to another
+    /// Service.
     async fn set_ca_bundle(&self, name: &str, authorities: &str) -> Result<(), ControllerError> {
         let failed = |source| ControllerError::ApiService { name: name.to_owned(), source };
         let services: Api<APIService> = Api::all(self.client.clone());
@@ -263,7 +264,8 @@ impl CertificateController {
         })
     }
 
-    /// Whether an API service refers to the Service and doesn't trust exactly these CAs.
+    /// Whether an API service refers to the Service, and doesn't trust exactly these CAs or skips
+    /// the verification.
     fn must_update(&self, service: &APIService, authorities: &str) -> bool {
         let Some(spec) = &service.spec else { return false };
         let bundle = spec.ca_bundle.as_ref().map(|bundle| &*bundle.0);
@@ -272,7 +274,7 @@ impl CertificateController {
     }
 }
 
-/// The certificate in the Secret, if it can be served and is not due for renewal.
+/// The certificate in the Secret, if it and its CA are usable and it is not due for renewal.
 fn current_identity(secret: &Secret, now: Timestamp) -> Option<GeneratedCertificate> {
     let identity = identity_of(secret).filter(|_| !must_renew(secret, now))?;
     let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());

@@ -108,16 +108,38 @@ pub fn find_or_generate(
     Ok(files)
 }
 
-/// The names in the certificate of a server that no Service is known of.
+/// The names in the certificate of a server without a known Service.
 pub fn local_names() -> Vec<String> {
     vec!["localhost".to_owned(), "127.0.0.1".to_owned()]
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file. On Unix, only its owner can read it.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
+    let mut file = options.open(path)?;
+    // A file that existed keeps its permissions.
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_owner_can_read_a_key_file_that_existed() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = directory.path().join("apiserver.key");
+        fs::write(&key, "old").unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        find_or_generate(directory.path(), jiff::Timestamp::now()).unwrap();
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(fs::read_to_string(&key).unwrap().contains("PRIVATE KEY"));
+    }
 }

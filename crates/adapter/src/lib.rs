@@ -24,7 +24,7 @@
 //!
 //! [`api_service`] keeps a serving certificate in a Secret and writes its CA into the `APIService`
 //! objects. [`metrics`] exports the server's own metrics. The debug API of `hpa run` uses
-//! [`reviews`] and [`server`].
+//! [`certificates`], [`metrics_api`], [`reviews`] and [`server`].
 //!
 //! The behavior is that of prometheus-adapter ("the reference" here), which is built on the
 //! libraries of kube-apiserver.

@@ -191,7 +191,7 @@ impl Metrics {
 /// choose are not label values, because the number of series would be unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLabels {
-    /// The verb of authorization, for our own metrics.
+    /// The verb of authorization, for our own metrics: `get`, `list` or `watch`, or else `other`.
     pub(crate) authorization_verb: &'static str,
     pub(crate) verb: &'static str,
     pub(crate) group: &'static str,

@@ -127,8 +127,8 @@ impl Adapter {
         for_method(&request.method, response)
     }
 
-    /// Responds to a request. `info` is the error response if its path is invalid, which
-    /// unauthenticated clients don't get.
+    /// Responds to a request. `info` is the error response if its path is invalid. A client with
+    /// invalid credentials gets 401 instead.
     async fn respond_to(
         &self,
         request: &Parts,
@@ -167,7 +167,7 @@ impl Adapter {
         share.count_unread(response)
     }
 
-    /// The response to an anonymous request for a health endpoint. It needs no authorization and
+    /// The response to an anonymous request for a health endpoint that needs no authorization. It
     /// counts towards no limit of requests.
     fn probe(
         &self,

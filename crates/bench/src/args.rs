@@ -52,7 +52,7 @@ pub(crate) struct RunArguments {
     /// --status-interval) or reference=FILE (kube-controller-manager); can be repeated
     #[arg(long = "controller", value_name = "KIND=FILE", required = true)]
     pub(crate) controllers: Vec<Controller>,
-    /// Length of the measurement, which begins when all autoscalers are decided
+    /// Length of the measurement, which begins after the first decisions and --settle
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) duration: Duration,
     /// Maximum time to wait until all autoscalers are decided; then the measurement starts anyway
@@ -75,8 +75,8 @@ pub(crate) struct RunArguments {
     /// Additional flag of `ours`, such as --flag=--share-queries=never; can be repeated
     #[arg(long = "flag", value_name = "FLAG", allow_hyphen_values = true)]
     pub(crate) flags: Vec<String>,
-    /// Fail if a controller makes less than this share of its due reconciles, in percent, or if the
-    /// first decisions take longer than --within
+    /// Fail if a controller makes less than this share of its due reconciles, in percent, or if not
+    /// all autoscalers are decided before the measurement
     #[arg(long, value_name = "PERCENT", value_parser = count(1..=100))]
     pub(crate) require_due: Option<u32>,
     /// Also write the numbers to this file, as JSON
@@ -126,7 +126,8 @@ pub(crate) struct AdapterArguments {
     /// Length of each of the two measurements: through the API server, and past it
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// Time to wait until an adapter serves the metric
+    /// Maximum time to wait until an adapter serves the metric, and then for its first list of
+    /// series
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
     pub(crate) within: Duration,
     /// Lists of series to wait for before the measurement, the first one included
@@ -285,8 +286,8 @@ pub(crate) enum Metric {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Change {
-    /// Each measurement deviates by about a percent: nothing is scaled, but every reconcile has a
-    /// new status to write.
+    /// Changes with each measurement, by at most 1.2 % of the average up or down: nothing is
+    /// scaled, but every reconcile has a new status to write.
     Jitter,
     /// Constant: nothing is scaled, and no status changes.
     Steady,

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     measure::Outcome,
-    report::{MEBI, seconds},
+    report::{MEBI, format_seconds},
 };
 
 const WIDTH: f64 = 960.0;
@@ -39,7 +39,7 @@ const PANELS: [Panel; 3] = [
     Panel {
         title: "lateness, 99.9th percentile",
         value: |run| run.lateness.map(|lateness| lateness.p999),
-        text: seconds,
+        text: format_seconds,
     },
 ];
 
@@ -133,7 +133,8 @@ struct Decades {
 }
 
 impl Decades {
-    /// The smallest range that contains the values.
+    /// The smallest range of at least one decade that contains the values. Without values, from 1
+    /// to 10.
     fn new(values: impl Iterator<Item = f64> + Clone) -> Self {
         let first = values.clone().fold(f64::INFINITY, f64::min).log10().floor();
         let last = values.fold(f64::NEG_INFINITY, f64::max).log10().ceil();

@@ -33,7 +33,7 @@ pub(crate) const PODS_METRIC: &str = "http_requests_per_second";
 /// Age of the pods, so that no grace period for new pods applies.
 const POD_AGE: SignedDuration = SignedDuration::from_hours(1);
 
-/// The label of all objects in a shared cluster, and its value.
+/// The label of all objects that `hpa-bench` creates in a shared cluster, and its value.
 pub(crate) const MANAGED_BY: [&str; 2] = ["app.kubernetes.io/managed-by", "hpa-bench"];
 /// The service account of pods in a shared cluster. Created explicitly, because the default one
 /// may not exist yet.
@@ -235,7 +235,7 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
         "metadata": { "namespace": namespace, "name": name, "annotations": annotations },
         "spec": {
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-            // Never reached: the load is at most one and a half times the average.
+            // Neither limits a decision: the load is at most about 1.5 times the average.
             "minReplicas": 1, "maxReplicas": population.pods * 2,
             "metrics": [metric],
         },

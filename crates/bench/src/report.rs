@@ -111,7 +111,7 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     text
 }
 
-/// Returns the heading of a column. Controllers of the same kind are numbered.
+/// Returns the heading of a column. Controllers with the same name are numbered.
 fn column_heading(outcomes: &[&Outcome], index: usize, one: &Outcome) -> String {
     let has_namesake =
         outcomes.iter().filter(|other| other.controller == one.controller).count() > 1;

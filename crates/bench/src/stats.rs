@@ -51,7 +51,8 @@ pub(crate) struct RequestCount {
     /// All requests, including failed ones.
     pub(crate) count: u64,
     pub(crate) failed: u64,
-    /// Bytes of the response bodies, watch events included.
+    /// Bytes of the response bodies, watch events included. A kube-apiserver that `hpa-bench`
+    /// started doesn't count those of writes.
     pub(crate) bytes: u64,
 }
 

@@ -224,7 +224,8 @@ impl<'a> EffectiveRules<'a> {
     ///
     /// Each policy counts from the replicas at the start of its period: the current ones minus the
     /// net change since. `Disabled` allows no change. Percentages are float arithmetic, rounded up
-    /// when scaling up and truncated when scaling down.
+    /// when scaling up and truncated when scaling down. Without policies, the result is `i32::MIN`
+    /// or `i32::MAX`, as in the reference.
     pub fn limit(&self, current: i32, history: &History, now: Timestamp) -> i32 {
         let select = self.select_policy();
         if *select == PolicySelect::Disabled {
@@ -249,7 +250,8 @@ impl<'a> EffectiveRules<'a> {
         let mut allowed = 0;
         self.policies().map(move |policy| {
             let replicas_at_start = i64::from(current) - history.net_change(policy.period(), now);
-            // A policy of an unknown type repeats the previous one's limit, as in the reference.
+            // A policy of an unknown type repeats the previous one's limit, or 0 if it is the
+            // first, as in the reference.
             allowed = self.allowed_by(policy, replicas_at_start).unwrap_or(allowed);
             PolicyLimit { policy, replicas_at_start, allowed }
         })

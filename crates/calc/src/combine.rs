@@ -32,7 +32,7 @@ pub(crate) struct LargestProposal {
     pub(crate) replicas: i32,
     /// The index of the metric.
     pub(crate) winner: Option<usize>,
-    /// The metric's name in conditions and events.
+    /// The name of the metric, its fallback or its forecast in conditions and events.
     pub(crate) metric: String,
     /// Whether it is the proposal of the metric's fallback.
     pub(crate) is_fallback: bool,
@@ -42,7 +42,7 @@ pub(crate) struct LargestProposal {
 /// scale-down.
 pub(crate) struct Undecided {
     pub(crate) reason: ConditionReason,
-    /// The error of the first failed metric, for the condition.
+    /// The error of the first failed metric, or that there are no metrics, for the condition.
     pub(crate) cause: String,
     /// The error of the whole decision.
     pub(crate) message: String,
@@ -125,8 +125,8 @@ impl LargestProposal {
         }
     }
 
-    /// Raises the proposal to that of the largest forecast. If forecasts are only observed,
-    /// explains the largest forecast and changes nothing.
+    /// Raises the proposal to that of the largest forecast, if that is larger. If forecasts are
+    /// only observed, explains this forecast and changes nothing.
     fn raise_by_forecasts(&mut self, explanations: &mut [MetricExplanation]) {
         let forecasts = explanations.iter().enumerate().filter_map(|(index, metric)| {
             let forecast = metric.forecast.as_deref()?;

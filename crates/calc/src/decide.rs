@@ -158,8 +158,9 @@ impl Decision<'_> {
         self.draft.set(ConditionType::CustomSettings, is_any_applied, reason, texts.join("; "));
     }
 
-    /// Sets the condition that names the pods that are left out because they lack a request. While
-    /// a metric fails, these pods are not known, so the condition stays.
+    /// Sets the condition that names the pods that are left out because they lack a request or
+    /// limit. While a metric fails, its pods are not known, so the condition stays, unless no
+    /// metric has settings.
     fn report_skipped_pods(&mut self) {
         let metrics = &self.explanation.metrics;
         let texts = metrics.iter().flat_map(|metric| {
@@ -295,8 +296,8 @@ impl Decision<'_> {
     ) {
         let forecasts =
             if self.settings.forecasts.is_on() { readings.take_forecasts() } else { Vec::new() };
+        self.report_extra_pods(&plan.pods, scale, now);
         if self.settings.pods == PodSelection::Selected {
-            self.report_extra_pods(&plan.pods, scale, now);
             self.explanation.extra_pods = ExtraPods::new(&plan.pods, scale);
         }
         let readings = readings.without_uncounted_pods(self.settings, &plan.pods);

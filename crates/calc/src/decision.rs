@@ -1,7 +1,7 @@
 //! A decision: the replicas to write, if any, and what to report.
 
 use crate::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus},
+    api::{HorizontalPodAutoscaler, MetricStatus},
     event::Event,
     explain::{Explanation, Summary},
     history::{Direction, History},
@@ -31,7 +31,7 @@ pub struct Decision<'a> {
 /// The effect of a decision on the scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The scale could not be read: only conditions change.
+    /// The scale could not be read: only conditions and `observedGeneration` change.
     ScaleUnavailable,
     /// The desired replicas could not be computed. `status.desiredReplicas` stays.
     Undecided,
@@ -50,8 +50,8 @@ impl Outcome {
     }
 }
 
-/// The error of a reconcile. The texts are those of the reference controller and include all
-/// causes, so there is no `source`.
+/// The error of a reconcile. Where the reference controller has the error, the text is the same. It
+/// includes all causes, so there is no `source`.
 ///
 /// With a [partial](Self::is_partial) error, the reconcile has decided, and may have written the
 /// scale.
@@ -137,11 +137,6 @@ impl Decision<'_> {
     /// The error, if the decision failed or some metrics did ([`ReconcileError::is_partial`]).
     pub fn error(&self) -> Option<&ReconcileError> {
         self.error.as_ref()
-    }
-
-    /// The status as decided before the scale is written.
-    pub fn proposed_status(&self) -> &HorizontalPodAutoscalerStatus {
-        &self.draft.status
     }
 
     /// The events of the decision, without the event about the scale write.

@@ -18,9 +18,9 @@ const CPU_UTILIZATION: i32 = 80;
 /// metric is 80 % of the requested CPU, and a `behavior` gets the default rules of both directions
 /// (API reference of autoscaling/v2; KEP-853 for the rules).
 ///
-/// Members that are set stay as they are. This includes an empty list of policies, which validation
-/// rejects. The stabilization window for scaling down and the tolerances stay unset, because their
-/// defaults are settings of the controller (KEP-4951).
+/// Members that are set stay as they are, except an empty list of metrics. An empty list of
+/// policies stays, and validation rejects it. The stabilization window for scaling down and the
+/// tolerances stay unset, because their defaults are settings of the controller (KEP-4951).
 pub fn apply_defaults(spec: &mut HorizontalPodAutoscalerSpec) {
     spec.min_replicas.get_or_insert(MIN_REPLICAS);
     if spec.metrics.is_empty() {

@@ -49,10 +49,10 @@ pub enum EventReason {
     FailedRescale,
     /// The autoscaler's status could not be written.
     FailedUpdateStatus,
-    /// Forecasts would have helped in the past, so they are used from now on. The reference has no
-    /// such event.
+    /// Forecasts would have helped in the past, so they are used, or observed, from now on. The
+    /// reference has no such event.
     ForecastStarted,
-    /// Forecasts are no longer used. The reference has no such event.
+    /// Forecasts are no longer used or observed. The reference has no such event.
     ForecastStopped,
     /// An annotation or field of this project is ignored or not used as written. The reference has
     /// no such event.

@@ -216,8 +216,8 @@ impl Fallback {
     }
 }
 
-/// The failures that a stored status implies, for a decision without a history. If the status
-/// reports an active fallback, every metric that fails now is assumed to use its fallback.
+/// The failures that a stored status implies, for a report without a history. If the status reports
+/// an active fallback, every metric that can't be read now is assumed to use its fallback.
 pub(crate) fn failures_by_status(
     hpa: &HorizontalPodAutoscaler,
     readings: &Readings,

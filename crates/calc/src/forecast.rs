@@ -3,8 +3,9 @@
 //! The caller makes the forecasts, of the loads that [`Plan::loads`] returns, and decides whether
 //! they are trusted. This module converts the forecast load of a metric to replicas, by the
 //! metric's own target and tolerance. The largest such proposal counts if it is above all others,
-//! so a forecast can raise the desired replicas and never lower them. Bounds, policies,
-//! stabilization and pauses apply to it as to every proposal.
+//! so a forecast can raise the desired replicas and never lower them. With
+//! [`Forecasting::Observe`], it is only explained. Bounds, policies, stabilization and pauses apply
+//! to it as to every proposal.
 //!
 //! If a metric failed or its fallback is active, its forecast is ignored, because its load is not
 //! known.
@@ -32,7 +33,8 @@ const PARTS_PER_POD: f64 = 1e4;
 
 impl Plan<'_> {
     /// The measured loads of the first `count` metrics, in the order of `spec.metrics`, which
-    /// forecasts start from. `None` for metrics that failed.
+    /// forecasts start from. `None` for metrics that failed or have a negative or infinite load.
+    /// Empty if no metrics are needed.
     pub fn loads(&self, readings: &Readings, count: usize, now: Timestamp) -> Vec<Option<Load>> {
         let PlanKind::Metrics(plan) = &self.kind else { return Vec::new() };
         let context = plan.context(self.hpa, self.settings, &self.scale, now);

@@ -126,7 +126,8 @@ fn fraction_nanos(digits: &str, unit: u64) -> u64 {
     (value as f64 * (unit as f64 / scale)) as u64
 }
 
-/// Quotes as Go's package `time` does: byte by byte for characters outside of ASCII.
+/// Quotes as Go's package `time` does: escapes control characters below the space, and each byte of
+/// a character outside of ASCII.
 fn quote(text: &str) -> String {
     let mut quoted = "\"".to_owned();
     for char in text.chars() {

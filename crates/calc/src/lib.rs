@@ -1,10 +1,10 @@
 //! The decision engine of a HorizontalPodAutoscaler controller: every decision, without I/O, clock
 //! or async runtime.
 //!
-//! It decides exactly like the controller in kube-controller-manager ("the reference"), and
-//! explains every decision. Use it to embed horizontal autoscaling in an operator, or to replay,
-//! simulate and test decisions without a cluster. One reconcile is three calls, with the caller's
-//! I/O in between:
+//! With the default settings, it decides like the controller in kube-controller-manager ("the
+//! reference"), and it explains every decision. Use it to embed horizontal autoscaling in an
+//! operator, or to replay, simulate and test decisions without a cluster. One reconcile is three
+//! calls, with the caller's I/O in between:
 //!
 //! ```text
 //!  autoscaler, scale ──► Plan::new ──► queries ──► (metrics APIs)

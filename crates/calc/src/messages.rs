@@ -184,6 +184,7 @@ mod tests {
         let names = |count: usize, length: usize| -> Vec<_> {
             (0..count).map(|at| format!("{at:0length$}")).collect()
         };
+        // Around the limit of 1024 bytes: 40 names of 20 bytes fit, and 3 of 300 bytes.
         assert_eq!(name_list(&names(2, 3)), "000 001");
         assert_eq!(name_list(&names(40, 20)), names(40, 20).join(" "));
         let list = name_list(&names(1000, 300));

@@ -99,7 +99,7 @@ impl NormalizeInput<'_> {
         history: &mut History,
     ) -> NormalizedReplicas {
         let range = self.stabilization_range(behavior, proposed, history);
-        // If the range is empty, its maximum applies. `clamp` would panic.
+        // Like `clamp`, but can't panic. The range includes the proposal, so it is never empty.
         let stabilized = self.current.max(range.min).min(range.max);
         let reason =
             if proposed >= self.current { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
@@ -146,7 +146,7 @@ impl NormalizeInput<'_> {
         recommendations.filter(move |old| applies && is_recent(old, cutoff, &behavior))
     }
 
-    /// Applies the policies, and `minReplicas` or `maxReplicas`.
+    /// Applies the policies and the bound in the direction of the change.
     fn limit_rate(
         &self,
         behavior: &EffectiveBehavior<'_>,

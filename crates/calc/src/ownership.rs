@@ -12,6 +12,7 @@ use crate::{
     api::{ConditionReason, ConditionType, Pod, Scale},
     decision::Decision,
     explain::counted,
+    settings::PodSelection,
 };
 
 /// The time for which more pods than the target has can be due to a rollout: the default of a
@@ -20,11 +21,12 @@ const MAX_ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Decision<'_> {
     /// Sets the condition `SelectorMatchesExtraPods` once the selector has matched more pods than
-    /// the target has for longer than [`MAX_ROLLOUT`]. Decisions don't depend on it.
+    /// the target has for longer than [`MAX_ROLLOUT`], and removes it otherwise, also if only owned
+    /// pods count. Decisions don't depend on it.
     pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
         let active = pods.iter().filter(|pod| pod.is_active()).count();
         let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
-        if active <= replicas {
+        if self.settings.pods != PodSelection::Selected || active <= replicas {
             self.history.extra_pods_since = None;
             self.draft.remove(&ConditionType::SelectorMatchesExtraPods);
             return;

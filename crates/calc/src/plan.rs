@@ -76,7 +76,8 @@ pub struct Plan<'a> {
 }
 
 /// The kinds of reconciles. With a schedule of bounds, the bounds depend on the time of the
-/// decision, so [`Plan::decide`] replaces the kind if the replicas are out of them.
+/// decision, so [`Plan::decide`] replaces the kind if the replicas are out of them, or if the
+/// autoscaler may not scale up from zero.
 #[derive(Debug)]
 pub(crate) enum PlanKind {
     /// The scale could not be read.
@@ -136,11 +137,11 @@ impl<'a> Plan<'a> {
     /// Plans a reconcile of `hpa`. `scale` is the target's scale, or the error of reading it.
     ///
     /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
-    /// called at most once, and only if metrics are needed. They are not needed if the scale could
-    /// not be read, if the autoscaler may not scale the target up from zero replicas, if the
-    /// replicas are out of bounds, or if the spec or the selector is rejected. With a schedule of
-    /// bounds, metrics are needed even if the replicas are out of bounds, because the time of the
-    /// decision determines the bounds.
+    /// called at most once, and only if metrics may be needed. They are not needed if the scale
+    /// could not be read, if the autoscaler may not scale the target up from zero replicas, if the
+    /// replicas are out of bounds, if the spec has too many metrics, or if the selector is missing
+    /// or does not parse. With a schedule of bounds, metrics are needed even if the replicas are
+    /// out of bounds, because the time of the decision determines the bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,

@@ -14,8 +14,8 @@ use crate::{
 pub enum PodClass {
     /// The pod counts with its sample.
     Ready,
-    /// The pod is not ready, so its sample is not used. For a scale-up it counts with no usage. For
-    /// a scale-down it doesn't count.
+    /// The pod is not ready, or its sample covers time before it was ready, so the sample is not
+    /// used. For a scale-up it counts with no usage. For a scale-down it doesn't count.
     Unready,
     /// The pod has no sample. For a scale-up it counts with no usage. For a scale-down it counts
     /// with the target value. For a utilization target, that is the target's percentage of its
@@ -104,7 +104,8 @@ impl PodClassReason {
     }
 }
 
-/// The number of pods of each class.
+/// The number of pods of each class. For a `value` target, there are only two classes: pods that
+/// run and are ready, and all others, which count as unready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PodCounts {
     /// See [`PodClass::Ready`].

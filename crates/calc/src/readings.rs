@@ -184,7 +184,8 @@ pub enum Reading {
 /// The answers to the queries of a [`Plan`](crate::plan::Plan), by the index of their metric in
 /// `spec.metrics`, and the forecasts of metrics.
 ///
-/// A metric without a reading counts as failed, so it blocks scaling down.
+/// A metric without a reading counts as failed, so it blocks scaling down, unless its fallback is
+/// active.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Readings {
     readings: Vec<Option<Result<Reading, ReadError>>>,
@@ -329,19 +330,20 @@ impl ReadError {
 /// The state of a metric's forecasts, and the forecast for this decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricForecast {
-    /// Whether forecasts count, and why.
+    /// Whether forecasts are active, and why.
     pub reason: ForecastReason,
     /// The reason in words, for the condition. It should rarely change, because every change is
     /// written to the status.
     pub text: Arc<str>,
-    /// The forecast, if there is one at this time. It counts only if [`Self::reason`] is active.
+    /// The forecast, if there is one at this time. It is used only if [`Self::reason`] is active.
     pub forecast: Option<LoadForecast>,
 }
 
-/// The reason for which forecasts of a metric count or not, as in the condition `ForecastActive`.
+/// The reason for which forecasts of a metric are active or not, as in the condition
+/// `ForecastActive`. Active forecasts can raise the replicas, unless they are only observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum ForecastReason {
-    /// Forecasts would have helped in the past, so they count.
+    /// Forecasts would have helped in the past, so they are active.
     Forecasting,
     /// The history is too short or incomplete.
     NotEnoughHistory,
@@ -378,7 +380,7 @@ impl ForecastReason {
         Self::SourceFailed,
     ];
 
-    /// Whether forecasts count.
+    /// Whether forecasts are active.
     pub fn is_active(self) -> bool {
         self == Self::Forecasting
     }

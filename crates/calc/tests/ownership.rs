@@ -36,7 +36,17 @@ fn reconcile(
     history: History,
     minutes: i64,
 ) -> Conclusion {
-    let hpa: HorizontalPodAutoscaler = hpa(json!({ "metrics": [pods_metric()] }), json!({}));
+    reconcile_with_status(&json!({}), selected, settings, history, minutes)
+}
+
+fn reconcile_with_status(
+    status: &Value,
+    selected: SelectedPods,
+    settings: &Settings,
+    history: History,
+    minutes: i64,
+) -> Conclusion {
+    let hpa: HorizontalPodAutoscaler = hpa(json!({ "metrics": [pods_metric()] }), status.clone());
     let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
     let plan = Plan::new(&hpa, Ok(scale), settings, |_| selected);
     let now = now() + SignedDuration::from_mins(minutes);
@@ -105,6 +115,7 @@ fn unknown_owners_block_decisions() {
     assert!(condition.message.ends_with("the target owns: replicasets is forbidden"));
 }
 
+// More pods than replicas can be due to a rollout for 10 minutes.
 #[rstest]
 #[case::rollout(10, false)]
 #[case::longer(11, true)]
@@ -117,6 +128,18 @@ fn extra_pods_are_reported_after_a_rollout(#[case] minutes: i64, #[case] is_repo
     let message = "the selector app=web matches 3 pods, but Deployment/web has 2: pods of other \
         owners also count. Change the labels, or set autoscaling.hpa-rs.dev/pods=owned";
     assert_eq!(condition.map(|it| &*it.message), is_reported.then_some(message));
+}
+
+// The message advises the setting.
+#[test]
+fn report_ends_when_only_owned_pods_count() {
+    let all = || SelectedPods::new(pods(&["job", "web-0", "web-1"]));
+    let first = reconcile(all(), &Settings::default(), History::default(), 0);
+    let second = reconcile(all(), &Settings::default(), first.history, 11);
+    let stored = serde_json::to_value(&second.status).unwrap();
+    let third = reconcile_with_status(&stored, all(), &owned(), second.history, 12);
+    assert!(third.status.condition(&ConditionType::SelectorMatchesExtraPods).is_none());
+    assert_eq!(third.history.extra_pods_since, None);
 }
 
 #[test]

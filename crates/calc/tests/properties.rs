@@ -180,7 +180,7 @@ fn histories() -> impl Strategy<Value = History> {
     })
 }
 
-/// Values of each setting other than the default, without the fallback.
+/// Values of settings, other than their defaults. Fallbacks are generated separately.
 const SETTINGS: &[(&str, &[&str])] = &[
     ("pause", &["true", "up", "down"]),
     ("dry-run", &["true"]),
@@ -208,7 +208,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("missing-requests", &["skip-pod"]),
 ];
 
-/// The defaults of all settings that have a text.
+/// The defaults of settings, as the texts of annotations.
 const DEFAULTS: &[(&str, &str)] = &[
     ("pause", "false"),
     ("dry-run", "false"),
@@ -349,7 +349,7 @@ impl Scenario {
         resolved.settings
     }
 
-    /// The effect of a reconcile with these settings, without their explanation.
+    /// The result of a reconcile with these settings, without the parts that only report settings.
     fn effect_of(&self, settings: &Settings) -> String {
         let mut conclusion = self.reconcile_with_settings(settings, self.api_pods(), Ok(()));
         conclusion.history.failing_metrics.clear();
@@ -393,7 +393,7 @@ impl Scenario {
             .collect()
     }
 
-    /// Whether the replicas are within bounds, so that the metrics decide.
+    /// Whether the replicas are within the bounds of the spec.
     fn is_within_bounds(&self) -> bool {
         let spec = &self.hpa.spec;
         (spec.effective_min_replicas()..=spec.max_replicas).contains(&self.scale.spec_replicas)

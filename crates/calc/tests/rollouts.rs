@@ -1,5 +1,5 @@
-//! Rollouts under `rollout=ignore-surge`: the metrics alone never ask for more replicas than
-//! before, as long as the whole load stays the same.
+//! Rollouts under `rollout=ignore-surge`: neither a constant load nor usage that each pod adds
+//! scales the target up, but a rising load does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::sync::Arc;

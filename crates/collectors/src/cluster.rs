@@ -9,7 +9,8 @@ pub use hpa_metrics::objects::Pod;
 /// Looks up objects, from caches or at the API server.
 #[async_trait]
 pub trait Cluster: Send + Sync {
-    /// The pods that the target's selector matches, including unready and terminating ones.
+    /// The pods that the target's selector matches, including unready and terminating ones. An
+    /// empty selector matches none.
     async fn pods(
         &self,
         namespace: &str,

@@ -82,7 +82,8 @@ pub enum MetricSelector {
     Pods,
     /// Object metrics of these kinds of objects.
     ObjectKind(&'static [&'static str]),
-    /// Object metrics whose annotations or whose label `type` name this collector.
+    /// Object metrics whose annotations, or else whose label `type`, name this collector. With
+    /// compatibility, the label doesn't count.
     ObjectAnnotation(&'static str),
     /// External metrics whose label `type`, or else their name, is one of these.
     ExternalType(&'static [&'static str]),
@@ -169,12 +170,13 @@ pub struct Environment {
     pub prometheus_aliases: BTreeSet<String>,
     /// The configured AWS regions of queues.
     pub sqs_regions: BTreeSet<String>,
-    /// The name of the series for `requests-per-second`.
+    /// The name of the series for external metrics `requests-per-second`.
     pub external_rps_metric: String,
     /// The time between collections, if the metric doesn't set it.
     pub default_interval_nanos: i64,
     /// The namespaces that may read from a server, by the server's name. All namespaces may read
-    /// from a server without an entry. `url` stands for URLs in annotations, `pods` for pods.
+    /// from a server without an entry. `url` stands for URLs in the settings of metrics, `pods` for
+    /// pods.
     pub permissions: BTreeMap<String, BTreeSet<String>>,
     pub compat: Compat,
 }
@@ -236,7 +238,7 @@ impl<'c> Context<'c> {
     }
 
     /// A GET request within the limits of the namespace. Use [`Destination::Tenant`] for every URL
-    /// in an annotation.
+    /// in the settings of a metric.
     pub fn request(&self, uri: Uri, destination: Destination) -> HttpRequest {
         HttpRequest::new(uri, destination, self.clients.limits(), self.namespace)
     }
@@ -246,7 +248,7 @@ impl<'c> Context<'c> {
         self.clients.http.send(request).await
     }
 
-    /// Sends a GET request and follows redirections. Each destination is checked.
+    /// Sends a GET request and follows up to five redirections. Each destination is checked.
     pub async fn get(&self, request: &HttpRequest) -> Result<Reply, FetchError> {
         self.clients.http.get(request).await
     }
@@ -295,7 +297,7 @@ pub(crate) fn to_milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
     truncate_to_i64(value * 1000.0, compat)
 }
 
-/// Truncates a number of thousandths. A number out of range is an error by default. With
+/// Truncates a number of thousandths. NaN or a number out of range is an error by default. With
 /// compatibility, it becomes the smallest integer, as in Go on amd64.
 pub(crate) fn truncate_to_i64(milli: f64, compat: Compat) -> Result<i64, QueryError> {
     const END: f64 = 9_223_372_036_854_775_808.0;

@@ -33,14 +33,15 @@ pub struct MetricConfig {
     pub metric: MetricIdentifier,
     /// The `scaleTargetRef` of the autoscaler.
     pub target: Arc<CrossVersionObjectReference>,
-    /// The collector that the annotations name. Without annotations, it is empty, except for an
-    /// Object metric with a label `type`: then it is the label's value.
+    /// The collector that the annotations name. Without annotations, it is the label `type` of an
+    /// Object metric, and empty for other metrics or with compatibility.
     pub collector: String,
-    /// The parsed annotations, shared by metrics with the same name.
+    /// The parsed annotations, shared by metrics with the same type and name.
     annotation_config: Option<Arc<AnnotationConfig>>,
     /// `describedObject` of a metric of the type Object.
     pub object: Option<ObjectReference>,
-    /// Whether the value is divided by the number of replicas.
+    /// Whether the setting `per-replica` is present. Only Object metrics with a Prometheus query
+    /// use it: their value is divided by the number of replicas.
     pub per_replica: bool,
     /// Nanoseconds between collections; 0 for the default.
     pub interval: i64,

@@ -12,7 +12,7 @@ use crate::{
     cluster::LookupError, guarded_http::Refusal, jsonpath::ExtractError, settings::SettingsError,
 };
 
-/// The maximum length of a setting in an error. Annotations have up to 256 KiB.
+/// The maximum length of a setting in a [`FetchError`]. Annotations have up to 256 KiB.
 const MAX_VALUE_CHARS: usize = 300;
 
 /// An invalid annotation.
@@ -167,7 +167,7 @@ pub enum FetchError {
     Query(#[from] QueryError),
     #[error("the query to {server} failed")]
     Prometheus {
-        /// The name or the URL of the server.
+        /// The name of the operator's server, or scheme, host and port of the tenant's one.
         server: String,
         source: QueryFailure,
     },
@@ -195,7 +195,7 @@ pub enum FetchError {
         /// The kind of refusal.
         message: &'static str,
     },
-    /// An annotation contains a token, readable for everyone who can read the autoscaler.
+    /// An annotation or label contains a token, readable for everyone who can read the autoscaler.
     #[error(
         "a token in an annotation is not permitted: the operator can set a credential for the \
          server"
@@ -215,10 +215,10 @@ pub enum FetchError {
     /// The collection exceeded its time limit. Each pod that wasn't read by then has this error.
     #[error("not read within {} s", .0.as_secs_f64())]
     Timeout(Duration),
-    /// No pod of the target has a value.
+    /// No value of a pod could be read. Pods that aren't ready, or are terminating, are not read.
     #[error("none of {} has a value; {pod}: {}", counted(*.pods, "pod"), describe(.first))]
     AllPods {
-        /// The number of pods.
+        /// The number of pods to read.
         pods: usize,
         /// The first pod by name.
         pod: String,
@@ -243,13 +243,13 @@ pub enum QueryError {
     /// The metric names a backend without a weight. It may have no traffic, or not exist.
     #[error("the backend {backend:?} has no weight in {kind} {namespace}/{name}")]
     NoWeight { backend: String, kind: &'static str, namespace: String, name: String },
-    /// The result is empty or NaN.
+    /// The result is empty or NaN, or has a type without a value, such as a string.
     #[error("query '{0}' did not result a valid response")]
     NoResult(String),
     /// The target has no replicas.
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),
-    /// The value in thousandths doesn't fit into 64 bits.
+    /// The value in thousandths is NaN or doesn't fit into 64 bits.
     #[error("the value {0} is out of range")]
     OutOfRange(f64),
 }
@@ -280,7 +280,7 @@ pub enum HttpError {
     /// TLS could not be set up with the CA certificates.
     #[error("unable to use the CA certificates")]
     CaCertificates(#[source] SettingsError),
-    /// All connections are in use.
+    /// All connections, or all that the namespace may have, are in use.
     #[error("no free connection within {} s: too many concurrent requests", .0.as_secs_f64())]
     Busy(Duration),
     /// The connection wasn't opened in time.
@@ -300,13 +300,13 @@ pub enum HttpError {
     /// The response has a content encoding, which the client didn't request.
     #[error("the response has a content encoding")]
     Encoding,
-    /// The status of the response is not a success.
+    /// The status of the response is not the expected one, usually 200.
     #[error("unsuccessful response: {0}")]
     Status(http::StatusCode),
     /// The task that evaluates a document panicked.
     #[error("evaluating the document panicked")]
     Task(#[source] tokio::task::JoinError),
-    /// The redirection is not followed.
+    /// The redirection is not followed, or leads to an unreachable server.
     #[error("the redirection {0}")]
     Redirect(&'static str),
 }

@@ -19,8 +19,8 @@ pub(crate) const MAX_SETTINGS_BYTES: usize = 512 << 10;
 /// A problem of an annotation or metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// An annotation, all annotations of a metric (`metric-config.TYPE.METRIC.COLLECTOR/*`), or a
-    /// metric.
+    /// An annotation, all annotations of a metric (`metric-config.TYPE.METRIC.COLLECTOR/*`), a
+    /// metric, or `annotations` for a general problem.
     pub subject: String,
     pub message: String,
     /// Whether a metric can't be collected, or an annotation is invalid. Otherwise, the finding is
@@ -41,7 +41,7 @@ impl Finding {
 }
 
 /// The problems of an autoscaler's annotations `metric-config.*`, and of its Pods, Object and
-/// External metrics. Sends no requests.
+/// External metrics, of which only the first [`MAX_METRICS`] are checked. Sends no requests.
 pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec<Finding> {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut findings = annotation_findings(hpa, &annotations);
@@ -140,8 +140,8 @@ fn metric_names(metric: &MetricSpec) -> impl Iterator<Item = (MetricType, &str)>
     all.map(|(metric_type, identifier)| (metric_type, identifier.name.as_str()))
 }
 
-/// The finding for a metric whose [`CollectorPlan`] failed with `error`. `None` if there is already a
-/// finding for the annotation, or if the metric belongs to another metric source.
+/// The finding for a metric whose [`CollectorPlan`] failed with `error`. `None` if there is already
+/// a finding for the annotation, or if the metric may belong to another metric source.
 pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Option<Finding> {
     let is_unannotated = config.collector.is_empty();
     let is_omitted = match error {
@@ -160,7 +160,8 @@ pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Opti
     })
 }
 
-/// Settings that the collector doesn't have, and Prometheus queries that `parse` refuses.
+/// Annotations with settings that the collector doesn't have, annotations that name another
+/// collector than the type of an external metric does, and Prometheus queries that `parse` refuses.
 pub(crate) fn setting_findings(
     config: &MetricConfig,
     environment: &Environment,

@@ -29,8 +29,8 @@ pub use crate::collector::{
     Values,
 };
 
-/// The minimum interval of a metric. With shorter intervals, almost every request would start a
-/// collection.
+/// The minimum interval of a metric, unless compatibility is selected. With shorter intervals,
+/// almost every request would start a collection.
 const MIN_INTERVAL_NANOS: i64 = 1_000_000_000;
 
 /// The types of external metrics that collectors read.
@@ -116,7 +116,8 @@ pub struct CollectorPlan {
 }
 
 impl CollectorPlan {
-    /// Finds the collector of a metric and parses its configuration.
+    /// Finds the collector of a metric, parses its configuration and checks the permissions for its
+    /// servers.
     pub fn new(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         if let Some(error) = &metric.invalid {
             return Err(ConfigError::Annotation(error.clone()));

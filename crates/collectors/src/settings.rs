@@ -26,8 +26,8 @@ pub struct Settings {
     /// Credentials for tenants' URLs, by origin (`https://metrics.example.org:8443`). Requests of
     /// all tenants use them.
     pub credentials: BTreeMap<String, Credential>,
-    /// The label that contains the namespace of a series. If it is set, tenants' queries to servers
-    /// of the operator are restricted to the series of their namespace.
+    /// The label that contains the namespace of a series. If it is set, tenants' queries to the
+    /// operator's Prometheus servers are restricted to the series of their namespace.
     pub namespace_label: Option<String>,
     /// The names of the annotations of an Ingress that contain weights of backends.
     pub weight_annotations: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct ServiceSettings {
     pub endpoint: String,
-    /// Never sent to URLs in annotations.
+    /// Never sent to URLs in the settings of metrics.
     pub token: Option<Credential>,
     /// The organization of metrics that name none, for `InfluxDB`.
     pub org: String,
@@ -52,8 +52,8 @@ pub struct ServiceSettings {
 /// Limits of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum number of open connections of all collectors. Connections to the operator's
-    /// Prometheus servers have their own limit.
+    /// The maximum number of open connections of all collectors. One namespace gets at most half of
+    /// them, rounded up. Connections to the operator's Prometheus servers have their own limit.
     pub connections: usize,
     /// The maximum number of connections of one collection. An autoscaler with many slow pods
     /// therefore can't occupy all connections.

@@ -21,7 +21,7 @@ pub struct Options {
     pub workers: usize,
     /// The namespaces whose autoscalers are reconciled; empty for all.
     pub namespaces: Vec<String>,
-    /// The time for which a shutdown waits for running reconciles.
+    /// The longest time for which a shutdown waits for running reconciles.
     pub shutdown_grace: Duration,
     /// The timeout of requests other than watches.
     pub request_timeout: Duration,
@@ -48,7 +48,7 @@ impl Options {
         unique.into_iter().map(Some).collect()
     }
 
-    /// An informer relists half a sync period after an undecodable object or missed events, so
+    /// An informer relists half a sync period after missed events or a first undecodable object, so
     /// that the reconcile after the next one has a complete cache. Without a confirmation of the
     /// watch, a cached scale is used for two sync periods, but for at least 10 s, since less would
     /// cause many requests, and at most for [`MAX_POD_AGE`].

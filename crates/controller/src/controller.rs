@@ -21,8 +21,8 @@ use crate::{
     shadow::ShadowRecords,
 };
 
-/// Runs a controller until `shutdown` is cancelled, then lets running reconciles finish. While
-/// another instance is the leader, only the informers run.
+/// Runs a controller until `shutdown` is cancelled or an error ends it. Running reconciles may
+/// finish, unless the lease is lost. While another instance is the leader, only the informers run.
 pub async fn run(
     dependencies: Dependencies,
     options: Options,

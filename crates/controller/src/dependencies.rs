@@ -57,7 +57,7 @@ pub struct Dependencies {
     pub leader_tasks: Vec<LeaderTask>,
     /// The clock for decisions.
     pub clock: Arc<dyn Clock>,
-    /// Is called after each reconcile, in addition to `telemetry`.
+    /// Observes reconciles, in addition to `telemetry`.
     pub observer: Arc<dyn Observer>,
     pub telemetry: Arc<Telemetry>,
     /// `None` if this instance is the only one.
@@ -136,7 +136,8 @@ impl Dependencies {
         (!self.dry_run).then_some(manager)
     }
 
-    /// Ignores suspensions of the machine that are too short to lose the lease.
+    /// Ignores suspensions of the machine that are shorter than the renew deadline (without an
+    /// election, than its default).
     pub(crate) fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
         let threshold =
             self.election.as_ref().map_or(DEFAULT_RENEW_DEADLINE, |it| it.config.renew_deadline);

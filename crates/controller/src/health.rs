@@ -23,7 +23,7 @@ struct State {
     is_stopping: bool,
     /// The time when the workers were started, if they run.
     working_since: Option<Instant>,
-    /// The time of the last response to a request of a reconcile.
+    /// The time of the last response to a write request or a metric query.
     last_response: Option<Instant>,
 }
 
@@ -60,7 +60,7 @@ impl Health {
         self.state.lock().is_stopping = true;
     }
 
-    /// Records a response to a request of a reconcile.
+    /// Records a response to a write request or a metric query.
     pub(crate) fn record_response(&self) {
         self.state.lock().last_response = Some(Instant::now());
     }
@@ -69,7 +69,7 @@ impl Health {
         self.state.lock().working_since
     }
 
-    /// Whether the workers make progress, or don't run, as in a standby.
+    /// Whether the workers make progress, have nothing to do, or don't run, as in a standby.
     pub(crate) fn alive(&self, queue: &WorkQueue<HpaKey>) -> Result<(), HealthError> {
         let State { working_since, last_response, .. } = *self.state.lock();
         let Some(working_since) = working_since else { return Ok(()) };

@@ -16,9 +16,9 @@
 //!              ─► write status, events, history
 //! ```
 //!
-//! An informer queues a new or changed autoscaler at once, and the autoscalers of its first list
-//! with initial delays. A worker that has reconciled an autoscaler requeues it for the next sync
-//! period. [`run`] starts informers and workers.
+//! If an autoscaler is created or its spec changes, the informer queues it at once. It queues the
+//! new autoscalers of a list with initial delays. A worker that has reconciled an autoscaler
+//! requeues it for the next sync period, or earlier. [`run`] starts informers and workers.
 //!
 //! # Modules
 //!

@@ -20,8 +20,8 @@ pub struct ActivePeer {
     pub age: SignedDuration,
     /// The number of other autoscalers with such a write.
     pub other_autoscalers: usize,
-    /// The maximum age of a status write that counts: two sync periods, or twice the longest own
-    /// period of these autoscalers. At least 30 s, twice the default period of the reference.
+    /// No counted write is older than this: two sync periods, or twice the longest own period of
+    /// these autoscalers. At least 30 s, twice the default period of the reference.
     pub window: SignedDuration,
 }
 

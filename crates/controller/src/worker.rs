@@ -82,8 +82,8 @@ impl Workers {
             };
             queue.add_after(key, next.saturating_duration_since(Instant::now()));
         } else {
-            // The autoscaler was deleted during the reconcile, which may have registered its
-            // selector again.
+            // The autoscaler was deleted before or during the reconcile, which may have registered
+            // its selector again.
             reconciler.selectors.remove(&key);
         }
         telemetry.record_processed(started.elapsed());

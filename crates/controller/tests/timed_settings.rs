@@ -63,7 +63,8 @@ impl Cluster {
         self.clock.wait_until_age(Duration::from_millis(CREATED_MS + millis)).await;
     }
 
-    /// Sets the metric at `set`, and checks that the target is scaled to it at `scaled`.
+    /// Sets the metric at `set`, and checks that the target is scaled to it between 0.1 s before
+    /// and 1 s after `scaled`.
     async fn check_reaction(&self, set: u64, value: i64, scaled: u64) {
         self.at(set).await;
         self.metrics.set_value(value);

@@ -149,6 +149,7 @@ async fn failing_list_is_backed_off() {
     let endless = informers().watch_pods(client, None, synced);
     tokio::time::timeout(Duration::from_mins(10), endless).await.unwrap_err();
     let lists = lists.load(Ordering::SeqCst);
+    // The backoff grows to 15 s: about 40 lists, or fewer because of its jitter.
     assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
 }
 
@@ -230,6 +231,7 @@ async fn relists_back_off_while_an_object_stays_undecodable() {
     .await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     let lists = lists.load(Ordering::SeqCst);
+    // The intervals grow from 15 s to 5 min: about 16 lists.
     assert!((8..=20).contains(&lists), "{lists} lists in an hour");
 }
 

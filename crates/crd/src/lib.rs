@@ -8,8 +8,8 @@
 //! bounds, enumerations and CEL rules of the schema.
 //!
 //! `hpa crd` prints the definition. `hpa lint` and `hpa convert` check types and field names with
-//! [`type_errors`] and [`unknown_fields`]. `hpa-collectors` generates its definitions with
-//! [`schema`] and [`mod@path`].
+//! [`type_errors`] and [`unknown_fields`], `hpa-simulate` only field names. `hpa-collectors`
+//! generates its definitions with [`schema`] and [`mod@path`].
 //!
 //! ```
 //! let definition = hpa_crd::definition()?;

@@ -1,7 +1,7 @@
 //! Adds the API server's validation of autoscaling/v2 ([`hpa_calc::validation`]) to a schema, as
 //! bounds and CEL rules.
 //!
-//! Where a bound expresses a check, there is no CEL rule for it: more tools can evaluate bounds.
+//! Limits of numbers and lists are bounds, not CEL rules, because more tools can evaluate bounds.
 //! The expressions only use functions that the first API servers with CEL had.
 
 use hpa_calc::validation::MAX_METRICS;

@@ -37,7 +37,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
-/// The response to a refused request: a page that only has `text`, which must be valid HTML.
+/// The response to a refused request: a page with a heading and `text`, which must be valid HTML.
 pub(crate) fn refusal(status: StatusCode, text: &str) -> axum::response::Response {
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hpa dashboard</title>\

@@ -41,9 +41,9 @@ pub(crate) struct AutoscalerWatcher {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// This many requests in a row must fail without an answer before the failure is reported. A single
-/// one is normal: a proxy ends an idle watch, or a starting API server responds with 503. The
-/// [`Probe`] reports an API server that can't be read at all.
+/// This many requests must fail without a usable answer, and none succeed in between, before the
+/// failure is reported. A single one is normal: a proxy ends an idle watch, or a starting API
+/// server responds with 503. The [`Probe`] reports an API server that can't be read at all.
 const MAX_UNANSWERED: u32 = 3;
 
 /// The reason why [`AutoscalerWatcher::watch`] returned.
@@ -111,8 +111,9 @@ impl AutoscalerWatcher {
         }
     }
 
-    /// Whether the cluster serves the API. A list request can't show this: if the user may not
-    /// list, the API server responds with 403 even if it doesn't have the API.
+    /// Returns false if the cluster doesn't serve the API, and true if it does or if that can't be
+    /// read. A list request can't show it: if the user may not list, the API server responds with
+    /// 403 even if it doesn't have the API.
     async fn is_served(&self) -> bool {
         let resources = self.client.list_api_group_resources(self.api.api_version()).await;
         !matches!(resources, Err(kube::Error::Api(status)) if status.code == 404)
@@ -159,7 +160,8 @@ impl AutoscalerWatcher {
         }
     }
 
-    /// Updates the board. `unanswered` counts failures in a row without an answer.
+    /// Updates the board. `unanswered` counts the failures without a usable answer since the last
+    /// success.
     fn on_change(
         &self,
         change: Change<DynamicObject>,

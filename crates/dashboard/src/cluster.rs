@@ -26,7 +26,7 @@ use kube::{
 
 use crate::{Options, past::RecordSource, probe::Probe};
 
-/// The maximum number of scales that are read at the same time.
+/// The maximum number of scales that the list, or one page of an autoscaler, reads concurrently.
 pub(crate) const MAX_CONCURRENT_READS: usize = 8;
 
 /// A source of the metrics for decisions.
@@ -107,7 +107,7 @@ impl Cluster {
     }
 
     /// The names of those of `hpas` that select any of the pods. Reads the scale of each for its
-    /// selector.
+    /// selector, and leaves out those whose scale can't be read.
     pub(crate) async fn selecting_autoscalers(
         &self,
         hpas: Vec<(String, Arc<HorizontalPodAutoscaler>)>,

@@ -71,7 +71,8 @@ pub struct Options {
     pub settings: Settings,
     /// The settings that autoscalers may override.
     pub setting_policy: SettingPolicy,
-    /// Interval at which the metrics of an autoscaler are read while a page shows it.
+    /// The controller's sync period. While a page shows an autoscaler, its metrics are read at
+    /// this interval, or each second if that is longer, and after changes.
     pub sync_period: Duration,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
@@ -133,7 +134,7 @@ async fn poll_silence(
     }
 }
 
-/// A running dashboard. Dropping it stops the server and the watches.
+/// A running dashboard. Dropping it closes the port and stops the watches of the list.
 pub struct Dashboard {
     address: SocketAddr,
     token: String,

@@ -28,8 +28,8 @@ pub struct ControllerRecords {
     pub samples: Vec<PastSample>,
     /// Earlier decisions, oldest first. Equal ones that follow each other are one entry.
     pub decisions: Vec<PastDecision>,
-    /// The last values that the controller read for Object and External metrics, in the order of
-    /// the spec. `None` for other metrics.
+    /// The last values that the controller read for metrics, in the order of the spec. They replace
+    /// missing values of Object and External metrics.
     pub values: Vec<Option<MilliValue>>,
     /// The controller's forecasts of the load.
     pub forecasts: Vec<ForecastView>,

@@ -35,7 +35,7 @@ pub(crate) struct Probe {
     clock: Arc<dyn Clock>,
     /// Notified when another request has failed. The next check then follows at once.
     pub(crate) failure_suspected: Notify,
-    /// Held during a check, because one is enough.
+    /// Held during a check, so that only one runs at a time.
     check_lock: Mutex<()>,
 }
 

@@ -21,7 +21,7 @@ const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 /// Differences of the load below this are rounding errors.
 pub(crate) const EPSILON: f64 = 1e-6;
 
-/// The workload and its autoscaler. A metric is compared with the target for each pod.
+/// The workload and its autoscaler, which keeps the load per pod near a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// The target load of a pod, in the unit of the load. Above 0.
@@ -56,8 +56,8 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// The workload of an autoscaler. `target` is the target load per pod of one of its metrics,
-    /// see [`hpa_calc::replicas::Load::per_replica`].
+    /// The workload of an autoscaler, with the default startup and delay. `target` is the target
+    /// load per pod of one of its metrics, see [`hpa_calc::replicas::Load::per_replica`].
     pub fn for_hpa(hpa: &HorizontalPodAutoscaler, settings: &EngineSettings, target: f64) -> Self {
         let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
         Self {
@@ -116,7 +116,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the autoscaler with its target multiplied by `factor`. Each forecast load adds a
-    /// proposal to the decision of its minute, unless it is NaN.
+    /// proposal to the decision of its minute, unless it is NaN or there is no reading.
     pub(crate) fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
         self.run_and_measure(factor, forecasts, |_| {})
     }

@@ -177,8 +177,8 @@ impl History {
     /// once, because it starts from the current level. A single unusual day in the past has little
     /// effect.
     ///
-    /// `None` if the history has fewer than two days of the season, or if the load is negative or
-    /// not finite.
+    /// `None` if the history has fewer than two days of the season, if the half hour before the
+    /// reading is incomplete and the model needs it, or if the load is negative or not finite.
     pub fn forecast(&self, input: &ForecastInput<'_>) -> Option<Forecast> {
         let ForecastInput { now, load, horizon, zone, model } = *input;
         if !load.is_finite() || load < 0.0 {

@@ -1,4 +1,5 @@
-//! The gate decides whether to use forecasts: only if they would have helped in the past two weeks.
+//! The gate decides whether to use forecasts: only if they would have helped in the past two weeks,
+//! or in the recorded part of them.
 
 #[cfg(test)]
 mod tests;
@@ -46,11 +47,12 @@ const LOWEST_TARGET: f64 = 0.1;
 pub enum Reason {
     /// Forecasts would have helped, so they are used.
     Forecasting,
-    /// Fewer than ten days are recorded, or too many of their minutes are missing.
+    /// Fewer than ten days are recorded, too many of their minutes are missing, or the past week is
+    /// too incomplete to choose a model.
     NotEnoughHistory,
     /// The load doesn't depend on the time of day or the day of the week.
     NoSeason,
-    /// At equal pod-hours, there would have been about as much overload without forecasts.
+    /// At equal pod-hours, there would have been about as much overload without forecasts, or less.
     NoBenefit,
     /// The past can't be read. The gate doesn't return this; callers that read the past do.
     SourceFailed,
@@ -97,9 +99,10 @@ impl Settings {
 pub struct GateDecision {
     /// The decision and its reason.
     pub reason: Reason,
-    /// The model for the next day.
+    /// The model for the next day. `None` with [`Reason::NotEnoughHistory`].
     pub choice: Option<ModelChoice>,
-    /// The past two weeks with and without forecasts.
+    /// Up to two weeks of the past, with and without forecasts. `None` with
+    /// [`Reason::NotEnoughHistory`].
     pub comparison: Option<Comparison>,
 }
 
@@ -168,14 +171,14 @@ pub struct Comparison {
     /// The outcome without forecasts.
     pub reactive: Outcome,
     /// The outcome without forecasts, with the target lowered until the run costs as much as with
-    /// forecasts.
+    /// forecasts. The target is lowered to a tenth at most.
     #[serde(rename = "lowered")]
     pub with_lowered_target: Outcome,
     /// The lowered target, as a share of the configured one.
     pub lowered_target: f64,
     /// The outcome with forecasts.
     pub forecast: Outcome,
-    /// The outcome with the actual load as the forecast.
+    /// The outcome with the actual load as the forecast, see [`Backtest::perfect`].
     pub perfect: Outcome,
     /// Whether both halves of the time had at most as much overload with forecasts as without them.
     pub is_steady: bool,
@@ -196,7 +199,8 @@ impl Comparison {
                 || self.ratio() <= 1.0 && self.excess_ratio() <= MAX_EXCESS_RATIO)
     }
 
-    /// The unserved load with forecasts as a share of that without them, at equal pod-hours.
+    /// The unserved load with forecasts as a share of that without them, at equal pod-hours. 1 if
+    /// there is none without them.
     fn excess_ratio(&self) -> f64 {
         if self.with_lowered_target.excess > 0.0 {
             self.forecast.excess / self.with_lowered_target.excess
@@ -343,7 +347,7 @@ impl<'a> Backtest<'a> {
     }
 
     /// Runs the autoscaler with its target multiplied by `factor`. Each forecast load adds a
-    /// proposal to the decision of its minute, unless it is NaN.
+    /// proposal to the decision of its minute, unless it is NaN or there is no reading.
     pub fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
         self.runner.run(factor, forecasts)
     }
@@ -402,7 +406,8 @@ pub struct Replicas {
     pub ready: u32,
 }
 
-/// The load per ready pod that reactive autoscaling exceeds for 2 % of the time.
+/// The load per ready pod that reactive autoscaling exceeds for 2 % of the time, and at least the
+/// target plus tolerance.
 fn assumed_capacity(runner: &Runner<'_>, tolerance: f64) -> f64 {
     let mut loads = Vec::new();
     runner.run_and_measure(1.0, None, |measured| {

@@ -25,7 +25,8 @@ pub struct ModelChoice {
     /// The model.
     pub model: Model,
     /// The share by which errors are smaller than those of forecasts without a season: at the
-    /// median or at the quantile, whichever share is larger. 0 or less if the load has no season.
+    /// median or at the quantile, whichever share is larger. About 0 or less if the load has no
+    /// season.
     pub skill: f64,
 }
 
@@ -58,7 +59,8 @@ impl Task<'_> {
     }
 
     /// The forecast that a decision at each minute uses, from minute `first` on. NaN if there is no
-    /// forecast. Each day uses the model that was best in the week before.
+    /// forecast. Each day uses the model that was best in the week before, or else that of the day
+    /// before.
     pub(crate) fn forecasts(&self, first: usize, comparisons: &Comparisons) -> Vec<f32> {
         let mut forecasts = vec![f32::NAN; self.trace.len()];
         let mut model = Model::default();
@@ -117,7 +119,8 @@ impl Comparisons {
         Self { quantile: task.quantile, compared }
     }
 
-    /// Chooses the model for the time from `end` on. `None` with too few comparisons.
+    /// Chooses the model for the time from `end` on. `None` with too few comparisons, or if no
+    /// model has forecasts for half of them.
     pub(crate) fn choose(&self, end: usize) -> Option<ModelChoice> {
         let compared = self.week_before(end)?;
         if compared.len() < MIN_COMPARED {

@@ -20,8 +20,8 @@ pub struct Trace {
 impl Trace {
     /// Builds a trace from samples in order of time. A minute has the mean of its samples. Minutes
     /// between samples that are at most two hours apart are interpolated. About eight weeks are
-    /// kept: older minutes are dropped. Samples that are out of order, negative or not finite are
-    /// ignored.
+    /// kept: older minutes are dropped. Samples before the last minute, and those that are negative
+    /// or not finite, are ignored.
     pub fn new(samples: impl IntoIterator<Item = (Timestamp, f64)>) -> Self {
         let mut trace = Self { start: 0, loads: Vec::new() };
         let (mut sum, mut count) = (0.0, 0_u32);
@@ -83,7 +83,7 @@ impl Trace {
         self.loads.len()
     }
 
-    /// Whether the trace has no samples.
+    /// Whether the trace has no minutes.
     pub fn is_empty(&self) -> bool {
         self.loads.is_empty()
     }

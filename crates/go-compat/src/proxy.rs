@@ -1,9 +1,9 @@
 //! Chooses the proxy to a server, such as the API server or Prometheus.
 //!
 //! The rules are those of Go and client-go. `proxy-url` of the kubeconfig's cluster comes first. If
-//! it isn't set, the scheme of the server selects `HTTPS_PROXY` or `HTTP_PROXY`, and `NO_PROXY` has
-//! exceptions. The rules of the crate kube differ: it compares `NO_PROXY` with the host of the
-//! proxy instead of the server, and reads no variables in a pod.
+//! it isn't set, the scheme of the server selects `HTTPS_PROXY` or `HTTP_PROXY`. Exceptions are
+//! servers on this machine and those in `NO_PROXY`. The rules of the crate kube differ: it compares
+//! `NO_PROXY` with the host of the proxy instead of the server, and reads no variables in a pod.
 //!
 //! Errors don't contain the URL, because it may have a password.
 

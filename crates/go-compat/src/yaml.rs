@@ -88,7 +88,8 @@ pub struct Scalar {
     pub text: String,
     /// Whether the scalar is written without quotes and not as a block.
     pub is_plain: bool,
-    /// The suffix of a tag that YAML defines, such as `int` of `!!int`. `str` for any other tag.
+    /// The suffix of a tag that YAML defines, such as `int` of `!!int`. `str` for any other tag,
+    /// and `None` without a tag.
     pub tag: Option<String>,
 }
 
@@ -99,9 +100,9 @@ pub enum ScalarType {
     Null,
     /// `true`, `yes`, `on`, `y` and their opposites.
     Bool(bool),
-    /// Any other text, also a number.
+    /// Any other text, also a number or a text in quotes.
     Text,
-    /// The tag does not fit the text, or is not supported.
+    /// The tag is `null` or `bool` and does not fit the text, or it is `binary`.
     Invalid,
 }
 

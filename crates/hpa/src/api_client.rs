@@ -43,7 +43,7 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     ClientConfig { source, api: limits, metrics, user_agent, ..ClientConfig::default() }
 }
 
-/// The default burst: the number of requests per second, at least one.
+/// The default burst: the number of requests per second, rounded up, at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -9,9 +9,11 @@ use crate::{
     args::TargetApi,
     kubectl::{escape, get, list, missing_namespace},
     manifests::string_at,
+    status::shorten_names,
 };
 
-/// The maximum number of autoscalers, or of namespaces, that an error names.
+/// The maximum number of autoscalers of a namespace, or of namespaces, that an error names. Of
+/// similar names, it names the first ones.
 const MAX_NAMES: usize = 5;
 
 /// An autoscaler of a cluster.
@@ -46,7 +48,8 @@ impl AutoscalerName {
         Ok(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// Returns the same name in the custom API, if only that API has such an autoscaler.
+    /// Returns the same name in the custom API, if the autoscaler can be read only there. Otherwise
+    /// returns the name unchanged.
     pub(crate) async fn in_any_api(self, client: &Client) -> Self {
         let exists_in = async |api| get::<Value>(client, &self.path_in(api)).await.is_ok();
         if exists_in(TargetApi::Core).await || !exists_in(TargetApi::Custom).await {
@@ -55,7 +58,8 @@ impl AutoscalerName {
         Self { api: TargetApi::Custom, ..self }
     }
 
-    /// Reads the autoscaler. If it doesn't exist, the error suggests other autoscalers.
+    /// Reads the autoscaler. If it doesn't exist, the error names its other API, or other
+    /// autoscalers if they can be listed.
     pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
         let error = match get::<Value>(client, &self.path_in(self.api)).await {
             Ok(object) => return Ok(object),
@@ -98,8 +102,8 @@ impl AutoscalerName {
             return None;
         }
         let namespace = &self.namespace;
-        let similar: Vec<_> =
-            names.iter().copied().filter(|name| is_similar(name, &self.name)).collect();
+        let similar = names.iter().filter(|name| is_similar(name, &self.name));
+        let similar: Vec<String> = similar.map(|name| (*name).to_owned()).collect();
         Some(match (names.as_slice(), similar.as_slice()) {
             ([], _) => {
                 if let Some(missing) = missing_namespace(client, namespace).await {
@@ -109,7 +113,7 @@ impl AutoscalerName {
                     format!(": the namespace {namespace} has none{namesakes}")
                 }
             }
-            (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
+            (_, [_, ..]) => format!(". Similar: {}", shorten_names(&similar)),
             (names, []) if names.len() <= MAX_NAMES => {
                 format!(". The namespace {namespace} has {}", names.join(", "))
             }

@@ -28,8 +28,8 @@ impl SelectPods for PodLookup {
 #[derive(Default)]
 pub(crate) struct FetchedPods(RwLock<Vec<Weak<PodSelection>>>);
 
-/// The pods that match a selector in a namespace. [`FetchedPods`] returns them until this is
-/// dropped.
+/// The pods that match a selector in a namespace. [`FetchedPods`] returns those of the newest
+/// selection that is not dropped.
 pub(crate) struct PodSelection {
     namespace: String,
     selector: Selector,

@@ -1,4 +1,4 @@
-//! Metrics that annotations of autoscalers configure, in `hpa run` and `hpa adapter`.
+//! Metrics that annotations of autoscalers configure, with `--collectors`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -125,8 +125,8 @@ pub(crate) fn prometheus_servers(
     Ok(servers)
 }
 
-/// Records an event on each autoscaler with an invalid annotation, and again when the message
-/// changes.
+/// Records an event on each autoscaler whose annotations or metrics have problems, and again when
+/// the message or the leader changes.
 pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
     LeaderTask::new(move |context| {
         let collection = collection.clone();

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     args::{KubectlArguments, to_std},
     manifests::string_at,
+    status::shorten_names,
     version,
 };
 
@@ -63,8 +64,8 @@ pub(crate) async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Valu
     }
 }
 
-/// Gets an object or a list by its path. The error is the API server's message, or the reason why
-/// there was no response.
+/// Gets an object or a list by its path. The error is the API server's message or status, or the
+/// reason why there was no usable response.
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
     let response = client.request(Request::get(path).body(Vec::new())?).await;
     response.map_err(|error| failure(&error, path))
@@ -92,8 +93,8 @@ fn failure(error: &kube::Error, path: &str) -> anyhow::Error {
     }
 }
 
-/// The message that a namespace doesn't exist, with similar names. `None` if it exists, or if the
-/// user may not read it.
+/// The message that a namespace doesn't exist, with similar names. `None` if it exists or can't be
+/// read.
 pub(crate) async fn missing_namespace(client: &Client, namespace: &str) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}", escape(namespace));
     let request = Request::get(path).body(Vec::new()).ok()?;
@@ -104,9 +105,10 @@ pub(crate) async fn missing_namespace(client: &Client, namespace: &str) -> Optio
     let all: Value = get(client, "/api/v1/namespaces").await.unwrap_or_default();
     let items = all.get("items").and_then(Value::as_array).into_iter().flatten();
     let names = items.map(|item| string_at(item, "/metadata/name"));
-    let similar: Vec<_> = names.filter(|name| is_similar(name, namespace)).collect();
-    let hint = if similar.is_empty() { String::new() } else { ". Similar: ".to_owned() };
-    Some(format!("the namespace {namespace} doesn't exist{hint}{}", similar.join(", ")))
+    let similar = names.filter(|name| is_similar(name, namespace));
+    let similar: Vec<String> = similar.map(str::to_owned).collect();
+    let hint = if similar.is_empty() { "" } else { ". Similar: " };
+    Some(format!("the namespace {namespace} doesn't exist{hint}{}", shorten_names(&similar)))
 }
 
 /// Fails if the namespace of `--namespace` doesn't exist, for commands that found nothing in it.

@@ -43,8 +43,9 @@ impl Idle {
 
 impl Leases<'_> {
     /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
-    /// stored the status last. `None` if a controller may act: its lease is held or can't be read,
-    /// or `manager` has no known lease.
+    /// stored the status last. `None` if a controller may act: the lease of hpa-rs or of `manager`
+    /// is held or can't be read, kube-controller-manager handles the autoscaler, or neither lease
+    /// is that of `manager`. A missing lease doesn't show that its controller has stopped.
     pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
         let lost = lost_lease(self.holder, self.now);
         // Without a lease, the controller may never have run.

@@ -13,7 +13,8 @@
 //! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API and its client
 //! - `in_process`, `rules_source`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
-//! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for other subcommands
+//! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects, mainly for other
+//!   subcommands
 //! - `autoscaler_name`, `liveness`: the autoscaler that a command names; detects that no controller
 //!   acts on autoscalers
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus

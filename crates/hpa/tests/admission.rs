@@ -30,7 +30,7 @@ use http::Request;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-/// An autoscaler, and the file and line or document from which it is.
+/// An autoscaler and its origin: the file, and the line or document in it.
 struct TestedAutoscaler {
     origin: String,
     object: Value,
@@ -50,8 +50,8 @@ fn recorded_autoscalers() -> Result<Vec<TestedAutoscaler>> {
     lines.enumerate().map(subject).collect()
 }
 
-/// The autoscalers in the manifests of a directory. Files that are not YAML, such as templates, are
-/// left out.
+/// The autoscalers in the files of a directory, without its subdirectories. Documents that are not
+/// YAML, such as templates, are left out.
 fn autoscalers_in(directory: &Path) -> Result<Vec<TestedAutoscaler>> {
     let mut subjects = Vec::new();
     let mut paths: Vec<PathBuf> = fs::read_dir(directory)

@@ -186,7 +186,8 @@ async fn page_says_first_that_kube_controller_manager_is_dead() {
     read_until(&host, "/api/autoscaler?id=core/shop/web", &cookie, first).await;
 }
 
-/// A fake Prometheus with ten requests per second for each pod. It fails until `is_available`.
+/// A fake Prometheus with ten requests per second for each pod. It refuses to list series until
+/// `is_available`.
 async fn fake_prometheus(is_available: Arc<AtomicBool>) -> SocketAddr {
     let series = json!([
         { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0" },

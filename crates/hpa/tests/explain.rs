@@ -1,4 +1,5 @@
-//! `hpa explain` against the testbed, in the situations that users ask about most.
+//! `hpa explain` against the testbed, in the situations that users ask about most. Some tests also
+//! run other commands that report the same problem.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
@@ -13,9 +14,9 @@ use tokio::{
     time::timeout,
 };
 
-/// The CPU usage of every pod, in percent of its request.
+/// The CPU usage of every pod at first, in percent of its request.
 const CPU_PERCENT: i64 = 60;
-/// The value of every custom and external metric.
+/// The value of the custom and external metrics.
 const VALUE: i64 = 40;
 
 /// A testbed with objects, and a kubeconfig for the program.
@@ -409,7 +410,8 @@ async fn history_of_a_dump_stabilizes_the_decision() {
     assert!(held.contains("decisions before 2025-12-31 23:30:00 are not recorded"), "{held}");
     assert!(held.contains(line), "{held}");
 
-    // The controller has a shorter window, unless a flag sets one.
+    // With a window of 30 s, the recommendation of a minute ago doesn't count. A flag may set a
+    // longer window.
     let shorter = explain(Some(debug_document(30.0)), &[]).await;
     assert!(shorter.starts_with("shop/web scales from 4 to 2"), "{shorter}");
     assert!(!shorter.contains("Earlier decisions"), "{shorter}");
@@ -548,6 +550,17 @@ async fn absent_autoscaler_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
+async fn error_about_an_absent_autoscaler_names_a_few_similar_ones() {
+    let autoscaler = |name: &&str| objects::hpa(name, 2..=10, vec![objects::cpu_metric(60)]);
+    let names = ["web1", "web2", "web3", "web4", "web5"];
+    let cluster = Cluster::new(names.iter().map(autoscaler).collect::<Vec<_>>()).await;
+    let explain = ["explain", "shop/web0"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let expected = "hpa: there is no autoscaler shop/web0. Similar: web1, web2, web3 and 2 more\n";
+    assert!(!is_success && error == expected, "{error}");
+}
+
+#[tokio::test]
 async fn absent_namespace_is_an_error_of_commands_that_list() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
     for command in ["lint", "status", "explain"] {
@@ -657,7 +670,7 @@ async fn controller_with_an_expired_lease_scales_nothing() {
         ("hpa-controller:shop/hpa", [own(now)].as_slice()),
         ("kube-controller-manager", &[built_in(now)]),
         ("kube-controller-manager", &[built_in(old), successor]),
-        // Its lease has another name, or it has none.
+        // These managers have a lease of another name, or none.
         ("k3s", &[]),
         ("hpa-controller", &[]),
     ] {
@@ -808,13 +821,14 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
             format!("Delete all but one of the autoscalers of the target: this one and {other}.");
         assert!(output.contains(&advice), "{output}");
     }
-    // A controller of both APIs has reported it.
+    // A controller of both APIs has reported that they share a target.
     for index in [1, all.len() - 1] {
         all[index]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 4,
             "conditions": [{
                 "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
-                "message": "pods by selector app=web are controlled by multiple HPAs",
+                "message": "pods by selector app=web are controlled by multiple HPAs: [shop/web \
+                            rhpa/shop/web]",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
         });

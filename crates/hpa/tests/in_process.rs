@@ -1,5 +1,5 @@
 //! `hpa run --metrics-config`: an autoscaler on requests per second, with a fake Prometheus and a
-//! real one.
+//! real one. The commands `explain`, `lint` and `rules` with the same rules.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! Output and exit status of `hpa lint` on files and on the testbed, and of `hpa convert` on files.
+//! Output and exit status of `hpa lint` on files and on the testbed, of `hpa convert` on files, and
+//! of `hpa rules check` on standard input.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 

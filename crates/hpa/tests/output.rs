@@ -208,8 +208,8 @@ fn no_printing_command_is_left_out() {
         let name = line.strip_prefix("  ")?.split(' ').next()?;
         (!name.is_empty()).then_some(name)
     });
-    // `run` and `adapter` print nothing. `recommend`, `replay` and `forecast` print as `simulate`
-    // does, after minutes or from a Prometheus.
+    // `run` and `adapter` write only a log. `recommend`, `replay` and `forecast` take long, or need
+    // a Prometheus or a recorded load.
     let untested = ["run", "adapter", "recommend", "replay", "forecast", "help"];
     for name in names.filter(|name| !untested.contains(name)) {
         let is_tried =

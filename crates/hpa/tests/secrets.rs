@@ -59,7 +59,7 @@ fn responses() -> Vec<String> {
     all.chain(others.map(str::to_owned)).collect()
 }
 
-/// Serves the response whose index is in the path, such as `/3`.
+/// Serves the response whose index begins the path, such as `/3`, or else the first response.
 async fn serve(responses: Vec<String>) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -143,7 +143,7 @@ fn flags(address: SocketAddr) -> Vec<String> {
     flags.iter().map(|flag| (*flag).to_owned()).chain([prometheus]).collect()
 }
 
-/// The output of a command.
+/// Runs a command, which must not write to standard error. Returns its standard output.
 async fn run(served: &ServedTestbed, arguments: &[&str], flags: &[String]) -> String {
     let flags = flags.iter().map(String::as_str);
     let arguments: Vec<_> = arguments.iter().copied().chain(flags).collect();

@@ -11,8 +11,8 @@ use crate::{
     leadership::Leadership,
 };
 
-/// An instance in an election, or a single instance without an election. If it is dropped without
-/// [`Candidate::release`], the next leader has to wait until the lease expires.
+/// An instance in an election, or a single instance without an election. If the leader's candidate
+/// is dropped without [`Candidate::release`], the next leader has to wait until the lease expires.
 pub struct Candidate {
     leadership: Leadership,
     release: CancellationToken,

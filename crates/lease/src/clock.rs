@@ -24,8 +24,8 @@ impl Instants {
         if step.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { step }
     }
 
-    /// The time for which the process may have been suspended since `earlier`: the monotonic clock
-    /// stops while a machine is suspended, and its wall clock is set afterwards.
+    /// The time for which the machine may have been suspended since `earlier`: the monotonic clock
+    /// stops during a suspension, and the wall clock is set afterwards.
     pub fn suspended_since(self, earlier: Self) -> Duration {
         Duration::try_from(self.wall_clock_step_since(earlier)).unwrap_or_default()
     }

@@ -12,11 +12,11 @@ pub(crate) struct LeaseRecord {
     pub(crate) holder: String,
     /// The time for which the lease is valid after a renewal.
     pub(crate) duration: Duration,
-    /// The time when the holder acquired the lease, by the holder's wall clock.
+    /// The time when the holder acquired or released the lease, by the holder's wall clock.
     pub(crate) acquired: Option<Timestamp>,
     /// The time when the holder last renewed or released the lease, by the holder's wall clock.
     pub(crate) renewed: Option<Timestamp>,
-    /// The number of changes of the holder.
+    /// The number of times that another holder acquired the lease. A release doesn't count.
     pub(crate) transitions: i32,
 }
 
@@ -56,7 +56,8 @@ impl LeaseObservation {
 pub(crate) enum Step {
     /// There is no lease: create it.
     Create,
-    /// The lease was released or has expired: acquire it.
+    /// Acquire the lease: it was released or has expired, or it already names this instance as its
+    /// holder, for example because the response to the acquisition was lost.
     Acquire,
     /// Renew our lease.
     Renew,

@@ -13,9 +13,9 @@ pub struct ElectionConfig {
     pub name: String,
     /// Unique among all instances, see [`identity`](crate::identity()).
     pub identity: String,
-    /// A standby acquires the lease if it observes no renewal for this time.
+    /// Written to the lease. Standbys acquire the lease if they observe no renewal for this time.
     pub lease_duration: Duration,
-    /// The time for which the leader keeps working after its last renewal.
+    /// The time for which the leader keeps working after it sent its last successful renewal.
     pub renew_deadline: Duration,
     /// Interval of renewals, and minimum interval of a standby's polls.
     pub retry_period: Duration,
@@ -24,7 +24,7 @@ pub struct ElectionConfig {
 /// A lease to compete for.
 #[derive(Clone)]
 pub struct Election {
-    /// Used for the lease only: if renewals queue behind other requests, the lease is lost.
+    /// Used for the lease only: if renewals queue behind other requests, the lease can be lost.
     pub client: Client,
     pub config: ElectionConfig,
 }
@@ -38,7 +38,7 @@ pub trait LeaseHooks: Send + Sync {
         Vec::new()
     }
 
-    /// Called after each successful GET, acquisition or renewal of the lease, except the first.
+    /// Called after each GET, acquisition or renewal that returned the lease, except the first.
     /// `known` is the lease's resource version before the request, `response` the one in the
     /// response, and `sent` the time of the request. If `response` is lower, the API server was
     /// rewound.

@@ -35,15 +35,15 @@ pub(crate) struct Elector {
     clock: Arc<dyn Clock>,
     state: watch::Sender<ElectionState>,
     observation: LeaseObservation,
-    /// The lease as last read. Writes carry its resource version.
+    /// The lease as last read, written or watched. Writes carry its resource version.
     lease: Option<Lease>,
-    /// The last resource version that was read, even if the lease has been deleted since.
+    /// The last known resource version, even if the lease has been deleted since.
     last_version: Option<String>,
-    /// The last lease holder other than this instance.
+    /// The last lease holder other than this instance. `None` also if the lease had no renew time.
     predecessor: Option<Predecessor>,
     hooks: Arc<dyn LeaseHooks>,
-    /// Started when a GET finds the lease. Ends if the watch fails or this instance writes the
-    /// lease.
+    /// Started when a GET finds the lease. Ends if the watch fails or this instance acquires or
+    /// renews the lease.
     watch: Option<LeaseWatch>,
     /// The last request failed.
     is_failing: bool,
@@ -122,7 +122,7 @@ impl Elector {
         Instant::now() + self.config.retry_period.mul_f64(1.0 + 1.2 * fastrand::f64())
     }
 
-    /// Waits until a time, but not beyond the end of our leadership.
+    /// Waits until a time, but not beyond the end of our leadership or the release.
     async fn wait(&mut self, until: Instant, release: &CancellationToken) {
         let until = self.leader_until().map_or(until, |end| end.min(until));
         tokio::select! {
@@ -131,7 +131,8 @@ impl Elector {
         }
     }
 
-    /// Waits until the lease changes or expires, or until the next poll has read it.
+    /// Waits until the watch reports an event or its end, the lease expires, the next poll has read
+    /// the lease, or `release` is cancelled.
     async fn wait_for_expiry(&mut self, expiry: Instant, release: &CancellationToken) {
         let poll = self.next_poll();
         let event = async {
@@ -171,7 +172,7 @@ impl Elector {
             LeaseWrite::Done => return self.wait(next_renewal, release).await,
             LeaseWrite::Conflict => {
                 if self.read_lease().await && self.resource_version() != known_version {
-                    // Another client wrote the lease: decide again at once.
+                    // Another client wrote or deleted the lease: decide again at once.
                     return;
                 }
             }
@@ -186,8 +187,8 @@ impl Elector {
         self.lease.as_ref().and_then(ResourceExt::resource_version)
     }
 
-    /// The timeout of a request: short enough to leave time for a second request before the renew
-    /// deadline.
+    /// The timeout of a request: half the renew deadline, which leaves time to repeat a renewal,
+    /// but not beyond the end of our leadership.
     fn request_timeout(&self) -> Duration {
         let limit = self.config.renew_deadline / 2;
         self.leader_until()
@@ -224,7 +225,8 @@ impl Elector {
         self.watch = Some(stream::once(watch).try_flatten().boxed());
     }
 
-    /// Calls the hook, which detects that the API server was rewound.
+    /// Calls the hook if the version before the request is known. The hook detects that the API
+    /// server was rewound.
     fn compare_versions(&self, lease: Option<&Lease>, sent: Instant) {
         let version = lease.and_then(ResourceExt::resource_version);
         if let (Some(last), Some(version)) = (&self.last_version, version) {

@@ -55,8 +55,9 @@ impl ElectionState {
     }
 }
 
-/// The leadership of an instance. It ends at the renew deadline by the monotonic clock, or earlier
-/// if the wall clock jumps forward. The end applies even if the process was suspended at that time.
+/// The leadership of an instance. It ends when the lease is released or another client takes it, at
+/// the latest at the renew deadline by the monotonic clock, and earlier if the wall clock jumps
+/// forward. The end applies even if the process was suspended at that time.
 #[derive(Clone)]
 pub struct Leadership {
     /// `None` without an election.
@@ -76,7 +77,7 @@ impl fmt::Debug for Leadership {
     }
 }
 
-/// The error of a write request that was not sent, or aborted.
+/// The error of a write request that was not sent or was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this instance is not the leader")]
 pub struct NotLeader;
@@ -91,8 +92,8 @@ impl Leadership {
         Self { election: Some(ElectionReceiver { state, clock }) }
     }
 
-    /// Waits until this instance is the leader and returns its predecessor, if there was one.
-    /// `None` if this instance will not become the leader.
+    /// Waits until this instance is the leader and returns its predecessor, if one is known. `None`
+    /// if this instance will not become the leader.
     pub async fn acquired(&self) -> Option<Option<Predecessor>> {
         let Some(election) = &self.election else { return Some(None) };
         let mut state = election.state.clone();
@@ -109,7 +110,7 @@ impl Leadership {
         state.leader_until(&**clock).is_some_and(|until| Instant::now() < until)
     }
 
-    /// Waits until this instance is not the leader.
+    /// Waits until this instance is not the leader. Without an election, waits forever.
     pub async fn lost(&self) {
         let Some(ElectionReceiver { state, clock }) = &self.election else {
             return pending().await;

@@ -52,7 +52,8 @@ pub struct LeaderContext {
 
 type Start = dyn Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync;
 
-/// Work that only the leader may do. It is aborted when the leadership ends.
+/// Work that only the leader may do. It is aborted when the leadership ends or the controller shuts
+/// down.
 #[derive(Clone)]
 pub struct LeaderTask(Arc<Start>);
 

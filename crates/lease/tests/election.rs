@@ -187,7 +187,7 @@ async fn lease(testbed: &Testbed) -> (String, i32, i32) {
     )
 }
 
-/// Waits and asserts that there is at most one leader at any time.
+/// Waits and asserts every 100 ms that there is at most one leader.
 async fn assert_single_leader_for(time: Duration, instances: &[&Instance]) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -197,8 +197,8 @@ async fn assert_single_leader_for(time: Duration, instances: &[&Instance]) {
     }
 }
 
-/// Waits until the second instance is the leader. Asserts that the two are never leaders at the
-/// same time. Returns the duration.
+/// Waits until the second instance is the leader. Asserts every 100 ms that not both are leaders.
+/// Returns the duration.
 async fn takeover(first: &Instance, second: &Instance) -> Duration {
     let start = Instant::now();
     while !second.is_leader() {

@@ -13,8 +13,8 @@ const MAX_CONCURRENT_READS: usize = 8;
 
 /// Answers the metric queries of autoscalers.
 ///
-/// Errors match the reference controller: [`ReadError::Fetch`] if the request failed, or if an
-/// object doesn't have exactly one value, and [`ReadError::Empty`] if other responses have no
+/// As in the reference controller, the error is [`ReadError::Fetch`] if the metric can't be read or
+/// an object doesn't have exactly one value, and [`ReadError::Empty`] if another response has no
 /// items.
 #[async_trait]
 pub trait MetricsClient: Send + Sync {

@@ -11,11 +11,10 @@ use kube::runtime::watcher;
 
 use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 
-/// The error of a query. Cheap to clone, because every caller that waited for the request gets a
-/// copy.
+/// The error of a query. Every caller that waited for the request gets a copy.
 ///
-/// The texts appear in conditions of autoscalers. An aggregated API server answers with the status
-/// that prometheus-adapter has for the variant.
+/// The texts appear in conditions of autoscalers. For custom and external metrics, an aggregated
+/// API server answers with the status that prometheus-adapter has for the variant, if it has one.
 ///
 /// The field `request` names a request to a metrics API as the reference's client does, for example
 /// `get pods.metrics.k8s.io`.
@@ -114,15 +113,15 @@ pub enum MetricError {
     /// The pod or node doesn't exist, or the pod isn't running.
     #[error("{0} not found")]
     NoSuchObject(ObjectKey),
-    /// The objects of a selector can't be listed. prometheus-adapter answers 500, "Internal error
-    /// occurred: unable to list matching resources".
+    /// Objects of the cluster can't be listed or looked up. prometheus-adapter answers 500,
+    /// "Internal error occurred: unable to list matching resources".
     #[error("unable to list matching resources")]
     List(#[source] ListError),
     /// The query of a metric can't be built. prometheus-adapter answers 500, "Internal error
     /// occurred: unable to fetch metrics".
     #[error("unable to generate a query for the metric")]
     NoQuery(#[source] Arc<dyn Error + Send + Sync>),
-    /// The query failed, or its result has a type that a custom metric can't have.
+    /// The query failed, or its result has a type that the metric can't have.
     /// prometheus-adapter answers 500, "Internal error occurred: unable to fetch metrics".
     #[error("unable to fetch metrics")]
     Fetch(#[source] Arc<dyn Error + Send + Sync>),
@@ -139,7 +138,7 @@ pub enum NotFound {
     /// The source has not read its metrics yet.
     #[error("the metrics have not been discovered yet")]
     NotDiscovered,
-    /// No rule has the custom metric.
+    /// The source doesn't have the custom metric.
     #[error("metric {metric} is not registered for {resource}")]
     Custom {
         /// The resource.
@@ -147,7 +146,7 @@ pub enum NotFound {
         /// The name of the metric.
         metric: String,
     },
-    /// No rule has the external metric.
+    /// The source doesn't have the external metric.
     #[error("external metric {0} is not registered")]
     External(String),
     /// The query has no result.
@@ -185,7 +184,7 @@ pub enum NotFound {
         /// The reason why the sample is not a value.
         reason: NoValue,
     },
-    /// No source has metrics of the API.
+    /// No source has metrics of the API, or the source has no rules or server for them.
     #[error("no rules are configured for this API")]
     NotConfigured,
     /// Another reason.
@@ -209,13 +208,12 @@ impl MetricError {
         Self::Convert(Arc::new(error))
     }
 
-    /// Whether the metric, or a value of it, doesn't exist.
+    /// Whether the metric, its value or the object doesn't exist, as far as the source knows.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::UnknownMetric(_) | Self::NoValueForObject(_) | Self::NoSuchObject(_))
     }
 
-    /// Converts to the error of a reading: this error and its causes in one line, without
-    /// credentials of URLs.
+    /// Converts to the error of a reading, with the text of [`describe`].
     pub fn into_read_error(self, api: MetricsApi) -> ReadError {
         ReadError::Fetch { api, message: describe(&self) }
     }
@@ -238,8 +236,8 @@ pub(crate) struct LookupTimeout {
 /// A metrics server may return a whole HTML page, which is too long for a condition or an event.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
 
-/// Formats an error and its causes in one line of at most 4096 bytes, without credentials of URLs,
-/// for logs and conditions.
+/// Formats an error and its causes in at most 4096 bytes, without credentials of URLs, for logs and
+/// conditions.
 pub fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = without_credentials(&with_causes(error));
     text.truncate(text.floor_char_boundary(MAX_DESCRIPTION_BYTES));

@@ -134,8 +134,8 @@ pub(crate) fn kinds() -> KindMapper {
 type PodMetricsResult = Result<Vec<PodMetrics>, MetricError>;
 type GetPodMetrics = dyn Fn(&str, &str) -> PodMetricsResult + Send + Sync;
 
-/// A source with a delay. It returns pod metrics by namespace and selector, and records the
-/// requests.
+/// A source with a delay. It returns pod metrics by namespace and selector, and fixed values of
+/// custom and external metrics, and records the requests.
 #[derive(Clone)]
 pub(crate) struct Source {
     requests: Arc<Mutex<Vec<String>>>,

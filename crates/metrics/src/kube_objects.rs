@@ -26,12 +26,13 @@ use crate::{
     sync_state::SyncState,
 };
 
-/// The number of objects in one response of a list.
+/// The maximum number of objects in one response of a list.
 const PAGE_SIZE: u32 = 500;
 
 /// The objects of an API server. For resource metrics, pods and nodes come from caches that
 /// [`KubeObjects::watch`] keeps up to date. For custom metrics, names of pods come from the cache
-/// if it has synced, and names of other objects are listed for each query.
+/// if it has synced (unless [`KubeObjects::with_pod_lists`] is set), and names of other objects are
+/// listed for each query.
 pub struct KubeObjects {
     client: Client,
     /// The namespace of the cached pods. `None` for all namespaces.

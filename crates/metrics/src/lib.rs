@@ -2,8 +2,9 @@
 //!
 //! There is one trait, [`MetricSource`], with one query, one set of values and one error. The
 //! metrics APIs implement it here; rules for Prometheus, collectors and schedules implement it in
-//! crates of their own. Decorators such as [`Coalescing`] also implement the trait. A controller
-//! reads through all decorators below, an aggregated API server only through [`Routed`].
+//! crates of their own. The decorators [`Isolating`], [`Routed`] and [`Fallback`] also implement
+//! the trait. A controller reads through all layers below, but it reads schedules before them,
+//! because their values must be current. An aggregated API server reads only through [`Routed`].
 //!
 //! ```text
 //! controller (reconcile)                       aggregated API server
@@ -25,24 +26,25 @@
 //!   │                  ├──▶ collectors
 //!   │                  └──▶ rules ──▶ PromQL ──▶ Prometheus
 //!   └──▶ isolate ──▶ kube_client: KubeMetricsClient: API version, path, limits of time and size
-//!                      └──▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io ──▶ wire::decode_list
+//!                      └──▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io
+//!                             └──▶ wire::decode_list
 //!
 //! Values or MetricError, the same way back
 //!   └──▶ wire::{resource_samples, pod_samples, object_value, external_values} ──▶ Reading
 //! ```
 //!
-//! `isolate` ([`Isolating`]) limits the concurrency by API and namespace, and detects an API that
-//! hangs. From `reconcile` to Prometheus, a query passes these modules: [`MetricsClient`]
-//! (`client`), [`query`], `coalesce`, `routed`, `isolate`, then `source` and `client` of
-//! `hpa-prometheus`.
+//! `isolate` ([`Isolating`]) limits the concurrency by API and namespace, and detects an API of the
+//! cluster that hangs. From `reconcile` to Prometheus, a query passes these modules:
+//! [`MetricsClient`] (`client`), [`query`], `coalesce`, `routed`, `isolate`, then `source` and
+//! `client` of `hpa-prometheus`.
 //!
 //! - [`source`] has the trait and its [`Catalog`], which lists the metrics of a source without I/O,
 //!   for routing and discovery.
 //! - [`query`] has [`Query`], and builds it from a metric of an autoscaler. It maps kinds to
 //!   resources ([`KindMapper`]), so sources get resources only.
 //! - [`values`] has [`Values`], the answer to a query. Its items are types of [`wire`], the module
-//!   that decodes responses of the metrics APIs. Quantities are in milli-units, the precision of
-//!   the APIs.
+//!   that decodes responses of the metrics APIs. Quantities are in milli-units, the precision in
+//!   which the reference controller calculates.
 //! - [`MetricError`] is the reason of a failed query. [`describe`] formats it for conditions and
 //!   logs.
 //! - [`objects`] is the interface to the objects of the cluster that sources select from, and
@@ -53,9 +55,11 @@
 //! queries of a [`Plan`](hpa_calc::plan::Plan) to [`MetricsClient::read`], and the readings to
 //! [`decide`](hpa_calc::decide).
 //!
-//! No query is retried, because the controller reads the metrics again in the next sync period.
-//! Paths, parameters, error texts and the reduction of items match the reference controller
-//! (`podautoscaler/metrics` in kube-controller-manager, and the clients in `k8s.io/metrics`).
+//! This crate retries no request, because the controller reads the metrics again in the next sync
+//! period.
+//! Paths, parameters, the reduction of items, and the texts of errors that the reference controller
+//! also reports match it (`podautoscaler/metrics` in kube-controller-manager, and the clients in
+//! `k8s.io/metrics`).
 //!
 //! # Example
 //!

@@ -29,7 +29,8 @@ impl From<kube::Error> for MapperError {
 }
 
 /// Reads the discovery of an API server. This takes two requests. If the server is older than
-/// Kubernetes 1.27, it takes three, and one for each version of each group.
+/// Kubernetes 1.27, it takes three, and one for each version of each group, including the core
+/// group.
 #[derive(Clone)]
 pub struct DiscoveryMapper(pub kube::Client);
 

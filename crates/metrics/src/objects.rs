@@ -98,7 +98,8 @@ pub struct Pod {
     pub name: String,
     /// `status.podIP`, IPv4 or IPv6. Empty before the pod has an address.
     pub ip: String,
-    /// The time since which the condition `Ready` is `True`. `None` for a pod that is not ready.
+    /// The time since which the condition `Ready` is `True`, or the Unix epoch if that time is
+    /// unknown. `None` for a pod that is not ready.
     pub ready_since: Option<Timestamp>,
     /// Whether the pod has a deletion timestamp.
     pub is_terminating: bool,

@@ -76,7 +76,7 @@ pub struct ExternalQuery {
 /// The objects of a query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Objects {
-    /// One object. The answer for a custom metric has exactly one value.
+    /// One object. An autoscaler accepts exactly one value of its custom metric.
     Named(String),
     /// The objects with these labels. Those without a value are missing in the answer.
     Selected(Selector),
@@ -175,8 +175,8 @@ impl Query {
         }
     }
 
-    /// The namespace whose limits apply to the query. For a metric that describes a namespace, it
-    /// is that namespace.
+    /// The namespace whose limits apply to the query. For a metric of a named namespace, it is that
+    /// namespace. Empty for nodes and for all namespaces.
     pub fn namespace(&self) -> &str {
         match self {
             Self::PodUsage { namespace, .. } => namespace,
@@ -217,7 +217,7 @@ impl CustomQuery {
         !self.namespace.is_empty()
     }
 
-    /// The namespace that the metric describes, if it describes one.
+    /// The namespace that the metric describes, if the query names one.
     pub(crate) fn described_namespace(&self) -> Option<&str> {
         match &self.objects {
             Objects::Named(name) if self.resource == GroupResource::namespaces() => Some(name),

@@ -7,7 +7,8 @@ use std::{collections::HashMap, fmt};
 pub struct GroupResource {
     /// The API group. It is empty for the core group.
     pub group: String,
-    /// The plural name in lower case.
+    /// The plural name in lower case. In a [`CustomQuery`](crate::CustomQuery) of a client, the
+    /// name as the client wrote it.
     pub resource: String,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for GroupResource {
 pub struct ApiResource {
     /// The group and the plural name.
     pub group_resource: GroupResource,
-    /// The version that the API server prefers.
+    /// The first version with this resource, in the API server's order of preference.
     pub version: String,
     /// The kind of its objects.
     pub kind: String,

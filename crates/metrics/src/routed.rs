@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// Sources in order: the first one that has a metric answers, even with an error. If none has the
-/// metric, the last source that has metrics of the API answers: its error says why.
+/// metric, the last source that has metrics of the API answers: its error says why. Without such a
+/// source, the error is [`NotFound::NotConfigured`].
 pub struct Routed(Vec<Arc<dyn MetricSource>>);
 
 impl Routed {

@@ -39,7 +39,8 @@ impl SyncState {
         matches!(*self.0.borrow(), Some(Ok(())))
     }
 
-    /// The error of the last attempt at the first list. `None` once that list is complete.
+    /// The error of the last attempt at the first list. `None` before an attempt has failed, and
+    /// once the list is complete.
     pub fn failure(&self) -> Option<String> {
         self.0.borrow().clone().and_then(Result::err)
     }

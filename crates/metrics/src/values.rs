@@ -8,7 +8,7 @@ use crate::{
 
 /// The answer to a [`Query`](crate::Query).
 ///
-/// All quantities are in milli-units, which is the precision of the metrics APIs.
+/// All quantities are in milli-units, the precision in which the reference controller calculates.
 #[derive(Clone, Debug)]
 pub enum Values {
     /// Answers [`Query::PodUsage`](crate::Query::PodUsage).
@@ -26,7 +26,8 @@ pub enum Values {
 pub struct UsageList<T> {
     /// The objects that have a usage.
     pub items: Vec<T>,
-    /// Queries that failed. Their objects are missing among the items.
+    /// Queries that failed, and objects whose samples are not values. The objects are missing among
+    /// the items.
     pub failures: Vec<MetricError>,
 }
 
@@ -57,7 +58,7 @@ impl<T> UsageList<T> {
 pub struct CustomValues {
     /// The kind of the objects. It is empty if the values are from a metrics API.
     pub object_kind: ObjectKind,
-    /// The values, in the order of the list of objects.
+    /// The values, in the order of the list of objects, or as a metrics API returned them.
     pub items: Vec<MetricValue>,
     /// Objects that are not in `items` because their sample is not a value, such as NaN. A query
     /// for a named object fails instead.
@@ -77,10 +78,11 @@ pub struct ExternalValues {
     pub origin: Origin,
 }
 
-/// The origin of values. All fields are empty for values from a metrics API.
+/// The origin of values. All fields are empty for values from a metrics API. Values from a
+/// collector or a schedule have only the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The rule or the collector, such as `rules[0]`.
+    /// The rule, such as `rules[0]`, the collector, or `schedule`.
     pub rule: String,
     /// The server that was queried.
     pub server: String,

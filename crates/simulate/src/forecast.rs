@@ -29,7 +29,7 @@ pub(crate) struct Forecasts {
     /// The load of the workload in the past four weeks, in order of time.
     loads: VecDeque<(Timestamp, f64)>,
     timing: Timing,
-    /// `None` before the first reading of the metric.
+    /// `None` before the first reading of the metric under a load.
     metrics: Vec<Option<MetricState>>,
 }
 

@@ -56,7 +56,8 @@ struct QueueMeasurements {
     waits: WeightedHistogram,
 }
 
-/// A histogram of values with weights, with a relative precision of 2 %.
+/// A histogram of values with weights. The error of a percentile is at most 2 % of one plus the
+/// value.
 #[derive(Default)]
 struct WeightedHistogram {
     bins: Vec<f64>,
@@ -314,16 +315,17 @@ pub struct Latency {
     pub p99: f64,
 }
 
-/// The wait of work in queues, in seconds. Queues are first in, first out.
+/// The waits in the queue whose 99th percentile is the largest, in seconds. Queues are first in,
+/// first out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueWait {
-    /// The mean over all work.
+    /// The mean over all work in the queue.
     pub mean_seconds: f64,
     /// 99 % of the work waits at most this long.
     pub p99_seconds: f64,
     pub max_seconds: f64,
-    /// The largest amount of waiting work.
+    /// The largest amount of waiting work in all queues together.
     pub max_backlog: f64,
 }
 

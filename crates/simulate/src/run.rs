@@ -81,6 +81,7 @@ pub struct TimelinePoint {
     pub served: f64,
     /// The capacity of the ready pods.
     pub capacity: f64,
+    /// The largest backlog of a queue.
     pub backlog: f64,
     pub ready: u32,
     pub pods: u32,

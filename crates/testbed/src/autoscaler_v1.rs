@@ -84,7 +84,7 @@ impl Section {
         }
     }
 
-    /// The field of v1 that is present even without a value.
+    /// The field of v1 that is present even without a value, if there is one.
     fn required_field(self, source: &str) -> Option<&'static str> {
         match (self, source) {
             (Self::Spec, "object") => Some("targetValue"),
@@ -214,7 +214,8 @@ fn metric_from_v1(metric: &Value, section: Section) -> Value {
     v2
 }
 
-/// Sets the type of a target, which v1 doesn't have, by the values that the target has.
+/// Sets the type of a target, which v1 doesn't have, by the values that the target has. A value of
+/// 0 beside an average is removed: [`Section::required_field`] requires it in v1.
 fn set_target_type(source: &mut Value) {
     let Some(target) = source.get_mut("target") else { return };
     let is_zero = target.get("value").is_some_and(|value| value == "0");

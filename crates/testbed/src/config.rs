@@ -12,8 +12,8 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// Configuration of a testbed.
 #[derive(Clone)]
 pub struct Config {
-    /// The number of changes of each resource in the watch cache. A watch from an older resource
-    /// version gets 410 `Expired`.
+    /// The number of changes of each resource that the watch cache keeps. A watch from a resource
+    /// version before the oldest of these changes gets 410 `Expired`.
     pub watch_cache_size: usize,
     /// Interval of `BOOKMARK` events, for watches that allow them.
     pub bookmark_interval: Duration,
@@ -24,9 +24,9 @@ pub struct Config {
     pub scale_to_zero: bool,
     /// Provides the data of the three metrics APIs. If unset, the server doesn't serve them.
     pub metrics: Option<Arc<dyn MetricsProvider>>,
-    /// Called for every request before it is handled, to inject faults.
+    /// Called before a request is handled, to inject faults. Not called while the server is down.
     pub interceptor: Option<Arc<dyn Interceptor>>,
-    /// Called for every change of an object: see [`ChangeListener`].
+    /// Called for changes of objects: see [`ChangeListener`].
     pub listener: Option<Arc<dyn ChangeListener>>,
     /// The server's wall clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,

@@ -22,7 +22,7 @@ const AGGREGATED_TYPE: &str =
 /// Group and version of each metrics API that is served.
 type MetricsApis = [(String, String)];
 
-/// Handles a request without a resource. Returns `None` if the path doesn't exist.
+/// Handles a request without a resource. Returns `None` for a GET of an unknown path.
 pub(crate) fn handle(
     server: &Server,
     request: &ApiRequest,
@@ -277,7 +277,7 @@ fn resource_list(
     })
 }
 
-/// Adds the custom or external metrics that the provider lists.
+/// Adds the metrics that the provider lists, if the group is one of a metrics API.
 fn add_listed_metrics(server: &Server, group: &str, list: &mut Value) {
     let provider =
         server.config.metrics.as_ref().filter(|_| metrics_provider::is_metrics_group(group));
@@ -321,7 +321,7 @@ fn api_resources(resource: &Resource, version: &Version) -> Vec<Value> {
     entries
 }
 
-/// The index of OpenAPI documents, one for each group and version.
+/// The index of OpenAPI documents, one for each group and version except the metrics APIs.
 fn openapi_index(state: &State) -> Value {
     let mut paths = Map::new();
     for resource in state.registry.iter() {

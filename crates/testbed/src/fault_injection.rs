@@ -143,7 +143,7 @@ struct FaultyWatch {
     /// Changes when the server ends all watches.
     watches_ended: watch::Receiver<u64>,
     fault_has_started: bool,
-    /// Number of events to send before the fault takes effect.
+    /// Number of events to send after the start of the fault, before it takes effect.
     remaining: usize,
     has_ended: bool,
 }
@@ -232,7 +232,7 @@ impl FaultyWatch {
     }
 }
 
-/// Corrupts the object of each event, if it has the name in the effect.
+/// Corrupts the objects of a watch's events that the effect selects.
 fn corrupt_watch(body: Body, effect: Effect) -> Body {
     Body::from_stream(
         body.into_data_stream().map(move |event| event.map(|event| corrupt_event(event, &effect))),

@@ -36,13 +36,13 @@
 //!       discovery          groups, versions, resources, OpenAPI, health
 //!       metrics_api        queries the MetricsProvider
 //!       rest               lists, watches, reads, writes
+//!         output               full objects, metadata, tables
 //!         patch                the four patch formats
 //!         objects              validation, defaults, generations, deletion
-//!           store                objects, resource versions, watch cache
 //!           registry             resources: built-in and from CRDs
+//!           store                objects, resource versions, watch cache
 //!         schema               fields of the kinds: JSON, protobuf, field validation, OpenAPI
 //!         autoscaler_v1        converts autoscalers to and from autoscaling/v1
-//!         output               full objects, metadata, tables
 //! ```
 //!
 //! Each module in this list imports only modules below it.

@@ -74,7 +74,7 @@ pub struct PodMetrics {
 /// A query for a metric that describes objects.
 #[derive(Clone, Debug)]
 pub struct CustomMetricQuery {
-    /// Empty for cluster-scoped objects.
+    /// Empty for cluster-scoped objects. For a namespace, its name.
     pub namespace: String,
     /// Such as `pods` or `deployments.apps`.
     pub resource: String,
@@ -83,7 +83,8 @@ pub struct CustomMetricQuery {
     pub selector: Selector,
     pub metric: String,
     pub metric_selector: Selector,
-    /// If `resource` is `pods`: namespace and name of the stored pods that match.
+    /// If `resource` is `pods`: namespace and name of the stored pods that match `selector`,
+    /// whatever `name` is.
     pub pods: Vec<(String, String)>,
 }
 

@@ -118,7 +118,7 @@ fn is_acceptable(accept: &str) -> bool {
     accept.trim().is_empty() || types.any(|one| JSON_TYPES.contains(&one))
 }
 
-/// The `as` parameter of the first supported media type.
+/// The `as` parameter of the first supported media type. `""` if it has none.
 fn negotiate_format(accept: &str) -> &str {
     for media_type in accept.split(',') {
         let mut parts = media_type.split(';').map(str::trim);

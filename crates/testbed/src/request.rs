@@ -19,7 +19,8 @@ pub struct RequestInfo {
     pub version: String,
     /// Plural name.
     pub resource: String,
-    /// `status` or `scale`. For a custom metric, the metric's name.
+    /// Such as `status` or `scale`. For a custom metric, the metric's name, unless it describes a
+    /// namespace.
     pub subresource: String,
     pub namespace: String,
     pub name: String,
@@ -30,7 +31,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// Parses a method and a path. `is_watch` is whether the query has `watch=true`.
+    /// Parses a method and a path. `is_watch` is whether the query asks for a watch.
     pub fn new(method: &Method, path: &str, is_watch: bool) -> Self {
         let mut info = Self { path: path.to_owned(), ..Self::default() };
         let segments: Vec<String> =

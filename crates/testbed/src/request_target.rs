@@ -30,8 +30,8 @@ impl RequestTarget {
         self.resource.reference(&self.name)
     }
 
-    /// Converts a stored object to the requested version. Custom resources need no conversion
-    /// except of `apiVersion`.
+    /// Converts a stored object to the requested version. For kinds other than autoscalers, only
+    /// `apiVersion` differs.
     pub(crate) fn in_requested_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
         let requested = self.resource.api_version(&self.version);
         if json::str_at(object, "/apiVersion") == requested {

@@ -29,7 +29,7 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
     response
 }
 
-/// The response for an unknown group or version.
+/// The response for an unknown path, group or version.
 pub(crate) fn not_found_page() -> Response<Body> {
     let mut response = plain_text("404 page not found\n");
     *response.status_mut() = StatusCode::NOT_FOUND;

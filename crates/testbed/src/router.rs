@@ -10,7 +10,7 @@ use crate::{
     response::not_found_page, rest, server::Server,
 };
 
-/// Handles a request that no fault affects.
+/// Handles a request. Its faults are applied by [`crate::fault_injection`], before and after.
 pub(crate) fn route(
     server: &Arc<Server>,
     request: &ApiRequest,

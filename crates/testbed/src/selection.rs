@@ -81,8 +81,8 @@ fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement,
     })
 }
 
-/// The error message for a field that can't be selected. It depends on whether kube-apiserver
-/// selects by other fields than name and namespace of the resource.
+/// The error message for a field that can't be selected. As in kube-apiserver, its text depends on
+/// the resource.
 fn not_selectable(field: &str, resource: &Resource) -> String {
     let with_field_labels =
         ["pods", "namespaces", "events", "replicasets", "replicationcontrollers"];

@@ -76,7 +76,7 @@ impl Server {
         }
     }
 
-    /// Rejects new requests, and aborts running requests and watches.
+    /// Rejects new requests, ends watches, and aborts requests that a fault delays.
     pub(crate) fn stop(&self) {
         self.lifecycle.availability.send_replace(Availability::Down);
         self.end_watches();
@@ -87,7 +87,7 @@ impl Server {
         self.watches_ended.send_modify(|count| *count += 1);
     }
 
-    /// Stops the server if it is up, replaces the state, and accepts requests again after a delay.
+    /// Stops the server, sets its state, and accepts requests again after a delay.
     pub(crate) fn start(&self, state: Restart, after: Duration) {
         self.stop();
         match state {
@@ -122,7 +122,7 @@ impl Server {
     }
 }
 
-/// All objects of a server at one time. Taking a snapshot is cheap: it shares the objects.
+/// All resources and objects of a server at one time. The objects are shared, not copied.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) registry: Registry,
@@ -138,7 +138,7 @@ pub enum Restart {
     /// new kube-apiserver, the server starts with an empty watch cache.
     Same,
     /// An earlier state, as after `etcdutl snapshot restore --bump-revision --mark-compacted`:
-    /// resource versions continue above the highest one ever used, and all earlier ones are
+    /// resource versions continue above that of the last change, and all earlier ones are
     /// compacted. A watch from one of these gets 410, so its client relists.
     Older(Snapshot),
     /// An earlier state, as after `etcdutl snapshot restore` without `--bump-revision`: resource

@@ -55,7 +55,7 @@ where
     }
 }
 
-/// Stops serving HTTP when dropped.
+/// Stops accepting HTTP connections when dropped.
 #[derive(Debug)]
 pub struct ServerHandle {
     pub(crate) task: JoinHandle<io::Result<()>>,

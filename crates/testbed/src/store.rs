@@ -1,4 +1,5 @@
-//! Stores all objects, with one resource version counter and a bounded watch cache per resource.
+//! Stores all objects, with one counter of resource versions, and a bounded watch cache for each
+//! resource.
 
 use std::{
     collections::{BTreeMap, VecDeque},

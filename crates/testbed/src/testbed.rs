@@ -65,8 +65,8 @@ impl Testbed {
         Service { client: Some(name.into()), ..self.service() }
     }
 
-    /// Serves HTTP until the handle is dropped, and returns the bound address. For port 0, the
-    /// system chooses the port.
+    /// Accepts HTTP connections until the handle is dropped, and returns the bound address. For
+    /// port 0, the system chooses the port.
     pub async fn serve(&self, address: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -228,8 +228,8 @@ users:
         self.server.snapshot()
     }
 
-    /// Restarts the server with this state. Running requests and watches are aborted. New requests
-    /// fail until `down_for` has elapsed.
+    /// Restarts the server with this state. Watches, and requests that a fault delays, are aborted.
+    /// New requests fail until `down_for` has elapsed.
     pub fn restart(&self, state: Restart, down_for: Duration) {
         self.server.start(state, down_for);
     }

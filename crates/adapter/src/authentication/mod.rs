@@ -104,6 +104,7 @@ impl Authenticator {
     }
 
     /// Determines the user of a request by its token, which may need a review by the API server.
+    /// Without any credentials, the user is anonymous.
     pub async fn by_token(
         &self,
         by_certificate: CertificateResult,

@@ -44,7 +44,7 @@ pub struct Peer {
 /// The certificate of a client. Only the possession of its key has been verified.
 struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
-    /// `None` if the certificate is malformed.
+    /// `None` if [`Subject::of_certificate`] can't read it.
     subject: Option<Subject>,
     verified: Mutex<Option<(Arc<VerifiedPeer>, Instant)>>,
 }
@@ -52,7 +52,7 @@ struct ClientCertificate {
 /// The result of verifying a certificate with the trusted CAs.
 pub(super) struct VerifiedPeer {
     trust: Arc<Trust>,
-    /// `None` if the certificate is malformed.
+    /// `None` if [`Subject::of_certificate`] can't read it.
     subject: Option<Subject>,
     /// `None` if no front proxy CA is trusted.
     front_proxy: Option<Result<(), String>>,
@@ -126,7 +126,7 @@ impl VerifiedPeer {
     }
 
     /// The trusted front proxies, if the client is one of them. `None` if no front proxies are
-    /// trusted.
+    /// trusted. Fails if the certificate is not that of a front proxy.
     fn front_proxy(&self) -> Result<Option<&FrontProxy>, String> {
         let (Some(proxy), Some(verified)) = (&self.trust.front_proxy, &self.front_proxy) else {
             return Ok(None);

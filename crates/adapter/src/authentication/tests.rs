@@ -394,7 +394,7 @@ async fn invalid_tokens_do_not_evict_cached_valid_ones() {
     assert_eq!(reviews.reviewed.lock().len(), 601, "both are cached");
 }
 
-/// A connection may outlive its certificate, so the certificate is verified again every 30 s.
+/// A connection may outlive its certificate, so the first request after 30 s verifies it again.
 #[tokio::test(start_paused = true)]
 async fn certificate_that_expires_ends_the_access_of_its_connection() {
     let cluster = ClusterCas::new();

@@ -18,7 +18,7 @@ use crate::reviews::User;
 pub struct Trust {
     /// The front proxies, if any.
     pub front_proxy: Option<FrontProxy>,
-    /// The CA of client certificates. `None`: client certificates are ignored.
+    /// The CA of client certificates. `None`: client certificates name no user.
     pub client_authority: Option<Authority>,
 }
 

@@ -31,7 +31,7 @@ pub struct TrustSettings {
     pub client_ca_file: Option<PathBuf>,
     /// The front proxies, instead of those in the ConfigMap.
     pub front_proxy: Option<FrontProxyFlags>,
-    /// Whether to read the ConfigMap.
+    /// Whether to read the ConfigMap, if the other fields don't replace all of it.
     pub lookup: ConfigMapLookup,
 }
 

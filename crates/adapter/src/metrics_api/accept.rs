@@ -24,7 +24,7 @@ pub struct MediaType {
     pub encoding: Encoding,
     /// Whether JSON is indented.
     pub is_pretty: bool,
-    /// The conversion of the metrics to another kind of object.
+    /// The conversion of the response to another kind of object.
     pub conversion: Option<Conversion>,
 }
 
@@ -37,7 +37,7 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// An object that metrics are converted to: `as=Table;g=meta.k8s.io;v=v1`.
+/// A kind of object that a response is converted to: `as=Table;g=meta.k8s.io;v=v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversion {
     pub kind: String,
@@ -200,8 +200,8 @@ pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, No
     found.ok_or(NotAcceptable)
 }
 
-/// Whether a request asks for indented JSON: by a parameter, or because the client is a browser or
-/// a command-line tool.
+/// Whether a request asks for indented JSON: by a parameter or, without one, because the client is
+/// a browser, curl or Wget.
 pub fn asks_for_pretty(query: &Query, user_agent: &str) -> bool {
     match query.get("pretty") {
         Some(value) if !value.is_empty() => {

@@ -23,10 +23,10 @@ pub enum FieldSelectorError {
     /// A term without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term { selector: String, term: String },
-    /// An escaped character that needs no backslash.
+    /// A backslash at the end, or before a character that needs none.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(String),
-    /// A comma or an equals sign without a backslash.
+    /// A value with a comma or an equals sign without a backslash.
     #[error("invalid field selector: unescaped character in value: {0}")]
     Unescaped(char),
     /// Metrics have no such field.

@@ -41,7 +41,7 @@ fn decode_component(text: &str) -> Option<String> {
     decode(&text)
 }
 
-/// Decodes percent-encoded text. `None` if an escape is incomplete, or the text is not UTF-8.
+/// Decodes percent-encoded text. `None` if an escape is invalid, or the text is not UTF-8.
 pub fn decode(text: &str) -> Option<String> {
     let has_invalid_escape = text.split('%').skip(1).any(|part| {
         let digits = part.get(..2).unwrap_or_default();

@@ -7,7 +7,8 @@ use crate::metrics_api::query::{ListOptions, Query, is_watch};
 pub struct RequestInfo {
     /// The decoded path.
     pub path: String,
-    /// The verb: `get`, `list`, … For non-resource paths, the method in lower case.
+    /// The verb: `get`, `list`, … Empty for an unknown method. For non-resource paths, the method
+    /// in lower case.
     pub verb: String,
     /// The resource. `None` for non-resource paths.
     pub resource: Option<ResourceAttributes>,
@@ -18,7 +19,7 @@ pub struct RequestInfo {
 pub struct ResourceAttributes {
     pub group: String,
     pub version: String,
-    /// Empty for all namespaces and for cluster-scoped objects.
+    /// Empty for all namespaces and for cluster-scoped objects. For a namespace, its own name.
     pub namespace: String,
     /// The resource, for example `pods`, or an external metric.
     pub resource: String,

@@ -146,7 +146,7 @@ impl StatusError {
         Self { details: Some(Box::new(details)), ..Self::new(404, "NotFound", message) }
     }
 
-    /// 404: there is no such metric. `resource` is as requested.
+    /// 404: there is no such metric. `resource` is that of the objects, for the message.
     pub fn metric_not_found(metric: &str, resource: &str) -> Self {
         let message = format!("the server could not find the metric {metric} for {resource}");
         Self::new(404, "NotFound", message)
@@ -184,7 +184,7 @@ impl StatusError {
         Self::with_empty_details(406, "NotAcceptable", message)
     }
 
-    /// 406: the response can't be converted to the requested kind.
+    /// 406: the client accepts no media type of the response, or an unsupported conversion.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message)
     }

@@ -10,11 +10,12 @@ use crate::reviews::{
     ttl_cache::TtlCache,
 };
 
-/// The maximum number of cached reviews. kube-controller-manager causes one per metric and
+/// The maximum number of cached reviews. kube-controller-manager causes at least one per metric and
 /// namespace.
 const CAPACITY: usize = 4096;
 
-/// The maximum length of a cache key, which bounds the memory of the cache.
+/// The maximum length of a cache key, which bounds the memory of the cache. Reviews with longer
+/// keys aren't cached.
 const MAX_KEY_BYTES: usize = 4096;
 
 /// Allows or denies requests by cached reviews.
@@ -29,7 +30,7 @@ pub struct Authorizer {
 /// A user, and the request as encoded by [`key`].
 type Key = (User, Arc<str>);
 
-/// A path that everyone may read, or a prefix of such paths.
+/// A path that everyone may request, or a prefix of such paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AllowedPath {
     path: String,
@@ -39,7 +40,7 @@ struct AllowedPath {
 /// The lifetimes of cached reviews, and the paths without reviews.
 #[derive(Clone, Debug)]
 pub struct AuthorizerOptions {
-    /// Paths that everyone may read. A path that ends with `*` is a prefix.
+    /// Paths that everyone may request. A path that ends with `*` is a prefix.
     pub always_allowed: Vec<String>,
     /// The lifetime of a review that allows access.
     pub allowed_lifetime: Duration,

@@ -49,8 +49,8 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A limit on concurrent use. A flow may use at most as much as it leaves free, so a single flow
-/// gets at most half of the limit.
+/// A limit on concurrent use. A flow may use at most one more than it leaves free, so a single flow
+/// gets at most half of the limit, rounded up.
 pub(crate) struct FairLimit {
     limit: usize,
     used: Mutex<HashMap<Flow, usize>>,
@@ -69,12 +69,12 @@ impl FairLimit {
         Arc::new(Self { limit, used: Mutex::default(), released: Notify::new() })
     }
 
-    /// Half of the limit, the largest amount that a flow can acquire.
+    /// Half of the limit. A flow can acquire it at once while almost nothing is used.
     pub(crate) fn max_amount(&self) -> usize {
         self.limit / 2
     }
 
-    /// Acquires an amount. `None` if the flow would use more than it leaves free.
+    /// Acquires an amount. `None` if the flow would use at least two more than it leaves free.
     pub(crate) fn try_acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> Option<FairPermit> {
         let mut used = self.used.lock();
         let all = used.values().sum::<usize>() + amount;

@@ -1,5 +1,5 @@
 //! Delegated authentication and authorization: the API server reviews tokens and accesses. Reviews
-//! are cached, and limited in number and rate.
+//! are cached and limited in number, and those of unknown tokens also in their rate.
 
 mod authorization;
 mod limit;

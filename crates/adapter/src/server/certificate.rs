@@ -25,7 +25,7 @@ use tracing::{info, warn};
 pub enum CertificateError {
     #[error("unable to read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The PEM has no certificate or key.
+    /// The PEM is malformed, or has no certificate or key.
     #[error("unable to use {origin}")]
     Pem {
         /// The file, or a description.
@@ -96,7 +96,8 @@ impl ServingCertificate {
         Ok(())
     }
 
-    /// Returns an acceptor for the current files. If they are unusable, keeps the last certificate.
+    /// Returns an acceptor for the current files, or for the certificate that the caller has set.
+    /// If changed files are unusable, keeps the last certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut loaded = self.loaded.lock();
         let Some((chain, key)) = &self.files else { return loaded.acceptor.clone() };

@@ -42,10 +42,11 @@ pub struct ConnectionLimits {
 /// The open connections of a server.
 ///
 /// Above the limit, a new connection replaces another one, because idle clients and clients that
-/// don't read must not block others. The replaced connection is from the address with the most
-/// replaceable ones: the one that has been idle longest or, if all have unread responses, the one
-/// that changed least recently. Connections of front proxies and connections with a request in
-/// progress aren't replaceable. `admission` limits these requests.
+/// don't read must not block others. Unknown clients and users have separate shares. In the chosen
+/// share, the replaced connection is from the address with the most replaceable ones: the one that
+/// has been idle longest or, if all have unread responses, the one that changed least recently.
+/// Connections of front proxies and connections with a request in progress aren't replaceable.
+/// `admission` limits these requests.
 pub struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
@@ -208,7 +209,8 @@ impl Connection {
         self.client
     }
 
-    /// Waits until the connection must make room for another one.
+    /// Waits until the connection must be closed, to make room for another one or because it has
+    /// the most unread responses.
     pub async fn replaced(&self) {
         self.close.cancelled().await;
     }
@@ -234,7 +236,8 @@ impl Connection {
         RunningRequest { connection: self.clone(), response: None }
     }
 
-    /// Waits until the client has been idle, or hasn't read a response, for too long.
+    /// Waits until the client has been idle, or hasn't read a response, for too long. Returns
+    /// `Idle` also if the connection has been replaced.
     pub(crate) async fn expired(&self) -> CloseReason {
         loop {
             let now = Instant::now();
@@ -271,8 +274,8 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Counts the response as unread from now on. If there are too many, closes the connection with
-    /// the most unread responses.
+    /// Counts the response as unread from now on. If there are too many, closes the connections
+    /// with the most unread responses, except those of front proxies.
     pub fn count_response(&mut self) {
         let connections = &self.connection.connections;
         let mut open = connections.open.lock();

@@ -97,7 +97,8 @@ impl Server {
         self.address
     }
 
-    /// Serves connections until `stop` is cancelled, then finishes requests in progress.
+    /// Serves connections until `stop` is cancelled. Then finishes requests in progress, for at
+    /// most a minute.
     pub async fn serve(
         self,
         adapter: Arc<Adapter>,

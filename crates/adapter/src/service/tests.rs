@@ -1,4 +1,5 @@
-//! Unauthenticated requests don't delay those of the API server, of users and of probes.
+//! Requests of one client don't delay those of the API server, of other users and of probes. Errors
+//! are bounded and reveal nothing to unauthenticated clients.
 
 use std::{collections::HashSet, pin::Pin};
 
@@ -18,6 +19,7 @@ use super::*;
 use crate::test_certificates::{ClusterCas, leaf};
 
 /// An API server that reviews only known tokens and users, and never responds to other requests.
+/// While `is_down`, all reviews fail.
 #[derive(Default)]
 pub(crate) struct KnownReviews {
     /// Valid tokens, each named like its user.
@@ -200,6 +202,7 @@ async fn rate_of_reviews_of_unknown_tokens_is_limited() {
         }
         tokio::time::advance(Duration::from_secs(1)).await;
     }
+    // The burst in total, and then the rate for 9 s.
     assert_eq!(reviewed, 80 + 9 * 40);
 }
 
@@ -214,6 +217,7 @@ async fn anonymous_requests_delay_no_other_requests() {
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (requests, eve) = (paths(1000, &[]), client(1));
     let (_waiting, refused) = flood(&adapter, &requests, &eve);
+    // One address gets half of the anonymous limits: of 40 started and 4 running reviews.
     assert_eq!((refused, *reviews.running.lock()), (980, 2));
     let proxied = request(VERSION, &JANE);
     assert_eq!(status(&adapter, &proxied, &front_proxy(&cluster)), 200);
@@ -234,6 +238,7 @@ async fn users_delay_neither_others_nor_the_front_proxy() {
     let requests = paths(1000, &[("Authorization", "Bearer eve")]);
     let eve = client(1);
     let (_waiting, refused) = flood(&adapter, &requests, &eve);
+    // One user gets half of the limits for users: of 100 started and 8 running reviews.
     assert_eq!((refused, *reviews.running.lock()), (950, 4));
     let carl = peer(leaf("carl").issued_by(&cluster.clients));
     assert_eq!(status(&adapter, &request(VERSION, &[]), &carl), 200);
@@ -252,10 +257,12 @@ async fn users_behind_the_front_proxy_share_its_limits() {
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (requests, proxy) = (paths(1000, &EVE), front_proxy(&cluster));
     let (_waiting, refused) = flood(&adapter, &requests, &proxy);
+    // One user gets half of the trusted limits: of 400 started and 20 running reviews.
     assert_eq!((refused, *reviews.running.lock()), (800, 10));
     assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
 
-    // Tenants can create any number of service accounts.
+    // Tenants can create any number of service accounts. Together, those of a namespace get half of
+    // the 200 reviews that eve leaves free.
     let account = |name| ("X-Remote-User", format!("system:serviceaccount:shop:{name}"));
     let accounts: Vec<_> = (0..1000).map(account).collect();
     let requests: Vec<_> =
@@ -291,7 +298,8 @@ async fn responses_that_are_not_read_delay_only_the_same_client() {
     assert_eq!(status(&adapter, &document, &eve), 200);
 }
 
-/// A response to an invalid path has twice the bytes of the path.
+/// The response to an invalid path contains it twice, encoded and decoded. Both texts are truncated
+/// to 4096 bytes, and then escaped for HTML.
 #[tokio::test]
 async fn invalid_paths_are_reported_only_after_authentication() {
     let (reviews, cluster) = (Arc::<KnownReviews>::default(), ClusterCas::new());
@@ -360,8 +368,8 @@ async fn usage_that_cannot_be_read_is_an_error() {
     assert_eq!(codes(no_value, Compat::Off).await, [200, 200, 404, 200]);
 }
 
-/// While the API server is down, cached reviews are used until they expire, and all other requests
-/// are denied.
+/// While the API server is down, cached reviews are used until they expire, and other requests that
+/// need a review are denied.
 #[tokio::test(start_paused = true)]
 async fn requests_are_denied_while_the_api_server_is_down() {
     let reviews = Arc::new(KnownReviews {

@@ -69,8 +69,9 @@ pub(crate) struct Outcome {
     pub(crate) overdue_at_end: Option<usize>,
     /// Reconciles by the controller's own metrics, which include those without a status write.
     pub(crate) own_reconciles: Option<u64>,
-    /// Times from one status write of an autoscaler to the next. The unfinished cycle of an overdue
-    /// autoscaler is included. `None` unless every reconcile writes a status.
+    /// Times from one status write of an autoscaler to the next, for the autoscalers that existed
+    /// when the controller started. The unfinished cycle of an overdue autoscaler is included.
+    /// `None` unless every reconcile writes a status.
     pub(crate) cycle: Option<Summary>,
     /// The cycles minus the period, at least zero.
     pub(crate) lateness: Option<Summary>,
@@ -87,10 +88,10 @@ pub(crate) struct Outcome {
     /// By verb, resource and subresource.
     pub(crate) requests: BTreeMap<String, Requests>,
     pub(crate) bytes_per_second: f64,
-    /// The queries that the fake Prometheus received. `None` if there are none.
+    /// The queries that the fake Prometheus received. `None` if it received none since its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prometheus: Option<PrometheusQueries>,
-    /// CPUs in use by the server. If this is high, the server limited the measurement.
+    /// CPUs in use by the server. If this is high, the server may have limited the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpus: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,8 +276,9 @@ fn cycles(record: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f
 
 /// Returns how many reconciles of an autoscaler were due during the measurement. One is due each
 /// period after the last status write before the measurement. Later writes don't change that. If
-/// the autoscaler was overdue at the beginning or created later, one is due then, and one each
-/// period after that. Without `every_reconcile_writes`, overdue autoscalers can't be detected.
+/// the autoscaler was overdue at the beginning, or had no status write before it, one is due at the
+/// beginning, and one each period after that. If it was created later, its creation counts as the
+/// beginning. Without `every_reconcile_writes`, an overdue autoscaler is not detected.
 fn reconciles_due(
     record: &AutoscalerRecord,
     begin: f64,
@@ -330,7 +332,8 @@ fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Req
     end.requests.iter().map(requests_since).collect()
 }
 
-/// Returns the CPU time of the server's processes, in seconds.
+/// Returns the CPU time of the server's processes between two times, in seconds. `None` if the
+/// processes aren't known.
 fn server_cpu(begin: &Stats, end: &Stats) -> Option<f64> {
     Some(end.server?.cpu_seconds - begin.server?.cpu_seconds)
 }

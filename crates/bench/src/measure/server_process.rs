@@ -76,7 +76,8 @@ impl ServerProcess {
         bail!("the server did not start\n{}", self.process.tail(LOG_LINES, ""))
     }
 
-    /// Sends SIGTERM and waits until the server has cleaned up, however long that takes.
+    /// Sends SIGTERM and waits until the server has cleaned up, without a timeout. Does nothing if
+    /// the server never became ready.
     pub(super) async fn stop(mut self) -> Result<()> {
         if self.has_failed {
             return Ok(());

@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     /// A client of the adapter that sends the API server's certificate, and the headers with which
-    /// the API server forwards a request of the same service account.
+    /// the API server forwards a request of the service account [`CALLER`].
     pub(super) fn front_proxy_client(&self, port: u16) -> Result<Client> {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
         config.accept_invalid_certs = true;

@@ -75,7 +75,7 @@ pub(crate) struct AdapterOutcome {
     pub(crate) direct: Phase,
 }
 
-/// The numbers of the requests on one route. Usage per request is without the idle usage.
+/// The numbers of the requests on one route. CPU time per request is without the idle usage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Phase {
     pub(crate) requests: u64,

@@ -57,7 +57,8 @@ impl FakePrometheus {
         Self { catalog, load, stats: Arc::default() }
     }
 
-    /// A server with series of the workloads' pods, as many as the arguments say.
+    /// A server with series of the workloads' pods, as many as the arguments say, but at least one
+    /// for each name.
     pub(crate) fn with_series(workloads: &Workloads, series: &SeriesArguments) -> Self {
         let population = workloads.population();
         let load = Load::new(&population);

@@ -1,4 +1,4 @@
-//! Past values: a load that is three times as high from 8:00 to 18:00 UTC as in the night.
+//! Past values: a load that is three times as high from 8:10 to 17:50 UTC as in the night.
 
 use std::fmt::Write as _;
 

@@ -33,7 +33,7 @@ use crate::{
     stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats, Usage},
 };
 
-/// The measured cluster, which has no nodes.
+/// The measured cluster. No kubelet runs its pods.
 #[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) store: ObjectStore,

@@ -33,8 +33,8 @@ pub(super) fn metrics_testbed(load: &Arc<Load>) -> Testbed {
     Testbed::new(Config { metrics: Some(Arc::<Load>::clone(load)), ..Config::default() })
 }
 
-/// Responds with the testbed. A list of pod metrics is an exception, because the testbed would scan
-/// all pods for it.
+/// Responds with the testbed, except to a valid list of pod metrics: the testbed would scan all
+/// pods for it.
 pub(super) async fn respond(
     testbed: &Testbed,
     load: &Load,

@@ -146,7 +146,8 @@ impl Namespaces {
     }
 
     /// Returns whether the cluster has the controllers for namespaces. Without
-    /// kube-controller-manager, a new namespace stays empty, and its deletion is never finished.
+    /// kube-controller-manager, a new namespace has no default service account and no `ConfigMap`,
+    /// and its deletion is never finished.
     async fn has_namespace_controller(&self, namespace: &str) -> Result<bool> {
         for kind in CREATED_BY_CLUSTER {
             let found = self.api(kind, namespace).list(&ListParams::default()).await?;

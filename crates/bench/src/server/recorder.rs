@@ -163,7 +163,7 @@ struct Status {
 #[derive(Debug, PartialEq)]
 pub(crate) struct CompletedRequest {
     pub(crate) request: RequestInfo,
-    /// The time of the response.
+    /// The time of the response. For a watch, its start.
     pub(crate) at: Timestamp,
     pub(crate) duration: Duration,
     pub(crate) is_success: bool,
@@ -183,8 +183,8 @@ pub(crate) async fn follow_audit_log(log: ChildStdout, record: impl Fn(Completed
     }
 }
 
-/// Parses a line of the audit log. Returns `None` for the end of a watch, which was counted when it
-/// started.
+/// Parses a line of the audit log. Returns `None` for a stage that isn't counted: the end of a
+/// watch, which was counted when it started, or the start of any other response.
 fn parse_audit_event(line: &str) -> Result<Option<CompletedRequest>> {
     let event: Event = serde_json::from_str(line)?;
     let is_watch = event.verb == "watch";
@@ -216,8 +216,7 @@ pub(super) struct ApiserverStats {
 
 impl ApiserverStats {
     /// Adds the bytes that the API server sent for each kind of request, by its own metrics. They
-    /// cover only reads and watches. They include other clients, but only the controller sends
-    /// these kinds of requests.
+    /// cover only reads and watches, and include requests of the same kinds by other clients.
     pub(super) async fn add_bytes(&self, requests: &mut [RequestCount]) -> Result<()> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.client.request_text(request).await;

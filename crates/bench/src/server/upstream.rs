@@ -18,7 +18,7 @@ use crate::{load::Load, objects::MANAGED_BY, request_info::RequestInfo};
 
 /// The request size limit of kube-apiserver.
 const MAX_REQUEST_BYTES: usize = 3 << 20;
-/// Hop-by-hop headers, and the controller's credentials.
+/// Hop-by-hop headers, `Host`, and the controller's credentials.
 const NOT_FORWARDED: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -36,9 +36,10 @@ const REVIEWS: [&str; 3] = [
     "tokenreviews.authentication.k8s.io",
 ];
 
-/// Forwards requests with the credentials of a kubeconfig. It hides all autoscalers, pods and
-/// Deployments that `hpa-bench` did not create, and rejects writes to other namespaces. Otherwise
-/// the controller would scale workloads that it must not touch.
+/// Forwards requests with the credentials of a kubeconfig. Lists and watches of autoscalers, pods
+/// and Deployments return only those that `hpa-bench` created, and writes outside its namespaces
+/// are rejected, except for [`REVIEWS`]. Otherwise the controller would scale workloads that it
+/// must not touch.
 pub(super) struct Upstream {
     client: Client,
     server: Uri,

@@ -24,7 +24,8 @@ fn jitter_causes_a_status_write_in_every_period(#[case] metric: &str) {
         requests(outcome, "/count", WRITE_STATUS) - requests(outcome, "/failed", WRITE_STATUS)
     );
     assert_eq!(outcome["reconciles_counted_by"], "status-writes");
-    // Changes of objects cause additional reconciles, which write no status.
+    // Changes of objects cause additional reconciles, which write no status. 40 is two periods of
+    // the 20 autoscalers.
     let own = number(outcome, "/own_reconciles");
     assert!(own > made * 0.8 && own < made * 1.5 + 40.0, "{outcome:#}");
     assert_eq!(requests(outcome, "/count", WRITE_SCALE), 0.0, "nothing has to be scaled");
@@ -49,7 +50,7 @@ fn steady_load_is_counted_by_the_metrics_of_the_controller() {
     let outcome = &numbers[0];
     reconciles_made(outcome);
     assert_eq!(outcome["reconciles_counted_by"], "own-metrics");
-    // Only the autoscalers that are added write a status.
+    // Only the two autoscalers that are added write a status, a few times.
     assert!(requests(outcome, "/count", WRITE_STATUS) <= 10.0, "{outcome:#}");
     let unknown = ["cycle", "lateness", "overdue_at_end"].map(|name| &outcome[name]);
     assert_eq!(unknown, [&Value::Null; 3]);

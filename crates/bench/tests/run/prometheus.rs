@@ -64,6 +64,7 @@ fn adapter_is_measured_behind_a_kube_apiserver() {
     for phase in ["aggregated", "direct"] {
         let phase = &numbers[0][phase];
         let sent = number(phase, "/requests");
+        // Ten autoscalers have 20 requests in two periods of a second.
         assert!((15.0..=25.0).contains(&sent), "{phase:#}");
         assert_eq!(number(phase, "/failed"), 0.0, "{phase:#}");
         assert_eq!(number(phase, "/queries_per_request"), 1.0, "{phase:#}");

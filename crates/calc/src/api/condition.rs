@@ -20,7 +20,7 @@ open_enum! {
         /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
         /// condition.
         Paused = "Paused",
-        /// Whether pods without a request are left out (see
+        /// Whether pods without a request or limit are left out (see
         /// [`MissingRequests`](crate::settings::MissingRequests)). The reference has no such
         /// condition.
         PodsSkipped = "PodsSkipped",
@@ -77,7 +77,7 @@ open_enum! {
         FallbackEnded = "FallbackEnded",
         /// Forecasts would have helped in the past two weeks. The reference has no such reason.
         Forecasting = "Forecasting",
-        /// The metric's type is unknown.
+        /// The metric's type is unknown, or the spec has no metrics.
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.
         InvalidSelector = "InvalidSelector",
@@ -114,7 +114,7 @@ open_enum! {
         ScaleUpStabilized = "ScaleUpStabilized",
         /// The autoscaler scaled the workload to zero.
         ScaledToZero = "ScaledToZero",
-        /// The target is at zero replicas, and the autoscaler did not scale it there.
+        /// The target is at zero replicas, and the autoscaler may not scale it up from there.
         ScalingDisabled = "ScalingDisabled",
         /// Annotations or fields of the autoscaler override the controller's settings. The
         /// reference has no such reason.

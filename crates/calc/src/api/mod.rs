@@ -1,9 +1,10 @@
 //! The API types that a decision reads and writes: the HorizontalPodAutoscaler of autoscaling/v2,
 //! and the needed parts of Pod and Scale.
 //!
-//! They deserialize from the JSON of the API and serialize to it without losing data. Fields of
-//! newer API versions are kept in the `unknown` map of their struct, unknown values of an
-//! enumeration in its `Other` variant, and both are written back unchanged.
+//! Spec and status deserialize from the JSON of the API and serialize to it without losing data.
+//! Fields of newer API versions are kept in the `unknown` map of their struct, unknown values of an
+//! enumeration in its `Other` variant, and both are written back unchanged. Metadata and pods have
+//! only the fields that are needed. [`Scale`] has a flat form of its own.
 
 mod behavior;
 mod condition;
@@ -40,7 +41,7 @@ pub use status::{
 /// Fields of an object that this crate doesn't know, unchanged.
 pub type UnknownFields = serde_json::Map<String, serde_json::Value>;
 
-/// Deserializes `null` as the default, since Go writes empty lists and maps as `null`.
+/// Deserializes `null` as the default, since Go writes nil lists and maps as `null`.
 pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,

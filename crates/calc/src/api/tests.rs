@@ -36,7 +36,8 @@ fn metrics(member: &str, value: &Value) -> Value {
     ])
 }
 
-/// An autoscaler with an unknown field in every struct and an unknown value in every enumeration.
+/// An autoscaler whose spec and status have an unknown field in every struct and an unknown value
+/// in every enumeration.
 fn newer_object() -> Value {
     let amounts = json!({ "value": "1", "averageValue": "2", "averageUtilization": 3, "new": 1 });
     let mut target = amounts.clone();

@@ -14,7 +14,8 @@ pub fn minutes_and_seconds(seconds: f64) -> String {
     }
 }
 
-/// Formats a number with about three significant digits: `1234`, `56.7`, `0.25`.
+/// Formats a number with three significant digits, but at most two decimals and all digits before
+/// the point: `1234`, `56.7`, `0.25`.
 pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         100.0.. => 0,

@@ -27,7 +27,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The metric with the largest proposal, else the first that could be read.
+    /// The metric with the largest proposal, else the first that could be read. `None` if there is
+    /// none, or if the metric failed and its fallback has the largest proposal.
     pub(super) fn new(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Option<Self> {
         let readable = explanation.metrics.iter().position(|metric| metric.error.is_none());
         let index = explanation.winner.or(readable)?;
@@ -149,7 +150,8 @@ pub fn is_memory(spec: &MetricSpec) -> bool {
     spec.metric_name().contains("memory")
 }
 
-/// The name of a metric, with its container or object, without control characters.
+/// The name of a metric, with its container or object. Control characters are escaped. Without a
+/// source, the name is the metric's type.
 pub fn metric_name(spec: &MetricSpec) -> String {
     one_line(&full_name(spec)).into_owned()
 }

@@ -23,16 +23,18 @@ use crate::{
 };
 pub(crate) use measurement::bytes;
 
-/// The explanation of a decision, from the metrics to the desired replicas. `Display` prints
-/// everything in one line; [`Explanation::sentence`] prints the main reason.
+/// The explanation of a decision, from the metrics to the desired replicas. `Display` prints the
+/// metrics, the limits and the effects of settings in one line; [`Explanation::sentence`] prints
+/// the main reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The target's `spec.replicas` before the decision.
     pub current_replicas: i32,
-    /// One explanation per metric, in the order of `spec.metrics`. Empty if no metrics were needed.
+    /// One explanation per metric, in the order of `spec.metrics`. Empty if no metrics were
+    /// evaluated.
     pub metrics: Vec<MetricExplanation>,
-    /// The index of the metric with the largest proposal.
+    /// The index of the metric with the largest proposal. `None` if no metric decided.
     pub winner: Option<usize>,
     /// The largest proposal.
     pub proposed_replicas: Option<i32>,
@@ -114,7 +116,7 @@ pub enum Summary {
     Rescale(String),
     /// The scale would have to be written for this reason, but that direction is paused.
     Paused(String),
-    /// The target is at zero replicas, and the autoscaler did not scale it there.
+    /// The target is at zero replicas, and the autoscaler may not scale it up from there.
     ScalingDisabled,
     /// The reconcile failed with this error.
     Failed(String),
@@ -126,7 +128,7 @@ pub enum Summary {
 pub struct MetricExplanation {
     /// The metric's name as in conditions and events; its type if it failed.
     pub metric: String,
-    /// The measured usage: a value, or the average over pods or replicas.
+    /// The measured usage: a value, or the average (or other aggregate) over pods or replicas.
     #[serde(rename = "usageMilli")]
     pub usage: Option<MilliValue>,
     /// The measured usage in percent of the requests or limits, for utilization targets.
@@ -138,7 +140,7 @@ pub struct MetricExplanation {
     pub target: Option<TargetValue>,
     /// Usage divided by target.
     pub ratio: Option<f64>,
-    /// The ratio with unready and missing pods included, if there are any.
+    /// The ratio with unready and missing pods, if any are included.
     pub rebalanced_ratio: Option<f64>,
     /// The tolerances for scaling up and down, as fractions.
     pub tolerances: Option<(f64, f64)>,
@@ -163,7 +165,7 @@ pub struct MetricExplanation {
     /// The effects of settings on the metric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
-    /// The forecast of the metric's load, if there is one.
+    /// The forecast of the metric's load, if forecasts of it are active and there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Box<ForecastExplanation>>,
 }
@@ -204,7 +206,8 @@ pub enum MetricFailure {
     NoPods,
     /// No pod that counts has a sample.
     NoSamples,
-    /// A pod lacks the request or limit that a utilization is a percentage of.
+    /// A pod lacks a readable request or limit, which a utilization is a percentage of, or the
+    /// requests or limits of the pods that count add up to zero.
     MissingRequest,
     /// A pod lacks the container.
     NoContainer,

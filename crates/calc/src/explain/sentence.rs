@@ -31,7 +31,7 @@ pub enum Reason {
     MaxReplicas,
     /// The pause annotation prevents scaling.
     Paused,
-    /// Another client scaled the target to zero, which turns autoscaling off.
+    /// The target is at zero replicas, and the autoscaler may not scale it up from there.
     ScalingDisabled,
     /// The reconcile failed, for example because no metric could be read.
     Failed,
@@ -53,7 +53,8 @@ impl Explanation {
     }
 
     /// The decision in one sentence: the metric with the largest proposal and its target, then the
-    /// limit. If no metric decided, the reason of the change or the error.
+    /// limit and the effects of settings. If no metric decided, the reason of the change or the
+    /// error.
     ///
     /// `hpa` is the autoscaler that was decided on.
     pub fn sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
@@ -67,7 +68,7 @@ impl Explanation {
                 return failures.unwrap_or_else(|| error.clone());
             }
             Summary::ScalingDisabled => {
-                return "autoscaling is off because another client scaled it to 0".to_owned();
+                return "autoscaling is off because the target is at 0 replicas".to_owned();
             }
             Summary::Rescale(text) if self.winner.is_none() => {
                 let effects = self.main_effects().map(ToString::to_string);
@@ -112,12 +113,14 @@ impl Explanation {
         main.into_iter()
     }
 
-    /// The metric with the largest proposal, or else the first that could be read.
+    /// The metric with the largest proposal, or else the first that could be read. `None` if there
+    /// is none, or if the metric failed and its fallback has the largest proposal.
     pub fn measurement(&self, hpa: &HorizontalPodAutoscaler) -> Option<Measurement> {
         Measurement::new(hpa, self)
     }
 
-    /// The metrics that could not be read, as a sentence. A cause that they share is printed once.
+    /// The metrics that failed, as a sentence. A cause that they share is printed once. `None` if
+    /// no metric failed.
     pub fn failures(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
         let mut by_cause: Vec<(&str, Vec<String>)> = Vec::new();
         for (spec, metric) in hpa.spec.metrics.iter().zip(&self.metrics) {
@@ -135,8 +138,8 @@ impl Explanation {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    /// The limit that changed the proposal, or the rule that proposes the current replicas although
-    /// usage and target differ.
+    /// The limit that changed the proposal, or the rule that proposes the current replicas. `None`
+    /// if the replicas follow the metrics, if scaling is disabled, or if the reconcile failed.
     pub fn limit(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);
@@ -209,7 +212,7 @@ fn rule_text(winner: &MetricExplanation, replicas: i32) -> String {
         Some(Rule::SurgeIgnored) => {
             "only surge pods would raise the replicas, so nothing changes".into()
         }
-        // The proposal was rounded up to the current replicas.
+        // For example, the proposal was rounded up to the current replicas.
         _ => format!("metrics ask for {replicas}"),
     }
 }

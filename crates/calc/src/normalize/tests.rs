@@ -45,7 +45,7 @@ fn downscale_stabilization(milliseconds: i64) -> Settings {
 const DOWN: Option<&str> = Some("ScaleDownStabilized");
 const UP: Option<&str> = Some("ScaleUpStabilized");
 
-// Without behavior, the window includes its start.
+// Without behavior, the window of 5 minutes includes its start.
 #[rstest]
 #[case::inside(299_999, 8, DOWN, &[(8, 299_999), (5, 0)])]
 #[case::at_the_cutoff(300_000, 8, DOWN, &[(8, 300_000), (5, 0)])]
@@ -100,7 +100,7 @@ fn rate_and_bounds_limit_without_behavior(
     assert_eq!(normalized.is_limited(), proposed != replicas);
 }
 
-// As in the reference, although all metrics are below target.
+// All metrics are below target, but the recent recommendation wins, as in the reference.
 #[test]
 fn recommendation_above_current_scales_up_without_behavior() {
     let spec = json!({ "minReplicas": 1, "maxReplicas": 20 });

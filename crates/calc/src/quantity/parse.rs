@@ -1,8 +1,9 @@
 //! The grammar of a quantity.
 //!
 //! As in the API, there are two paths. The fast path calculates with 64 bits. It applies to up to
-//! 18 digits (fewer with a binary suffix) that are not finer than a nano. The exact path calculates
-//! in nanos, rounded away from zero. Only the fast path can keep the text as the printed form.
+//! 18 digits that are not finer than a nano or, with a binary suffix, to fewer digits without a
+//! fraction. The exact path calculates in nanos, rounded away from zero. Only the fast path can
+//! keep the text as the printed form.
 
 use super::{Format, Large, MAX_TEXT_LEN, NANO, QuantityError, Scaled};
 
@@ -124,7 +125,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
 }
 
 /// The value in milli-units, if the text is 1 to 15 digits and a common suffix, as in nearly all
-/// responses of the metrics APIs. `None` for any other text.
+/// responses of the metrics APIs. `None` for any other text, and if the value exceeds 64 bits.
 pub(super) fn parse_common_milli(text: &str) -> Option<i64> {
     const MAX_DIGITS: usize = 15;
     let (digits, suffix) = split_digits(text);

@@ -19,8 +19,8 @@ pub struct AverageTarget {
     pub current_replicas: i32,
     /// The average to reach.
     pub target: MilliValue,
-    /// Whether the metric is CPU, whose samples count only if the pod is ready (see
-    /// [`classify`]).
+    /// Whether the metric is CPU. Whether a CPU sample counts also depends on the pod's readiness
+    /// (see [`classify`]).
     pub is_cpu: bool,
     /// The range of ratios that need no change.
     pub tolerances: Tolerances,

@@ -7,8 +7,9 @@
 //! | Object | [`object_average_value`] | [`value`] |
 //! | External | [`external_average_value`] | [`value`] of [`external_total`] |
 //!
-//! Values and targets are [`MilliValue`]s. With the default settings, the calculations allocate
-//! nothing: they classify the pods and add up their samples in one pass.
+//! Values and their targets are [`MilliValue`]s; a utilization is in whole percent. With the
+//! default settings, the calculations allocate nothing unless they fail: they classify the pods and
+//! add up their samples in one pass.
 //!
 //! ```
 //! use hpa_calc::{
@@ -84,13 +85,14 @@ use crate::{
 pub struct Proposal {
     /// The proposed replicas.
     pub replicas: i32,
-    /// The usage that the status reports: the value, or the average over pods or replicas.
+    /// The usage that the status reports: the value, or the average (or other aggregate) over pods
+    /// or replicas.
     pub usage: MilliValue,
-    /// The usage in percent of the requests, truncated, for utilization targets.
+    /// The usage in percent of the requests or limits, truncated, for utilization targets.
     pub utilization: Option<i32>,
     /// Usage divided by target.
     pub ratio: f64,
-    /// The ratio with unready and missing pods included, if there are any.
+    /// The ratio with unready and missing pods, if any are included.
     pub rebalanced_ratio: Option<f64>,
     /// The rule that led to the replicas.
     pub rule: Rule,
@@ -150,16 +152,17 @@ pub enum Rule {
     WithinTolerance,
     /// The replicas are in proportion to the ratio, rounded up.
     Proportional,
-    /// With unready and missing pods included, the ratio asks for the opposite direction, so
-    /// nothing changes.
+    /// With unready and missing pods included, the ratio or the replicas would change in the
+    /// opposite direction, so nothing changes.
     DirectionReversed,
-    /// The pods are not above the target on average, and only pods beyond `spec.replicas` would
-    /// raise the replicas, so nothing changes (see [`Rollout`]).
+    /// The pods are not above the target on average (for an average by replica, not above the
+    /// tolerance), and only pods beyond `spec.replicas` would raise the replicas. So nothing
+    /// changes (see [`Rollout`]).
     SurgeIgnored,
 }
 
-/// The error of a calculation without a proposal. The texts match the reference controller, because
-/// conditions and events contain them.
+/// The error of a calculation without a proposal. Where the reference controller has the error, the
+/// text is the same, because conditions and events contain it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalculationError {
@@ -175,7 +178,7 @@ pub enum CalculationError {
     /// There is no sample, or only samples of pods that don't count.
     #[error("did not receive metrics for targeted pods (pods might be unready)")]
     NoSamples,
-    /// The requests of the pods that count add up to zero.
+    /// The requests or limits of the pods that count add up to zero.
     #[error("no metrics returned matched known pods")]
     NothingRequested,
     /// A container doesn't request the resource.

@@ -82,11 +82,11 @@ fn count_ready<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<PodCounts>
     (counts.total() > 0).then_some(counts)
 }
 
-/// The proposal of an Object metric with an `averageValue` target: the value divided by the
-/// target's `status.replicas`.
+/// The proposal of an Object metric with an `averageValue` target: the value divided by that
+/// target. The usage is the value divided by [`ValueTarget::replicas`].
 ///
-/// Within tolerance, the proposal is `status.replicas` and not `spec.replicas`, as in the
-/// reference.
+/// Within tolerance, the proposal is [`ValueTarget::replicas`]: usually `status.replicas` and not
+/// `spec.replicas`, as in the reference.
 pub fn object_average_value(target: &ValueTarget, usage: MilliValue) -> Proposal {
     propose_by_replica(
         target,

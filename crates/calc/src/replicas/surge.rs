@@ -6,7 +6,8 @@
 //! - If the pods are not above the target on average, the proposal is at most `spec.replicas`. So
 //!   usage that each new pod adds, such as memory, doesn't ratchet the replicas up. If there is
 //!   more load than the surge pods can take, the average rises, and the target is scaled up at
-//!   once. The same holds for Object and External metrics with an average target.
+//!   once. Object and External metrics with an average target are handled alike, but with the
+//!   tolerance instead of the target.
 //! - For a scale-up, unready and missing pods in excess of `spec.replicas` don't count. Otherwise,
 //!   they would hide that the other pods are above the target.
 

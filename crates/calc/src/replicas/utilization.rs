@@ -57,9 +57,10 @@ struct Totals {
 
 /// The proposal of a Resource or ContainerResource metric with an `averageUtilization` target.
 ///
-/// The utilization is the sum of all usage divided by the sum of all requests, truncated to a whole
-/// percent before it is compared. Every selected pod must request the resource, even an ignored
-/// pod. If the target names no container, pod-level requests take precedence (KEP-2837).
+/// The utilization is the sum of the usage divided by the sum of the requests of the pods that
+/// count, truncated to a whole percent before it is compared. Every selected pod must request the
+/// resource, even an ignored pod. If the target names no container, pod-level requests take
+/// precedence (KEP-2837).
 pub fn utilization<'a>(
     target: &UtilizationTarget<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,

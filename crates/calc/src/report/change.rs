@@ -104,12 +104,13 @@ fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
     inputs.readings.insert(metric, Ok(reading));
 }
 
-/// The changes that would lead to other replicas than the decision on `inputs`.
+/// The changes that would lead to other replicas than the decision on `inputs`, and the end of a
+/// pause.
 pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let explanation = decision.explanation();
     let decided_replicas = decision.scale_to().unwrap_or(explanation.current_replicas);
-    // The end of a pause is the first change, even if the metrics propose no other replicas now.
-    // The proposals of metrics that could not be read are unknown.
+    // The end of a pause is the first change, even if it leads to the same replicas now. If metrics
+    // could not be read, their proposals are unknown, so only other replicas are reported.
     let is_known = decision.error().is_none()
         && headline::metrics_read_by_controller_only(inputs, decision).is_empty();
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
@@ -148,7 +149,8 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
 }
 
 /// The first time at which the replicas change because a recommendation has left its window, a
-/// scale event has left its period, or a setting depends on the time.
+/// scale event has left its period, or a setting depends on the time. `None` if the history is
+/// unknown.
 fn find_time_change(inputs: &Inputs, decided_replicas: i32) -> Option<Change> {
     let history = inputs.history.as_ref()?;
     let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);

@@ -134,7 +134,7 @@ fn pause_prefix(settings: &Settings) -> String {
 
 /// The metrics that could not be read here but have a value in the controller's status, with this
 /// value. The controller may read them from another source, such as Prometheus or a schedule. Empty
-/// if the decision scales without them.
+/// if the decision scales without them, or if the controller doesn't report `ScalingActive=True`.
 pub(super) fn metrics_read_by_controller_only(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -176,8 +176,8 @@ fn sentence_of_reported_metrics(
     )
 }
 
-/// The reason why the decided scaling may not happen: metrics that can't be read here, a condition
-/// that the controller reported, or an unknown history.
+/// The reason why the controller may decide otherwise: metrics that can't be read here, a condition
+/// that the controller reported, an absent status, or an unknown history.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     if !metrics_read_by_controller_only(inputs, decision).is_empty() {
         return Some("the controller reads metrics that could not be read here".to_owned());

@@ -30,7 +30,8 @@ pub struct MetricReport {
     /// The explanation of the engine.
     #[serde(flatten)]
     pub explanation: MetricExplanation,
-    /// The pods that the target's selector matches, if the metric is read by pod.
+    /// The pods that the target's selector matches, if the metric is read by pod, or if a `value`
+    /// is multiplied by the number of ready pods.
     pub pod_list: Vec<PodReport>,
     /// Samples of pods that the selector doesn't match, or that the target doesn't own.
     pub unselected_samples: Option<UnselectedSamples>,
@@ -61,7 +62,7 @@ pub struct PodReport {
     pub sampled_at: Option<Timestamp>,
     /// The length of that window.
     pub window_seconds: Option<i64>,
-    /// The request or limit for a utilization target. Absent if the pod has none.
+    /// The request or limit for a utilization target. Absent if the pod has none that is readable.
     #[serde(rename = "requestMilli")]
     pub request: Option<MilliValue>,
 }

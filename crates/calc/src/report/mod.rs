@@ -86,9 +86,9 @@ pub struct Report {
     pub at: Timestamp,
     /// The decision and its reason, in one sentence.
     pub sentence: String,
-    /// The reason why the decided scaling may not happen: a dry run, a condition that the
-    /// controller reported last, or an unknown history. Or the reason why nothing happens: no
-    /// controller runs.
+    /// The reason why the controller may do something else: a dry run, metrics that can't be read
+    /// here, a condition that the controller reported last, an absent status, or an unknown
+    /// history. Or the caller's reason why nothing happens: no controller runs.
     pub doubt: Option<String>,
     /// Whether `doubt` is the caller's, which is about any decision: no controller runs.
     #[serde(skip)]
@@ -107,11 +107,11 @@ pub struct Report {
     pub status_replicas: Option<i32>,
     /// The target's selector.
     pub selector: Option<String>,
-    /// The desired replicas, after all limits.
+    /// The desired replicas, after all limits. Absent if the decision failed.
     pub desired_replicas: Option<i32>,
     /// The replicas that are written to the target's scale, if any.
     pub scale_to: Option<i32>,
-    /// The metrics, in the order of `spec.metrics`. Empty if no metrics were needed.
+    /// The metrics, in the order of `spec.metrics`. Empty if no metrics were evaluated.
     pub metrics: Vec<MetricReport>,
     /// The index of the metric with the largest proposal.
     pub winner: Option<usize>,
@@ -130,7 +130,8 @@ pub struct Report {
     /// Whether recommendations and scale events were known. If not, stabilization and policies may
     /// prevent the scaling of this report.
     pub history_known: bool,
-    /// The changes that would lead to other replicas.
+    /// The changes that would lead to other replicas. The end of a pause is listed even if the
+    /// replicas stay.
     pub changes: Vec<Change>,
     /// The error, if the reconcile failed or some metrics did.
     pub error: Option<String>,
@@ -187,7 +188,7 @@ impl Report {
         }
     }
 
-    /// Whether the decision's scaling may not happen.
+    /// Whether the controller may do something else than this decision.
     fn is_doubtful(&self) -> bool {
         self.doubt.is_some() && (self.scale_to.is_some() || !self.is_idle)
     }

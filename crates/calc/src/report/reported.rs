@@ -28,8 +28,8 @@ const METRICS_API: &str = "metrics.k8s.io";
 /// The prefix of annotations that configure collectors.
 const COLLECTORS: &str = "metric-config.";
 
-/// The cause in the condition `ScalingActive=False`, if no metric could be read here for other
-/// reasons than this cause.
+/// The cause in the condition `ScalingActive=False`, if no metric could be read here either, but
+/// for other reasons.
 pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<&'a str> {
     use MetricFailure::{Empty, Fetch, NotRead};
     let explanation = decision.explanation();
@@ -69,7 +69,7 @@ pub(super) fn root_cause(message: &str) -> &str {
     rest
 }
 
-/// The errors of reading the metrics here, without repetition.
+/// The errors of reading the metrics here. Of equal errors in a row, only one is listed.
 pub(super) fn errors<'a>(metrics: impl Iterator<Item = Option<&'a str>>) -> String {
     let mut errors: Vec<&str> = metrics.flatten().collect();
     errors.dedup();

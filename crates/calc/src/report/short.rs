@@ -24,7 +24,7 @@ use crate::{
 
 /// The maximum length of the text about fallbacks, in characters.
 const MAX_FALLBACK_LEN: usize = 300;
-/// The maximum length of the text about settings, in characters.
+/// The maximum length of the text of a warning, in characters.
 const MAX_WARNING_LEN: usize = 200;
 
 /// The state of an autoscaler. The order is that of urgency, most urgent first.
@@ -32,13 +32,14 @@ const MAX_WARNING_LEN: usize = 200;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum State {
-    /// The target or all metrics can't be read, or the scale can't be written.
+    /// The scale can't be read or written, or the desired replicas can't be computed, for example
+    /// because no metric can be read.
     Failing,
-    /// The fallback of a metric that fails determines the replicas.
+    /// The fallback of a metric is active.
     Fallback,
     /// `maxReplicas` is below the replicas that the metrics ask for.
     AtMaximum,
-    /// Another client scaled the target to zero.
+    /// The target is at zero replicas, and the autoscaler may not scale it up from there.
     Off,
     /// The pause annotation prevents scaling.
     Paused,
@@ -53,7 +54,7 @@ pub enum State {
     WaitingForPods,
     /// The target is being scaled.
     Scaling,
-    /// A policy limits the next step.
+    /// A policy, or the limit without `behavior`, limits the next step.
     RateLimited,
     /// A recommendation within the stabilization window holds the replicas.
     Stabilizing,
@@ -119,7 +120,7 @@ fn shared_target(others: &[String]) -> String {
 }
 
 impl State {
-    /// Whether the autoscaler fails, or can't do what its metrics ask for.
+    /// Whether the autoscaler fails, doesn't scale, or can't do what its metrics ask for.
     pub fn is_problem(self) -> bool {
         self <= Self::WaitingForPods || self == Self::RateLimited
     }
@@ -172,8 +173,8 @@ impl ShortReport {
         self.state == State::WaitingForPods
     }
 
-    /// Whether the autoscaler fails, can't do what its metrics ask for, or has settings without
-    /// effect. Pods that don't count yet are no problem while they may be starting.
+    /// Whether the state is a problem ([`State::is_problem`]) or there are warnings. Pods that
+    /// don't count yet are no problem while they may be starting.
     pub fn is_problem(&self, now: Timestamp) -> bool {
         let is_starting = self.starting_until.is_some_and(|until| now < until);
         self.state.is_problem() && !is_starting || !self.warnings.is_empty()
@@ -181,8 +182,9 @@ impl ShortReport {
 }
 
 impl Report {
-    /// The state by this decision. `reported` is the state by the stored status, which remains if
-    /// the decision is doubtful.
+    /// The state by this decision. `reported` is the state by the stored status. It remains if the
+    /// decision is doubtful, except in a dry run. [`State::New`] also remains, unless the decision
+    /// failed, or scaling is disabled or paused.
     pub fn state(&self, reported: State) -> State {
         let is_paused = self.changes.iter().any(|change| change.trigger == Trigger::Unpause);
         let is_paused = is_paused && (self.pause == Pause::BOTH || self.reason == Reason::Paused);
@@ -237,7 +239,7 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         let is_off = failed.reason == ConditionReason::ScalingDisabled;
         return if is_off { State::Off } else { State::Failing };
     }
-    // Another controller doesn't remove the condition.
+    // Another controller doesn't remove the condition, so the settings must also have the pause.
     if status.is_true(&ConditionType::Paused) && is_scaling_paused(hpa, settings.pause) {
         return State::Paused;
     }
@@ -273,7 +275,8 @@ fn is_scaling_paused(hpa: &HorizontalPodAutoscaler, pause: Pause) -> bool {
     }
 }
 
-/// The condition of an active fallback. Another controller doesn't remove it.
+/// The condition of an active fallback. Another controller doesn't remove it, so it counts only if
+/// a metric has a fallback.
 fn active_fallback<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     settings: &Settings,
@@ -349,7 +352,7 @@ fn sentence(
         State::Failing => {
             return failed_condition(hpa).map(|failed| cause_text(hpa, failed)).unwrap_or_default();
         }
-        State::Off => return "autoscaling is off because another client scaled it to 0".to_owned(),
+        State::Off => return "autoscaling is off because the target is at 0 replicas".to_owned(),
         State::Paused => {
             let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
             let direction = match pause {

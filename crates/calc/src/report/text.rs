@@ -62,16 +62,17 @@ impl Display for Report {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ReportLines {
-    /// The reading and the calculation of each metric.
+    /// The reading and the calculation of each metric, without its name and pods.
     pub metrics: Vec<String>,
     /// Stabilization, policies and bounds.
     pub limits: Vec<String>,
-    /// The changes that would lead to other replicas.
+    /// The changes that would lead to other replicas. The end of a pause is listed even if the
+    /// replicas stay.
     pub changes: Vec<String>,
 }
 
 impl Report {
-    /// The metrics, the limits and the changes, as `Display` prints them.
+    /// The values of the metrics, the limits and the changes, as `Display` prints them.
     pub fn lines(&self) -> ReportLines {
         let metrics = self.metrics.iter().map(|metric| from_fn(|f| print_value(f, metric)));
         let changes = self.changes.iter().map(|change| from_fn(|f| self.print_change(f, change)));

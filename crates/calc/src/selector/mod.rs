@@ -38,7 +38,8 @@ pub enum SelectorError {
     /// A requirement of a selector string is invalid.
     #[error("unable to parse requirement: {0}")]
     Requirement(#[source] Box<SelectorError>),
-    /// A key or value is invalid for a label, or the operator has too many or too few values.
+    /// A key or value is invalid for a label, the operator has too many or too few values, or the
+    /// value of `>` or `<` is not an integer.
     #[error("{0}")]
     Invalid(String),
     /// A [`LabelSelector`]'s operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.

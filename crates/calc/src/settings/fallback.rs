@@ -16,7 +16,8 @@ pub(super) const MAX_FAILURE_SECONDS: u32 = 86_400;
 pub struct Fallback {
     /// The proposed replicas.
     pub replicas: i32,
-    /// The time for which the metric must have failed, in seconds: at least 30. The default is 180.
+    /// The time for which the metric must have failed, in seconds: 30 to 86,400. The default is
+    /// 180.
     #[serde(default = "default_failure_seconds")]
     pub failure_duration_seconds: u32,
     /// Whether the proposal depends on the current replicas. The default is `static`.

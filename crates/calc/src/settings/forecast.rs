@@ -21,7 +21,7 @@ pub struct Forecasts {
     /// The use of the forecasts.
     pub mode: Forecasting,
     /// The time from a reading to the forecast time; `None` for the measured time until pods of a
-    /// scale-up are ready. The forecaster applies it.
+    /// scale-up are ready, plus the age of the metric and a sync period. The forecaster applies it.
     pub horizon: Option<SignedDuration>,
     /// The quantile of the forecast that is scaled for, from 0 to 1; `None` for the default of
     /// the forecaster.

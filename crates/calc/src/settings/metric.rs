@@ -16,11 +16,12 @@ pub struct MetricSettings {
     pub utilization_of: UtilizationOf,
     /// The requests and limits that count during an in-place resize.
     pub requests: RequestsSource,
-    /// The effect of a pod without a request for the resource.
+    /// The effect of a pod without the request, limit or container.
     pub missing_requests: MissingRequests,
     /// The aggregation of the samples of the pods to one value.
     pub aggregate: Aggregate,
-    /// Samples that are older than this count as missing.
+    /// Samples of pods that are older than this count as missing. If all are older, or if the value
+    /// of an Object or External metric is, the metric fails.
     pub max_sample_age: Option<SignedDuration>,
     /// The metric scales up from zero only if it is above this value.
     pub activation: Option<MilliValue>,
@@ -76,7 +77,8 @@ pub enum RequestsSource {
     Actual,
 }
 
-/// The effect of a pod without a request for the resource.
+/// The effect of a pod that lacks what a utilization needs: the request, the limit or the
+/// container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingRequests {
     /// The metric fails, as in the reference.

@@ -36,7 +36,7 @@ pub use self::{
 use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
 
 /// The effective settings of one autoscaler: the reference's `--horizontal-pod-autoscaler-*` flags,
-/// and settings that only single autoscalers have. By default, the latter change nothing, so
+/// and settings that the reference doesn't have. By default, the latter change nothing, so
 /// decisions are those of the reference.
 ///
 /// ```
@@ -97,7 +97,7 @@ pub struct Settings {
     /// The time for which the metrics must have asked for zero replicas before the target is scaled
     /// to zero.
     pub zero_after: SignedDuration,
-    /// Whether forecasts of the load count, and how they are made.
+    /// Whether forecasts of the load are made and count, and how they are made.
     pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,

@@ -29,7 +29,7 @@ const MAX_NAME_LEN: usize = 100;
 /// Above this number, it only says that there are more.
 const MAX_OTHER_NAMES: usize = 16;
 /// The maximum length of [`AutoscalerSettings::problems`] and of [`AutoscalerSettings::applied`],
-/// in characters: the limit of an event's message.
+/// in characters: about the limit of an event's message, which is 1024 bytes.
 const MAX_TEXT_LEN: usize = 1000;
 
 /// The settings that the operator of the controller allows.
@@ -65,7 +65,8 @@ impl Settings {
     /// annotations and fields of the autoscaler override them, and a field has precedence over an
     /// annotation.
     ///
-    /// This parses every annotation, so call it when the object changes, not in each reconcile.
+    /// This parses the annotations and fields of all settings, so call it when the object changes,
+    /// not in each reconcile.
     pub fn for_autoscaler(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -175,8 +176,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The value to apply, or `None` if it is invalid or not allowed. Reports the problems of the
-    /// value.
+    /// The value to apply, or `None` if it is invalid or not allowed. A sync period that is too
+    /// short becomes the shortest one. Reports the problems of the value.
     fn accept(
         &mut self,
         setting: &'static Setting,
@@ -312,8 +313,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Adds a value to the summary. `metric` is empty if the value applies to the autoscaler or to
-    /// all metrics of the setting's types.
+    /// Adds a value to the summary, except that of `pause` and `dry-run`. `metric` is empty if the
+    /// value applies to the autoscaler or to all metrics of the setting's types.
     fn add_applied(&mut self, setting: &'static Setting, metric: &str, value: &Value) {
         if matches!(setting.name, "pause" | "dry-run") {
             return;

@@ -8,10 +8,11 @@ use super::Settings;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AutoscalerSettings {
-    /// The settings that replace the flags, as `NAME=VALUE`, except `pause` and `dry-run`, which
-    /// are reported separately.
+    /// The autoscaler's own settings, as `NAME=VALUE`, except `pause` and `dry-run`, which are
+    /// reported separately. Empty if kube-controller-manager handles the autoscaler.
     pub applied: String,
-    /// The settings that are ignored or not used as written, with the reasons.
+    /// The settings that are ignored or not used as written, with the reasons. Annotations that a
+    /// field overrides are not listed.
     pub problems: String,
     /// The settings that should prevent writes, but have no effect, because kube-controller-manager
     /// handles the autoscaler.

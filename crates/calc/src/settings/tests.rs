@@ -382,6 +382,7 @@ fn text_of_applied_settings_has_a_limit() {
     let metrics: Vec<_> = (0..200).map(metric).collect();
     let own =
         resolve(json!({}), json!({ "metrics": metrics })).settings.autoscaler_settings.unwrap();
+    // The limit is 1000 characters.
     assert!((900..=1003).contains(&own.applied.chars().count()), "{}", own.applied);
 }
 

@@ -20,7 +20,7 @@ use tracing::debug;
 use super::{CollectionSettings, reader::Reader};
 use crate::{CollectorPlan, FetchError, MetricConfig, Sample};
 
-/// The time that a request waits for a new value before it uses the previous one.
+/// The maximum time that a request waits for a new value before it uses the previous one.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The maximum time after a failed collection until a request may start the next one.
@@ -75,9 +75,10 @@ impl CollectedMetric {
         (age <= self.max_age(&reader.settings)).then_some(age)
     }
 
-    /// Returns the last values. If they have reached the refresh age, and no collection failed
-    /// recently, the first request starts a collection, and all requests wait for it. While the
-    /// last values are still usable, this wait is limited.
+    /// Returns the last values. If there are none, or they have reached the refresh age, the first
+    /// request starts a collection, and all requests wait for it. While the last values are still
+    /// usable, this wait is limited. Shortly after a failed collection, none is started: the result
+    /// is the last values if they are usable, and otherwise the error.
     pub(super) async fn read(
         self: &Arc<Self>,
         reader: &Arc<Reader>,
@@ -117,7 +118,7 @@ impl CollectedMetric {
     fn start_collection(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
         let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
-            // After a panic, the next request starts a new collection.
+            // A panic counts as a failed collection, so a later request starts a new one.
             let outcome = AssertUnwindSafe(metric.collect(&reader)).catch_unwind().await;
             let result = outcome.unwrap_or(Err(FetchError::Panicked)).map_err(Arc::new);
             let mut state = metric.state.lock();
@@ -158,10 +159,10 @@ impl CollectedMetric {
         Duration::from_nanos(u64::try_from(self.plan.interval_nanos).unwrap_or_default())
     }
 
-    /// The age at which a value is collected again: 85 % to 95 % of the interval. As it is below
-    /// 100 %, each read of an autoscaler whose sync period equals the interval starts a collection.
-    /// The percentage depends on the metric. Different metrics are therefore collected at different
-    /// times.
+    /// The age at which a value is collected again: 85 % to 95 % of the interval, or of the maximum
+    /// age if that is shorter. As it is below 100 %, each read of an autoscaler whose sync period
+    /// equals the interval starts a collection. The percentage depends on the metric, so that not
+    /// all metrics are collected at the same time.
     fn refresh_age(&self, settings: &CollectionSettings) -> Duration {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let hash = hasher.hash_one((

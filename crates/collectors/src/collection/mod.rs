@@ -42,9 +42,11 @@ pub struct CollectionSettings {
     pub environment: Environment,
     /// The enabled collectors, by [`Registration::name`](crate::registry::Registration::name).
     pub collectors: BTreeSet<&'static str>,
-    /// The maximum age of a value if collections fail. By default two intervals of the metric.
+    /// The maximum age of a value, also if collections fail. By default, two intervals of the
+    /// metric.
     pub max_age: Option<Duration>,
-    /// The maximum number of concurrent collections per collector.
+    /// The maximum number of concurrent collections per collector. One namespace gets at most half
+    /// of them, rounded up.
     pub concurrency: usize,
 }
 
@@ -78,7 +80,7 @@ pub struct Collection {
     objects: Arc<dyn ObjectLister>,
     targets: Arc<dyn Targets>,
     index: Mutex<Index>,
-    /// Notified when problems of autoscalers change.
+    /// Notified when the problems of an autoscaler change, but not when it is deleted.
     problems_changed: Notify,
     /// Synced after the first lists of the autoscalers of all APIs.
     sync_state: SyncState,
@@ -131,7 +133,8 @@ impl Collection {
         self.index.lock().problems()
     }
 
-    /// Waits until the problems of an autoscaler change. Only one caller may wait.
+    /// Waits until the problems of an autoscaler change. Its deletion is not such a change. Only
+    /// one caller may wait.
     pub async fn problems_changed(&self) {
         self.problems_changed.notified().await;
     }

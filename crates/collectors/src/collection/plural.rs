@@ -21,7 +21,7 @@ pub(super) fn group(api_version: &str) -> &str {
 }
 
 /// Whether a client means objects of this kind by `resource`. Clients may use the plural or the
-/// singular, and may omit the group.
+/// singular. If one of the two has no group, the groups are not compared.
 pub(super) fn is_of_kind(resource: &GroupResource, api_version: &str, kind: &str) -> bool {
     let group = group(api_version);
     let is_group = resource.group == group || resource.group.is_empty() || group.is_empty();

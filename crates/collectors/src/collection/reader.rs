@@ -17,13 +17,13 @@ pub trait CollectionObserver: Send + Sync {
     /// Called after each successful collection.
     fn collection_succeeded(&self, collector: &'static str, duration: Duration);
 
-    /// Called after each failed collection.
+    /// Called after each failed collection, unless the collector panicked.
     fn collection_failed(&self, collector: &'static str, duration: Duration);
 
-    /// Called after each list of autoscalers.
+    /// Called after each complete list of autoscalers.
     fn watch_succeeded(&self);
 
-    /// Called after each error of a watch of autoscalers.
+    /// Called after each error of a watch of autoscalers, except that the API isn't installed.
     fn watch_failed(&self);
 }
 

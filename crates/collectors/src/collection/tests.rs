@@ -57,7 +57,8 @@ impl FakeCluster {
     }
 }
 
-/// Parses settings as the real collectors do. Reads the value 5, of each pod or as a single value.
+/// Parses settings of Pods and External metrics as the real collectors do. Reads the value 5, of
+/// each pod or as a single value.
 #[derive(Debug)]
 struct FiveCollector {
     is_of_pods: bool,
@@ -542,7 +543,8 @@ async fn value_from_before_a_suspension_has_expired() {
     fixture.external("q=web").await.unwrap_err();
 }
 
-/// 3000 metrics with one name share 240 KiB of annotations.
+/// 3000 metrics with one name share annotations: short ones at first, then 240 KiB, of which two
+/// metrics fit into the limit of 512 KiB.
 #[test]
 fn settings_and_messages_of_one_autoscaler_are_bounded() {
     let mut hpa = external_hpa("web");

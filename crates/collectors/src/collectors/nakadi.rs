@@ -24,7 +24,7 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 const MAX_PAGES: usize = 50;
 
-/// Selects subscriptions, by their ID or by application and event types.
+/// Selects subscriptions, by their ID or by application, event types and consumer group.
 #[derive(Clone, Debug)]
 pub(crate) struct NakadiSubscription {
     quantity: Quantity,
@@ -37,7 +37,7 @@ pub(crate) struct NakadiSubscription {
 /// The setting `metric-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
-    /// The largest lag of any partition.
+    /// The largest lag of any partition, at least 0.
     LagSeconds,
     /// The sum of the unconsumed events of all partitions.
     UnconsumedEvents,

@@ -77,7 +77,7 @@ impl Collector for PodDocuments {
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
         let port = metric.value("port").map_or(Ok(0), parse_integer)?;
         let extractor = json.extractor(environment.compat);
-        // Errors are in the order of the reference: aggregator, timeout, path.
+        // Errors are in the order of the reference: aggregator, timeouts, JSONPath.
         if let Err(error @ ConfigError::Aggregator(_)) = extractor {
             return Err(error);
         }
@@ -112,7 +112,7 @@ impl Collector for PodDocuments {
         if pods.is_empty() {
             return Ok(Values::default());
         }
-        // Starts with a different pod each time. Otherwise, the time limit would always cut off the
+        // The first pod depends on the time. Otherwise, the time limit would always cut off the
         // same pods.
         let second = usize::try_from(context.now.as_second()).unwrap_or_default();
         let first = second % pods.len();
@@ -141,7 +141,7 @@ impl Collector for PodDocuments {
     }
 }
 
-/// Parses a timeout into nanoseconds.
+/// Parses a timeout into nanoseconds. Without the setting, it is the default.
 fn parse_timeout(metric: &MetricConfig, name: &'static str) -> Result<i64, ConfigError> {
     let Some(text) = metric.value(name) else { return Ok(DEFAULT_TIMEOUT_NANOS) };
     let timeout = go_duration::parse_nanos(text)?;
@@ -175,7 +175,7 @@ impl PodRequest {
         let port = u16::try_from(source.port).ok().filter(|port| *port != 0);
         let port = port.ok_or_else(|| FetchError::setting("port", &source.port.to_string()))?;
         let max = clients.limits().max_request_timeout;
-        // As in Go, 0 means no limit.
+        // In Go, 0 means no limit. Here, the operator's maximum applies.
         let timeout = |nanos: i64| match u64::try_from(nanos) {
             Ok(0) | Err(_) => max,
             Ok(nanos) => Duration::from_nanos(nanos).min(max),

@@ -40,7 +40,7 @@ pub(crate) struct PrometheusQuery {
 pub(super) enum Division {
     None,
     BeforeTruncation,
-    /// As in the reference for an Ingress.
+    /// As in the reference for an Ingress or `RouteGroup`.
     AfterTruncation,
 }
 

@@ -8,8 +8,9 @@ use crate::{
     error::{ConfigError, FetchError},
 };
 
-/// Claims the metrics of schedules, which would otherwise be reported as metrics without a
-/// collector. The values come from [`crate::schedules::source`], which watches the schedules.
+/// Claims the metrics of schedules. Without it, those with annotations would be reported as metrics
+/// without a collector. The values come from [`crate::schedules::source`], which watches the
+/// schedules.
 #[derive(Clone, Debug)]
 pub(crate) struct ScheduleValue;
 

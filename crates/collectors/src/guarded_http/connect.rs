@@ -36,7 +36,8 @@ use crate::{
     fair_semaphore::{FairSemaphore, Permit},
 };
 
-/// The maximum number of concurrent name resolutions. Each blocks a thread, possibly for seconds.
+/// The maximum number of concurrent resolutions of servers' names. Each blocks a thread, possibly
+/// for seconds. Names of proxies don't count.
 pub(super) const MAX_RESOLUTIONS: usize = 16;
 
 /// Returns the value of an environment variable.

@@ -37,8 +37,8 @@ use crate::{
 };
 
 const MAX_REDIRECTS: usize = 5;
-/// The maximum number of large responses that are read at the same time. A slow server occupies a
-/// permit at most until the request times out.
+/// The maximum number of large responses that are read or evaluated at the same time. A slow server
+/// occupies a permit at most until the request times out.
 const MAX_LARGE_RESPONSES: usize = 16;
 /// The maximum number of concurrent evaluations of documents.
 const MAX_EVALUATIONS: usize = 2;
@@ -119,7 +119,8 @@ impl GuardedHttp {
         reply.map_err(|source| http_error(&request.uri, source))
     }
 
-    /// Sends a GET request, and follows redirections. Each destination is checked.
+    /// Sends a GET request, and follows up to [`MAX_REDIRECTS`] redirections. Each destination is
+    /// checked.
     pub(crate) async fn get(&self, request: &HttpRequest) -> Result<Reply, FetchError> {
         // The timeout of a request doesn't include the wait for a connection.
         let limit = request.timeout + self.limits.queue_timeout;

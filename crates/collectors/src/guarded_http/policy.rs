@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::Compat;
 
 /// Checks a URL before its name is resolved. By default, it must be an absolute HTTP URL with a
-/// host and without credentials. With compatibility, it must be a URL that Go can parse.
+/// host and without credentials. With compatibility, it must only pass some of the checks of Go's
+/// parser.
 pub(crate) fn check_url(url: &str, compat: Compat) -> Result<(), &'static str> {
     check_go_url(url)?;
     if compat == Compat::Reference { Ok(()) } else { parse_host(url).map(|_| ()) }
@@ -34,8 +35,8 @@ fn check_go_url(url: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The host of an HTTP URL, without the brackets of an IPv6 address. Fails if the URL has
-/// credentials or an invalid port.
+/// The host of an HTTP URL, without the brackets of an IPv6 address. Fails if the URL is invalid,
+/// or has credentials or a backslash.
 pub(crate) fn parse_host(url: &str) -> Result<&str, &'static str> {
     let (scheme, rest) = url.split_once("://").ok_or("must start with http:// or https://")?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {

@@ -25,7 +25,8 @@ pub enum Destination {
 
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
-    /// The namespace whose share of connections is used. Empty for the operator's own requests.
+    /// The namespace whose share of connections is used. Empty for requests for AWS credentials,
+    /// which all tenants share.
     pub(crate) namespace: Arc<str>,
     pub(crate) method: Method,
     pub(crate) uri: Uri,

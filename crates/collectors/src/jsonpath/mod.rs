@@ -1,5 +1,5 @@
 //! Extracts numbers from JSON documents, with JSONPath and expressions. The dialect is that of
-//! ajson ("the reference" here), the library that kube-metrics-adapter uses. Pure functions.
+//! ajson ("the reference" here), the library that kube-metrics-adapter uses. It does no I/O.
 //!
 //! [`Extractor`] has a path (`json-key`) or an expression (`json-eval`), and an aggregator for
 //! several numbers:
@@ -22,9 +22,9 @@
 //!
 //! # Compatibility
 //!
-//! Results are those of the reference, including its peculiarities. [`Compat`] selects two details:
-//! whether a number out of the range of 64-bit floats is an error or 0, and whether the factorial
-//! of a number above 20 is an error or overflows.
+//! Results are those of the reference, including its peculiarities, but random numbers are refused.
+//! [`Compat`] selects two details: whether a number out of the range of 64-bit floats is an error
+//! or 0, and whether the factorial of a number above 20 is an error or overflows.
 
 mod budget;
 mod document;

@@ -6,7 +6,7 @@ pub(crate) const OPERATORS: [&str; 21] = [
     "|", "^", "<", ">",
 ];
 
-/// Reads an expression from left to right.
+/// Reads a document, path or expression from left to right.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'t> {
     text: &'t [u8],

@@ -134,6 +134,7 @@ fn invalid_expression_is_an_error_of_the_evaluation() {
 #[test]
 fn depth_and_size_of_documents_are_bounded() {
     let extractor = || Extractor::new(Query::key("$..x").expect("a path"), None);
+    // The default limit of the depth is 200.
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert_eq!(extractor().extract(nested(200).as_bytes()), Err(ExtractError::Empty));
     let error = extractor().extract(nested(201).as_bytes()).expect_err("too deep");
@@ -196,7 +197,7 @@ fn float_is_formatted_as_by_go(#[case] number: f64, #[case] expected: &str) {
     assert_eq!(math::format_shortest(number), expected);
 }
 
-/// An array of strings, 64 KiB in total.
+/// An array of strings, 62 KiB in total.
 fn texts() -> Vec<u8> {
     serde_json::to_vec(&vec!["abcd"; 9000]).unwrap()
 }
@@ -249,13 +250,15 @@ fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
         let root = value::Value::Node(Document::ROOT);
         let _ = evaluate::select_values(&path, &root, &document, &budget);
         let (steps, created) = budget.spent();
-        // The last operation may exceed a limit by the size of one string.
+        // The last operation may exceed a limit: a regular expression costs up to 160 steps for
+        // each byte of a string.
         assert!(steps <= limits.steps + 160 * (64 << 10), "{steps}");
         assert!(created <= limits.bytes + (4 << 20), "{created}");
     }
 }
 
-/// Steps bound the time, so bytes that are copied, parsed or compared must cost steps.
+/// Steps bound the time, so bytes that are copied, parsed or compared must cost steps: at least one
+/// for 256 bytes.
 #[rstest]
 #[case::index(&format!("$[*]['{}']", "0".repeat(4000)), &vec![json!([]); 100])]
 #[case::text_of_a_script("$[1:][($[0])]", &[vec![json!("0".repeat(4000))], vec![json!([]); 100]].concat())]

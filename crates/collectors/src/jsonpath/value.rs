@@ -18,8 +18,8 @@ pub(crate) enum Value {
     Node(NodeId),
     /// Several values that a path selects.
     Several(Rc<[Value]>),
-    /// The node `node` of the document, reached through `element`, which is an element of the array
-    /// of a [`Self::Several`]. The root of such a value is that array.
+    /// The node `node` of the document, at or below `element`, an element of the array of a
+    /// [`Self::Several`]. For expressions, that array is the root of the value.
     Copy {
         array: Rc<[Value]>,
         element: NodeId,
@@ -146,7 +146,7 @@ impl Value {
         if index.to_string().as_bytes() == key { children.get(index) } else { None }
     }
 
-    /// A node above or below this value, reached in the same way.
+    /// Another node of the same root, such as a child or the parent.
     fn with_node(&self, node: NodeId) -> Self {
         match self {
             Self::Copy { array, element, .. } => {

@@ -22,8 +22,9 @@ pub struct Change {
 }
 
 impl ScheduledMetric {
-    /// The next change after a time. `None` if the value doesn't change within nine days, and no
-    /// `OneTime` entry changes it later. Nine days include all changes by repeating entries.
+    /// The next change after a time. `None` if the value doesn't change within nine days, nor
+    /// within nine days after the first later ramp or end of a `OneTime` entry. Nine days include
+    /// all changes by repeating entries. Fails if [`Self::value_at`] fails.
     pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
         self.value_at(now)?;
         let end_of = |horizon| now.saturating_add(horizon).unwrap_or(Timestamp::MAX);

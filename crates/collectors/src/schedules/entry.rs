@@ -82,7 +82,7 @@ impl Entry {
         Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), timing }
     }
 
-    /// The time zone of a repeating entry; `None` for a one-time entry.
+    /// The time zone of a repeating entry; `None` for a one-time entry or without a period.
     pub(crate) fn time_zone(&self) -> Option<&TimeZone> {
         match &self.timing {
             Timing::Repeating { zone, .. } => Some(zone),
@@ -127,10 +127,11 @@ impl Entry {
         }
     }
 
-    /// The windows that determine the value between two times: fewer than [`Self::windows`]
-    /// returns, for the same value. The windows of a repeating entry start and end in the order of
-    /// their dates. Therefore, of the windows that start before `from`, only the last one can have
-    /// an effect. Of those that start after `to`, only the first one can.
+    /// The windows that determine the value between two times. With compatibility, or if the entry
+    /// isn't repeating, they are those of [`Self::windows`], otherwise fewer: the windows of a
+    /// repeating entry start and end in the order of their dates. Therefore, of the windows that
+    /// start before `from`, only the last one can have an effect. Of those that start after `to`,
+    /// only the first one can.
     pub(crate) fn effective_windows(
         &self,
         from: Timestamp,

@@ -156,7 +156,7 @@ async fn request_without_a_free_connection_is_an_error() {
     assert_eq!(milli(fetch_with(&clients, &plan).await), 1000);
 }
 
-/// Serves a large response, and stalls at `/stall` before its end.
+/// Serves a large response (of more than 64 KiB), and stalls at `/stall` before its end.
 async fn stalling_server() -> Server {
     let large = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
     let stalled = format!("HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n{large}");
@@ -179,7 +179,7 @@ async fn stalled_large_response_does_not_block_others() {
     }
 }
 
-/// A namespace gets at most half of the permits, so others can still read.
+/// A namespace gets at most half of the 16 permits for large responses, so others can still read.
 #[tokio::test]
 async fn stalled_large_responses_of_a_namespace_do_not_block_others() {
     let server = stalling_server().await;

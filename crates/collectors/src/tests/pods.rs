@@ -142,9 +142,9 @@ async fn collection_with_slow_pods_has_a_time_limit() {
     let start = std::time::Instant::now();
     let result = fetch(Settings { limits, ..settings() }, with_pods(&pods), &plan).await;
     assert!(error(result).starts_with("none of 50 pods has a value; p0: "));
-    // Sequentially, it would take 2.5 s.
+    // The limit is 0.2 s. Reading all pods, two at a time, would take 2.5 s.
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    // The server detects a closed connection a little later than the client.
+    // The limit is two. The server detects a closed connection a little later than the client.
     assert!(server.max_open() <= 4, "{}", server.max_open());
 }
 
@@ -176,7 +176,8 @@ async fn connections_of_all_collections_are_bounded() {
     for fetched in fetched {
         assert_eq!(fetched.unwrap().samples.len(), 100);
     }
-    // The server detects a closed connection a little later than the client.
+    // One namespace gets three of five connections. The server detects a closed connection a little
+    // later than the client.
     assert!((2..=10).contains(&server.max_open()), "{}", server.max_open());
 }
 

@@ -127,7 +127,7 @@ async fn last_value_of_a_zmon_check_has_its_own_time() {
     assert_eq!(json_body(&request), expected);
 }
 
-/// The last value is 11 minutes old.
+/// The last value is 11 minutes old. The default duration is 10 minutes.
 #[tokio::test]
 async fn zmon_value_older_than_the_duration_is_missing() {
     let time = (now().as_second() - 660) * 1000;
@@ -140,7 +140,8 @@ async fn zmon_value_older_than_the_duration_is_missing() {
     assert_eq!(milli(fetch(zmon(&server), Objects::default(), &longer).await), 1000);
 }
 
-/// Durations are rounded, and `KairosDB` dates an aggregate by its first point.
+/// Durations are rounded: 90 minutes to two hours, 80 minutes to one. `KairosDB` dates an aggregate
+/// by its first point, and its clock may be behind by 30 s.
 #[rstest]
 #[case::rounded_up("90m", 119, true)]
 #[case::rounded_up_and_skewed("90m", 120, true)]
@@ -261,7 +262,7 @@ async fn nakadi_subscription_is_read_by_its_id() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// The reference reads a missing number as 0, and an autoscaler then scales down.
+/// The reference reads a missing number as 0, and an autoscaler may then scale down.
 #[rstest]
 #[case::one_lacks_it(r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#, Some(7000))]
 #[case::null(r#"{"items":[{"partitions":[{"consumer_lag_seconds":null}]}]}"#, Some(0))]

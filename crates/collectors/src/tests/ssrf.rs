@@ -325,6 +325,7 @@ async fn slow_names_of_a_namespace_do_not_block_others() {
         unchecked_plan("http://slow.example/"),
         unchecked_plan(&victim.text("http://fast.example:PORT/")),
     );
+    // A namespace gets 8 of the 16 resolutions.
     let all = futures::future::join_all((0..20).map(|_| fetch_with(&clients, &slow)));
     let (target, time) = (target(), now());
     let other = async {

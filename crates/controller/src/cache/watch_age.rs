@@ -17,7 +17,8 @@ use super::is_newer;
 /// be dead.
 #[derive(Debug)]
 pub struct WatchAge {
-    /// `None` if nothing is watched: the kind isn't installed, or RBAC forbids it.
+    /// `None` if nothing is watched: the kind isn't installed, RBAC forbids it, or the scale paths
+    /// of the kind are unknown.
     confirmed: Mutex<Option<Confirmation>>,
     /// The latest list, complete or not.
     list: Mutex<Option<List>>,
@@ -211,7 +212,8 @@ impl SuspensionDetector {
         Self { clock, threshold, last_check, watch_ages }
     }
 
-    /// Marks the caches as outdated if the machine was suspended since the last check.
+    /// Marks the caches as outdated if the machine was suspended since the last check, at least for
+    /// the threshold.
     pub(crate) fn check(&self) {
         let now = self.clock.instants();
         let last = std::mem::replace(&mut *self.last_check.lock(), now);

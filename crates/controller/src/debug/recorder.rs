@@ -23,7 +23,7 @@ use crate::{
 const MAX_BYTES_PER_AUTOSCALER: usize = 256 << 10;
 
 /// Records every decision in the cached autoscaler. Each autoscaler gets an equal share of the
-/// memory.
+/// memory, at most 256 KiB.
 pub struct DecisionRecorder {
     telemetry: Arc<Telemetry>,
     limit: usize,

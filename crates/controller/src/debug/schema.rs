@@ -34,19 +34,20 @@ pub struct ControllerStatus {
     /// The reason why the liveness probe fails. Absent if it succeeds.
     pub not_alive: Option<String>,
     pub queue: QueueState,
-    /// The longest time since an autoscaler's last reconcile. Absent on a standby.
+    /// The longest time since an autoscaler's last reconcile, less the excess of its own sync
+    /// period over the controller's. Absent while the workers don't run.
     pub oldest_reconcile_seconds: Option<f64>,
     /// The time since the API server last confirmed that the cache of a resource has all changes.
     pub cache_ages_seconds: BTreeMap<String, f64>,
     pub undecodable_objects: u64,
-    /// Whether histories are stored for the next leader: not in dry run, nor without leader
-    /// election. Absent in documents of older versions.
+    /// Whether histories are stored for the next leader: not without leader election, as in dry
+    /// run, nor if a flag turns it off. Absent in documents of older versions.
     #[serde(default)]
     pub keep_history: Option<bool>,
     /// The time for which writes of histories have been failing; 0 if they succeed.
     pub history_unsaved_seconds: f64,
     pub autoscalers: usize,
-    /// The number of autoscalers whose last reconcile failed.
+    /// The number of autoscalers whose last reconcile failed, or could not read all metrics.
     pub failing: usize,
     pub decision_memory: DecisionMemory,
 }
@@ -88,7 +89,7 @@ pub struct DecisionMemory {
     pub per_autoscaler_bytes: usize,
 }
 
-/// Autoscalers, sorted by namespace and name.
+/// Autoscalers, sorted by `NAMESPACE/NAME`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerList {
@@ -109,9 +110,9 @@ pub struct AutoscalerItem {
     pub uid: String,
     /// Whether the last reconcile failed, or could not read all metrics.
     pub is_failing: bool,
-    /// Absent before the first reconcile on this instance.
+    /// Absent if no decision of this instance is recorded.
     pub last_reconcile_seconds_ago: Option<f64>,
-    /// Negative if the reconcile is late. Absent on a standby.
+    /// Negative if the reconcile is late. Absent before the first reconcile, and on a standby.
     pub next_due_in_seconds: Option<f64>,
     /// The last run of decisions, without its explanation.
     pub last: Option<Run>,
@@ -127,7 +128,7 @@ pub struct AutoscalerDetail {
     pub kind: String,
     pub now: Timestamp,
     pub autoscaler: AutoscalerItem,
-    /// The settings of decisions.
+    /// The controller's settings, without the autoscaler's own.
     pub settings: DecisionSettings,
     /// Recommendations and scale events. Absent on a standby, which has none.
     pub history: Option<History>,

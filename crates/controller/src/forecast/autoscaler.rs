@@ -49,7 +49,7 @@ pub(crate) struct Check {
     pub(crate) metric: usize,
     spec: MetricSpec,
     pub(crate) settings: GateSettings,
-    /// The loads that this process has observed, for a metric that no source has.
+    /// The loads in the metric's history, for a metric that no source has.
     pub(crate) observed_past: Trace,
 }
 
@@ -132,7 +132,7 @@ impl AutoscalerForecasts {
         }
     }
 
-    /// The start-up time of pods, plus the age of the metric and a sync period.
+    /// The start-up time of pods, plus the age of the metric and the controller's sync period.
     fn measured_horizon(&self, shared: &Forecasts) -> SignedDuration {
         let period = SignedDuration::try_from(shared.sync_period).unwrap_or_default();
         self.startups.median().saturating_add(METRIC_DELAY).saturating_add(period)

@@ -89,8 +89,8 @@ impl MetricState {
         self.last_load = Some((now, load));
     }
 
-    /// The reason why forecasts are used or not, with a forecast if they are and the metric was
-    /// read. `None` until the first check has ended.
+    /// The reason why forecasts are used or not, with a forecast if they are used, the metric was
+    /// read and its history suffices. `None` until the first check has ended.
     pub(super) fn forecast(
         &self,
         load: Option<Load>,
@@ -173,7 +173,8 @@ impl MetricState {
         (FIRST_RETRY_MINUTES << count.min(8)).min(MAX_RETRY_MINUTES)
     }
 
-    /// The loads that this process has observed.
+    /// The loads in the history: those that this process observed, and earlier ones if they were
+    /// read once.
     pub(super) fn observed_past(&self) -> Trace {
         Trace::new(self.history.means())
     }

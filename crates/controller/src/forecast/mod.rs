@@ -59,7 +59,7 @@ const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
 /// The minimum time between the first checks of an autoscaler's metrics, unless they have their
 /// first loads at the same time: a spec that keeps changing must not cause a check at each change.
 pub(crate) const FIRST_CHECK_PERIOD: Duration = Duration::from_mins(10);
-/// The time between two checks of a metric.
+/// The time between two checks of a metric, except after the first check and after a failure.
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
 /// If checks fail, the result of the last successful one is used for this long.
 pub(crate) const MAX_CHECK_AGE: SignedDuration = SignedDuration::from_hours(48);

@@ -17,11 +17,13 @@ const POINT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 const POINTS_PER_DAY: i32 = 144;
 /// The quantiles of [`ForecastPoint::low`] and [`ForecastPoint::high`].
 const BAND_QUANTILES: (f64, f64) = (0.1, 0.9);
-/// The past that [`ForecastView::recent`] covers.
+/// The past that [`ForecastView::recent`] covers, before the horizon.
 const RECENT_PERIOD: SignedDuration = SignedDuration::from_hours(1);
-/// The number of steps in [`ForecastView::recent`], or fewer if a step would be under a minute.
+/// The approximate number of steps in [`ForecastView::recent`], or fewer if a step would be under a
+/// minute.
 const MAX_RECENT_STEPS: i64 = 120;
-/// The number of sync periods for which the last load that was read counts as the present load.
+/// The number of sync periods, in addition to [`METRIC_DELAY`], for which the last load that was
+/// read counts as the present load.
 const MAX_LOAD_AGE_PERIODS: i32 = 3;
 
 /// The forecasts of one metric.
@@ -36,13 +38,13 @@ pub struct ForecastView {
     pub reason: Option<String>,
     /// The reason in words.
     pub text: Option<String>,
-    /// The time of the last check whether forecasts help.
+    /// The time of the last successful check whether forecasts help.
     pub checked_at: Option<Timestamp>,
     /// The kind of past days that forecasts are based on: `daily`, `workweek` or `weekly`.
     pub season: Option<String>,
     /// Whether the level is smoothed. If not, it is the newest reading alone.
     pub is_smoothed: bool,
-    /// The time from a reading to the time that the forecast is for.
+    /// The time from the measurement of a load to the time that the forecast is for.
     pub horizon_seconds: i64,
     /// The quantile of the forecast load that decisions use.
     pub quantile: f64,
@@ -54,8 +56,8 @@ pub struct ForecastView {
     pub yesterday: Option<Yesterday>,
     /// The past day and the horizon, every ten minutes.
     pub points: Vec<ForecastPoint>,
-    /// The past hour and the horizon, every minute or, with a long horizon, in 120 steps. Absent in
-    /// documents of older versions.
+    /// The past hour and the horizon, every minute or, with a long horizon, in about 120 steps.
+    /// Absent in documents of older versions.
     #[serde(default)]
     pub recent: Vec<ForecastPoint>,
     /// The newest reading of the load. The loads of the points are means of five minutes.
@@ -106,7 +108,8 @@ pub struct ForecastPoint {
 }
 
 impl ForecastView {
-    /// The newest forecast, as the controller decides on it. `None` before the first check.
+    /// The newest forecast, as the controller decides on it. `None` before the first check, and for
+    /// a reason that this version doesn't know.
     pub fn newest(&self) -> Option<MetricForecast> {
         let name = self.reason.as_deref()?;
         let reason = ForecastReason::ALL.into_iter().find(|reason| reason.as_str() == name)?;
@@ -123,7 +126,7 @@ impl ForecastView {
 }
 
 impl AutoscalerForecasts {
-    /// The forecasts of each metric.
+    /// The forecasts of each metric that has a history.
     pub(crate) fn view(&self, now: Timestamp) -> Vec<ForecastView> {
         let Some(parameters) = &self.parameters else { return Vec::new() };
         let metrics = self.metrics().enumerate();
@@ -232,8 +235,8 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
 }
 
 /// The forecast that is made at `made`, and its median. `newest` is the time at which a load that
-/// is read now was measured. `None` if the load at `made` is unknown, or if the forecast is for the
-/// future and no load was read recently.
+/// is read now was measured. `None` if the load at `made` or the past days are unknown, or if no
+/// load was read recently and the actual load at the time of the forecast is unknown.
 fn point(
     state: &MetricState,
     parameters: &Parameters,

@@ -1,8 +1,8 @@
 //! Checks in the background whether forecasts help: reads the past of a metric, and runs the past
 //! two weeks with and without forecasts.
 //!
-//! A metric is checked when it first has a load, and then every day, at a time of day that a hash
-//! of its autoscaler determines. A failed check is repeated with a backoff.
+//! A metric is checked when it first has a load, again after a part of a day that a hash of its
+//! autoscaler determines, and then every day. A failed check is repeated with a backoff.
 //!
 //! At most two autoscalers are checked at once, and one calculation runs at a time, on a blocking
 //! thread, so that no reconcile waits for it. The autoscalers of a namespace take turns, and so do

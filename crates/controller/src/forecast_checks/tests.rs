@@ -289,6 +289,7 @@ async fn tenants_that_change_their_metrics_do_not_starve_others() {
     }
     task.abort();
     let read = fixture.source.metrics.lock();
+    // Before it, each of the two has at most one turn of `MAX_METRICS` checks.
     let position = read.iter().position(|metric| metric == "v");
     assert!(position.is_some_and(|position| position <= 16), "{position:?}");
     // In an hour, each of the two gets up to four first checks seven times, and the victim one.
@@ -322,6 +323,7 @@ async fn failed_read_is_repeated_with_a_backoff() {
     let (forecast, requests) = check_for(refused, 6 * HOUR).await;
     let text = "the metric's past can't be read; see the controller log";
     assert_eq!(forecast, Some(("SourceFailed".to_owned(), text.to_owned())));
+    // About at 0, 5, 15, 35 and 75 minutes, and then every hour: nine requests.
     assert!((7..=11).contains(&requests), "{requests}");
 }
 
@@ -331,6 +333,7 @@ async fn hanging_source_times_out() {
     let (reason, text) = forecast.unwrap();
     assert_eq!(reason, "SourceFailed");
     assert_eq!(text, "the metric's past can't be read; see the controller log");
+    // About at 0, 6, 17 and 38 minutes: each request first times out after a minute.
     assert!((3..=6).contains(&requests), "{requests}");
 }
 

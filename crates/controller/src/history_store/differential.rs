@@ -84,8 +84,8 @@ fn failures(list: Option<Document<'_>>) -> DocumentResult<Vec<Failure>> {
     elements.into_iter().map(Document::decode).collect()
 }
 
-/// Whether a snapshot has at most 64 recommendations, 32 scale events of each kind, 1,000,000
-/// replicas, and 32 failing metrics.
+/// Whether a snapshot has at most 64 recommendations of 0 to 1,000,000 replicas, 32 scale events of
+/// each kind with changes of 1 to 1,000,000, 32 failing metrics, and no negative desired replicas.
 fn is_within_limits(snapshot: &HistorySnapshot) -> bool {
     let events = [&snapshot.scale_ups, &snapshot.scale_downs];
     snapshot.desired_replicas >= 0
@@ -124,6 +124,7 @@ mod tests {
                     let text = json!({ name: vec![(number, 0); *points] }).to_string();
                     check_snapshot(text.as_bytes())
                 });
+            // Four lengths with three numbers, or two lengths with two numbers.
             assert_eq!(accepted.count(), if name == "recommendations" { 12 } else { 4 }, "{name}");
         }
     }

@@ -77,7 +77,7 @@ pub(crate) struct HistoryStore {
 pub(crate) struct StoredUntil {
     /// Until this time, the last stored recommendations held.
     pub(crate) time: Timestamp,
-    /// Whether the last leader stored all changes until its end.
+    /// Whether no write of histories was failing when the last leader ended.
     pub(crate) is_complete: bool,
 }
 
@@ -138,8 +138,8 @@ impl HistoryStore {
     }
 
     /// Restores the stored histories of the cached autoscalers. `until` is `None` if the last
-    /// leader stored no histories: those in the ConfigMaps are of an earlier one. If the ConfigMaps
-    /// can't be read, the autoscalers start without a history, as in the reference.
+    /// leader stored no histories or is unknown: those in the ConfigMaps may be older. If the
+    /// ConfigMaps can't be read, the autoscalers start without a history, as in the reference.
     pub(crate) async fn restore(&self, until: Option<StoredUntil>) {
         match self.read_shards().await {
             Ok(shards) if shards.iter().all(|shard| shard.resource_version.is_none()) => {

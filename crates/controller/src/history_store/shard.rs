@@ -12,7 +12,8 @@ use crate::key::HpaKey;
 
 /// The maximum number of shards; a power of two. The chart's role names all of them.
 pub(super) const MAX_SHARDS: usize = 16;
-/// The number of autoscalers above which shards are split, up to the maximum number of shards.
+/// The average number of autoscalers in a shard above which shards are split, up to the maximum
+/// number of shards.
 const AUTOSCALERS_PER_SHARD: usize = 500;
 /// The maximum size of a shard. The API server accepts 1 MiB.
 const MAX_SHARD_BYTES: usize = 900 << 10;
@@ -50,8 +51,8 @@ pub(super) fn shard_count(autoscalers: usize) -> usize {
     autoscalers.div_ceil(AUTOSCALERS_PER_SHARD).max(1).next_power_of_two().min(MAX_SHARDS)
 }
 
-/// The shard of an autoscaler: the FNV-1a hash of its namespace and name, the same in every
-/// process.
+/// The shard of an autoscaler, from the FNV-1a hash of its namespace and name. It is the same in
+/// every process.
 pub(super) fn shard_index(key: &HpaKey, shards: usize) -> usize {
     let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
     let bytes = key.namespace.bytes().chain([b'/']).chain(key.name.bytes());
@@ -66,7 +67,7 @@ pub(super) struct EncodedShard {
     /// The data of the ConfigMap.
     pub(super) data: BTreeMap<String, String>,
     pub(super) bytes: usize,
-    /// The number of snapshots that exceed the maximum size of a shard.
+    /// The number of snapshots that were left out because of the maximum size of a shard.
     pub(super) omitted: usize,
 }
 

@@ -42,7 +42,7 @@ use crate::{
 pub struct Informers {
     pub caches: Caches,
     pub queue: Arc<WorkQueue<HpaKey>>,
-    /// The number of objects that were skipped because they could not be decoded.
+    /// The number of times that an object was skipped because it could not be decoded.
     pub undecodable: Arc<AtomicU64>,
     pub intervals: WatchIntervals,
     /// Whether the whole controller is in dry run: it compares its decisions with a peer's, and
@@ -116,8 +116,8 @@ impl ReconcileTrigger {
 /// The intervals of all watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchIntervals {
-    /// The delay from an undecodable object to the relist that it causes, and the longest backoff
-    /// of a watch that failed.
+    /// The delay from missed events, or from a first undecodable object, to the relist. Also the
+    /// longest backoff of a watch that failed.
     pub relist: Duration,
     /// A cached scale is used only if the API server has confirmed its cache within this time.
     pub max_age: Duration,

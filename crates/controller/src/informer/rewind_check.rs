@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::cache::WatchAges;
 
-/// The longest time between two checks of a watch.
+/// After this time without a check or a list, the next watch request is checked in any case.
 const MAX_INTERVAL: Duration = Duration::from_mins(5);
 /// The delay after the first failed check; it doubles with each further one. It is short, because
 /// a rewind can't be detected any more once the API server has reached the old resource version

@@ -42,9 +42,9 @@ pub(super) trait Watchable:
 
 impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable for T {}
 
-/// Lists and watches without end. Backs off after failures. The API server ends each watch after
-/// `timeout`, and kube's watcher resumes it. A watch that is silent for 5 s longer is dropped and
-/// resumed on another connection.
+/// Lists and watches without end. Backs off after failures. The API server ends each watch after at
+/// most `timeout`, and kube's watcher resumes it. A watch that is silent for 5 s longer is dropped
+/// and resumed on another connection.
 fn watch_events<T: Watchable>(api: Api<T>, max_backoff: Duration, timeout: Duration) -> Events<T> {
     let timeout = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
     let config = watcher::Config::default().page_size(MAX_PAGE_SIZE).timeout(timeout);
@@ -72,7 +72,8 @@ impl Backoff for CappedBackoff {
     fn reset(&mut self) {}
 }
 
-/// Logs the failures of a watch: when they start, every minute while they last, and when they end.
+/// Logs the failures of a watch when they start, every minute while they last, and when they end.
+/// Lost connections are logged at debug level only.
 struct FailureLog {
     watch: String,
     scope: String,

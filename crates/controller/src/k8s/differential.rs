@@ -230,7 +230,7 @@ fn check_object<K: CachedKind + Clone + PartialEq + Debug>(
     decoded.is_ok()
 }
 
-/// Checks that an object decodes equally in a list and in a watch event.
+/// Checks that an object is accepted in a list and in a watch event if it is accepted on its own.
 fn check_envelopes<K: CachedKind + Clone>(text: &str, is_ok: bool) {
     let list = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":[{text}]}}"#);
     let list = serde_json::from_str::<ObjectList<PartialObject<K>>>(&list);

@@ -30,7 +30,7 @@ const FIRST_PAGE_SIZE: u32 = 16;
 /// to what the caches need.
 const TARGET_BYTES: usize = 4 << 20;
 
-/// A page that is larger ends with an error, unless it has a single object.
+/// A page that is larger ends with an error, unless a single object was requested.
 const MAX_BYTES: usize = 32 << 20;
 
 /// The maximum factor by which a page may have more objects than the last one.

@@ -341,6 +341,7 @@ mod tests {
             "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
         }));
         let annotations = hpa.decode().expect("a valid object").metadata.annotations;
+        // `MAX_OTHER_NAMES` of `hpa_calc`, and two more.
         assert_eq!(annotations.len(), 18);
         assert!(annotations.values().all(String::is_empty));
     }

@@ -13,7 +13,7 @@ use tower::{Layer, Service};
 /// A limit of the request rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// Requests per second in the long run. Zero, a negative number and NaN mean one request a day.
+    /// Requests per second in the long run. NaN and less than one request a day mean one a day.
     pub qps: f64,
     /// The number of requests that may be sent at once after a pause. Zero means one.
     pub burst: u32,

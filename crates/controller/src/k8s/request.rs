@@ -16,7 +16,8 @@ pub enum RequestError {
     /// from the HTTP status.
     #[error("{}", .0.message)]
     Status(Box<Status>),
-    /// The request got no response, or only part of one.
+    /// The request could not be sent, or got no complete response within its limits of time and
+    /// size.
     #[error("{verb} {path:?}: {cause}")]
     Transport {
         /// The HTTP method in Go's spelling: `Get`, `Put`.
@@ -69,7 +70,7 @@ const ACCEPT_METADATA: &str =
 const ACCEPT_OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
-    /// Sends the request and decodes the response. The timeout covers both.
+    /// Sends the request and decodes the response. The timeout covers the response with its body.
     pub(crate) async fn send<T: DeserializeOwned>(self, body: Vec<u8>) -> Result<T, RequestError> {
         match tokio::time::timeout(self.timeout, self.response_body(body)).await {
             Ok(body) => serde_json::from_slice(&body?)

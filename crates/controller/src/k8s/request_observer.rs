@@ -11,11 +11,12 @@ use http::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-/// Called after each request to the API server. It must not block.
+/// Called after each request to the API server, unless its caller stopped waiting for it. It must
+/// not block.
 pub trait RequestObserver: Send + Sync {
     /// A request to `host` has received its response header, or failed. `status` is `None` for a
     /// request without a response. `duration` excludes the time that the client's limits held the
-    /// request back.
+    /// request back, except for the watch throttle.
     fn request_finished(
         &self,
         host: &str,
@@ -30,8 +31,8 @@ impl RequestObserver for () {
     fn request_finished(&self, _: &str, _: &Method, _: Option<StatusCode>, _: Duration) {}
 }
 
-/// Reports requests to a [`RequestObserver`]. It belongs below the layers that hold requests back,
-/// so that the wait doesn't count, and above the timeout.
+/// Reports requests to a [`RequestObserver`]. It belongs below the layers that hold requests back
+/// before they are sent, so that the wait doesn't count, and above the timeout.
 #[derive(Clone)]
 pub(super) struct RequestObserverLayer {
     observer: Arc<dyn RequestObserver>,

@@ -5,8 +5,8 @@
 //! [`Telemetry::render`] reads everything else from the caches and the work queue: no value is
 //! stale, and a deleted autoscaler has no series.
 //!
-//! If kube-controller-manager has a metric, its name, labels and buckets are the same.
-//! `docs/metrics.md` lists all metrics.
+//! If kube-controller-manager has a metric, its name, labels and buckets are the same, apart from
+//! the label `hpa_group` of the custom API. `docs/metrics.md` lists all metrics.
 
 mod collector;
 mod counters;
@@ -78,7 +78,7 @@ pub const METRICS_PER_AUTOSCALER: usize = 16;
 pub struct TelemetrySources {
     pub autoscalers: Arc<Autoscalers>,
     pub queue: Arc<WorkQueue<HpaKey>>,
-    /// The number of objects that could not be decoded.
+    /// The number of times that an object could not be decoded.
     pub undecodable: Arc<AtomicU64>,
     pub shadow: Arc<ShadowRecords>,
     pub watch_ages: Arc<WatchAges>,

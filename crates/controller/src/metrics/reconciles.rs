@@ -104,8 +104,8 @@ impl Telemetry {
             return;
         };
         let now = Instant::now();
-        // An autoscaler that was queued before its periodic reconcile, because it changed, has no
-        // delay.
+        // An autoscaler that was queued before its periodic reconcile, for example because it
+        // changed, has no delay.
         if now.checked_sub(lateness).is_some_and(|was_due| was_due >= due)
             && !period.length().is_zero()
         {

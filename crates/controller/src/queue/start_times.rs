@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Distributes the autoscalers of the first list over a sync period, so that they don't all send
-/// requests at the same time, at the start and in every later period.
+/// Distributes the new autoscalers of a list, or those of a new leader, over a sync period, so that
+/// they don't all send requests at the same time, at the start and in every later period.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialDelay {
     period: Duration,
@@ -36,8 +36,8 @@ impl InitialDelay {
 }
 
 /// The first slot at or after `at`, with slots counted from `epoch`. For autoscalers with a sync
-/// period of their own: it begins at the end of a reconcile, so without slots each autoscaler would
-/// need a wake-up and a network packet of its own.
+/// period of their own: such a period begins at the end of a reconcile, so without slots each
+/// autoscaler would need a wake-up and a network packet of its own.
 pub(crate) fn next_slot(at: Instant, epoch: Instant, period: Duration) -> Instant {
     let (slots, period) = (u128::from(SLOTS), period.as_nanos().max(1));
     let slot = (at.saturating_duration_since(epoch).as_nanos() * slots).div_ceil(period);

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::{observer::FinishedReconcile, reconciler::Reconciler, worker_slot::WorkerSlot};
 use crate::{cache::Autoscaler, key::HpaKey};
 
-/// The maximum number of scale writes in one reconcile. A conflict makes another one necessary.
+/// The maximum number of scale writes in one attempt. A conflict makes another one necessary.
 const MAX_SCALE_WRITES: usize = 5;
 
 /// One reconcile of one autoscaler.
@@ -38,7 +38,7 @@ pub(super) struct Attempt<'a> {
     /// The scale write failed in a way that leaves open whether the API server applied it.
     pub(super) scale_write_uncertain: bool,
     pub(super) scale_writes_left: usize,
-    /// The target's pods from a list request, if the pod cache was incomplete.
+    /// The target's pods from a list request, if the pod cache was incomplete or may be outdated.
     pub(super) listed_pods: Option<Vec<Arc<Pod>>>,
     /// The pods that the target owns, if only those count.
     pub(super) owned_pods: Option<SelectedPods>,
@@ -95,7 +95,7 @@ impl<'a> Attempt<'a> {
         self.reconciler.clock.instants().monotonic.saturating_sub(self.started)
     }
 
-    /// The time left to read metrics or to start to write the scale.
+    /// The time left to read metrics, or to repeat the scale write or the decision.
     pub(super) fn time_left(&self) -> Duration {
         self.reconciler.timeout.saturating_sub(self.duration())
     }

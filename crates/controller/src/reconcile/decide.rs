@@ -61,7 +61,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Decides and writes the scale, and repeats both if an input of the decision has changed.
-    /// `None` if the autoscaler itself changed.
+    /// `None` if the autoscaler itself changed or was deleted.
     async fn decide_and_scale(&mut self) -> Option<TimedConclusion> {
         if self.autoscaler.set_target(&self.hpa.spec.scale_target_ref) {
             // The registered selector is the previous target's, and the new target may be
@@ -129,6 +129,7 @@ impl<'a> Attempt<'a> {
     /// - before the first decision, and after a scale write that failed, until a later list: the
     ///   cache may lack a write of a predecessor, or the one that failed;
     /// - after a failed reconcile, until a later list: the target may be gone;
+    /// - if the target's replicas differ from its pods for several reconciles, until a later list;
     /// - if the autoscaler's own sync period is long: mismatches with the cache are counted in
     ///   reconciles, so they would be detected late, and a request a minute costs little.
     async fn target(&self) -> Result<Target, ScaleUnavailable> {

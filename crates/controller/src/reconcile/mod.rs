@@ -46,8 +46,9 @@ use crate::{
 };
 
 impl Reconciler {
-    /// Reconciles an autoscaler once, without a limit of workers. Does nothing if the cache doesn't
-    /// have it. Failures become conditions, events and log lines of that autoscaler.
+    /// Reconciles an autoscaler without a limit of workers, and once more if its spec changes
+    /// meanwhile. Does nothing if the cache doesn't have it. Failures become conditions, events and
+    /// log lines of that autoscaler.
     pub async fn reconcile(&self, key: &HpaKey) {
         let slot = WorkerSlots::new(1).acquire().await;
         self.reconcile_in(key, &slot).await;
@@ -65,8 +66,8 @@ impl Reconciler {
         reconcile.instrument(key.span()).await;
     }
 
-    /// Returns `true` if the spec changed during the reconcile and the decision was discarded. The
-    /// cache has the new spec from this reconcile's own read, so no watch event requeues the key.
+    /// Returns `true` if the spec changed during the reconcile and the decision was discarded. If
+    /// the cache has the new spec from this reconcile's own read, no watch event requeues the key.
     async fn reconcile_once(&self, key: &HpaKey, slot: &WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;

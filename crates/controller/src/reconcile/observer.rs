@@ -13,7 +13,7 @@ pub struct ConcludedReconcile<'a> {
     pub key: &'a HpaKey,
     /// The autoscaler that was decided on.
     pub hpa: &'a HorizontalPodAutoscaler,
-    /// The autoscaler's effective settings.
+    /// The autoscaler's effective settings; in dry run, those of the flags.
     pub settings: &'a Settings,
     pub conclusion: &'a Conclusion,
     /// The time of the decision.

@@ -92,7 +92,7 @@ impl Reconciler {
         SelectedPods { pods, autoscalers, ..SelectedPods::default() }
     }
 
-    /// Lists the pods that a selector matches from the API server.
+    /// Lists the pods that a selector matches from the API server, without undecodable ones.
     pub(super) async fn list_pods(
         &self,
         namespace: &str,

@@ -19,7 +19,7 @@ use crate::{
 
 /// Reconciles autoscalers. All workers share one.
 pub struct Reconciler {
-    /// Reads autoscalers, writes their status.
+    /// Reads autoscalers, writes their status, and lists pods.
     pub client: Client,
     pub settings: Arc<SettingSource>,
     /// The time limit for reading metrics and repeating the decision. A write that has started by

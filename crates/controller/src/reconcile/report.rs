@@ -23,7 +23,8 @@ use crate::{
 const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
 impl Reconciler {
-    /// Records an event for settings that are ignored or not used as written, once per text.
+    /// Records an event for settings that are ignored or not used as written, each time the text
+    /// changes.
     pub(super) fn report_invalid_settings(
         &self,
         key: &HpaKey,
@@ -40,7 +41,8 @@ impl Reconciler {
     }
 
     /// Reports a peer's status write since the last reconcile. One log line a minute covers all
-    /// autoscalers. An event is recorded once per autoscaler and peer.
+    /// autoscalers. An event is recorded for an autoscaler's first such write, and when another
+    /// peer writes.
     pub(super) fn report_peer_write(
         &self,
         key: &HpaKey,

@@ -44,7 +44,7 @@ pub(crate) fn copy_scaled_to_zero(
 }
 
 /// Replaces the fields that this controller doesn't know with those of a newer version of the
-/// status.
+/// status, but keeps the text of the column `Targets`.
 pub(crate) fn with_unknown_fields_of(
     mut status: HorizontalPodAutoscalerStatus,
     latest: &HorizontalPodAutoscalerStatus,
@@ -95,8 +95,8 @@ struct Identity<'a> {
     resource_version: &'a str,
 }
 
-/// The fields that differ between two statuses. A field that is unset in the new one, or zero and
-/// therefore omitted on the wire, is `null`, with which a merge patch removes it.
+/// The fields that differ between two statuses. Fields that are unset in the new one, zero current
+/// replicas and an empty list of conditions are `null`, with which a merge patch removes the field.
 #[derive(Debug)]
 struct Changes<'a> {
     old: &'a HorizontalPodAutoscalerStatus,

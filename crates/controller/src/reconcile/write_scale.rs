@@ -19,11 +19,11 @@ pub const MAX_POD_AGE: Duration = Duration::from_mins(1);
 pub(super) enum ScaleWrite {
     /// The scale was written, or the write failed for good.
     Done(Result<(), ScaleNotWritten>),
-    /// An input of the decision is out of date, for the given reason. Nothing was written.
+    /// An input of the decision is out of date, for the given reason. The scale was not written.
     Outdated(&'static str),
-    /// The API server may have another scale than the cache. Nothing was written.
+    /// The API server may have another scale than the cache. The scale was not written.
     CachedScaleRefused,
-    /// The autoscaler changed or was deleted. Nothing was written.
+    /// The autoscaler changed or was deleted. The scale was not written.
     HpaChanged,
 }
 
@@ -183,8 +183,9 @@ impl Attempt<'_> {
         })
     }
 
-    /// Writes the replicas. After a conflict, reads the scale: if the replicas are still those that
-    /// were decided on, writes against the new resource version, else the decision is outdated.
+    /// Writes the replicas. After a conflict, unless the scale is from the cache, reads the scale:
+    /// if the replicas are still those that were decided on, writes against the new resource
+    /// version, else the decision is outdated.
     async fn write_scale(&mut self, target: &mut Target, replicas: i32) -> ScaleWrite {
         let namespace = &self.hpa.metadata.namespace;
         let name = &self.hpa.spec.scale_target_ref.name;

@@ -1,7 +1,7 @@
 //! The pods that a target owns: those whose chain of controller references ends at it.
 //!
 //! A Deployment owns its pods through `ReplicaSets`, and so does an Argo Rollout; most other kinds
-//! own them directly. The owners in between are read once and cached, because a reference to a
+//! own them directly. The owners in between are cached for five minutes, because a reference to a
 //! controller changes only by adoption. So a rollout costs one request for its new ReplicaSet, and
 //! an autoscaler that doesn't ask for owned pods costs nothing.
 //!

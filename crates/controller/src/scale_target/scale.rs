@@ -74,7 +74,8 @@ pub struct ScaleObject {
     pub scale: Scale,
     /// The target's UID. Empty if the API server doesn't send it.
     pub uid: String,
-    /// A write succeeds only if the target still has this version.
+    /// A write succeeds only if the target still has this version. Empty if the API server doesn't
+    /// send it.
     pub resource_version: String,
 }
 
@@ -244,7 +245,7 @@ impl ScaleClient {
 #[error("{error}")]
 pub struct ScaleUnavailable {
     pub error: ScaleReadError,
-    /// The target doesn't exist, as opposed to a failed request.
+    /// The target or its kind doesn't exist, as opposed to a failed request.
     pub is_gone: bool,
     /// The API server forbids the request.
     pub is_forbidden: bool,

@@ -12,14 +12,15 @@
 //! - a history of our recommendations and of the peer's scalings. If we have not seen the pods and
 //!   metrics that the peer decided on, its scaling also counts as our recommendation.
 //!
-//! If a status is unchanged for two sync periods, it is the peer's decision on the current
-//! replicas, and is compared as such. The peer is assumed to renew its recommendation once a
-//! period, as this controller does, although its status doesn't show that. While the status is
+//! If a status is unchanged for two of our reconciles, it counts as the peer's decision on the
+//! current replicas, and is compared as such. The peer is assumed to renew its recommendation once
+//! a period, as this controller does, although its status doesn't show that. While the status is
 //! unchanged, the peer has not decided on newer metric values, so they don't enter our history
 //! either.
 //!
-//! The comparison covers `desiredReplicas`, and the status and reason of each condition.
-//! `ScaledToZero=False` equals no such condition. Texts, metric values and times are not compared.
+//! The comparison covers `desiredReplicas`, and the status and reason of the conditions
+//! `AbleToScale`, `ScalingActive`, `ScalingLimited` and `ScaledToZero`. `ScaledToZero=False` equals
+//! no such condition. Texts, metric values and times are not compared.
 //!
 //! Both controllers read at slightly different times. A difference therefore counts only if it
 //! persists for two comparisons in a row. It needs four if the metric values that both read also

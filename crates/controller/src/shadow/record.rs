@@ -69,7 +69,7 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
     pub verdict: Verdict,
-    /// The verdict or the differences changed since they were last reported.
+    /// The differences that count changed since they were last reported. `false` while unsettled.
     pub is_new: bool,
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct ShadowRecord {
     past_known_from: Duration,
     /// The number of our reconciles that saw a new status of the peer.
     pub(super) new_statuses: u64,
-    /// The number of our reconciles since the peer's status changed.
+    /// The number of our reconciles since the peer's status or the spec changed.
     unchanged_syncs: u32,
     /// The inputs of our last reconciles, newest first; `None` if one read no pods or metrics.
     inputs: VecDeque<Option<Arc<DecisionInputs>>>,
@@ -209,7 +209,7 @@ impl ShadowRecord {
     }
 
     /// Updates the record with the current autoscaler. `None` if there is no status to compare
-    /// with: the peer has not written one yet, or not since the spec changed.
+    /// with: the peer has not written one yet, or only the spec changed since our last reconcile.
     pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
         let previous = std::mem::replace(&mut self.last_seen, hpa.clone());
         let is_new_status = previous.status != hpa.status;

@@ -34,7 +34,8 @@ pub(crate) struct Server {
     pub(crate) refuses_status_writes: bool,
     /// The annotations of the autoscaler.
     pub(crate) annotations: Value,
-    /// The replicas of each scale write, and the resource version that it was written against.
+    /// The replicas of each successful scale write, and the resource version that it was written
+    /// against.
     pub(crate) scale_writes: Vec<(i64, u64)>,
     pub(crate) status_patches: Vec<Value>,
     pub(crate) events: Vec<Value>,

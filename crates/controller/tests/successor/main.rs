@@ -234,7 +234,7 @@ async fn active_fallback_survives_leader_changes() {
     let _next = cluster.start_controller("c");
     cluster.at(750).await;
     assert_eq!((cluster.replicas(), fallback_condition(&cluster)), (14, active));
-    // The failure ends once the metric was read for long enough.
+    // The failure ends once the metric was read for 30 s.
     cluster.at(800).await;
     cluster.metrics.end_external_outage();
     cluster.at(800 + 30 - 1).await;

@@ -52,7 +52,7 @@ fn schema_accepts_what_the_recorded_api_server_accepted() {
     assert!(accepted > 150 && refused > 150, "{accepted} accepted, {refused} refused");
 }
 
-/// A valid spec, except for the value at `pointer`.
+/// A valid spec with another value at `pointer`, which may be invalid.
 fn spec_with(pointer: &str, value: Value) -> Value {
     let target = json!({ "type": "Utilization", "averageUtilization": 50 });
     let resource = json!({ "name": "cpu", "container": "app", "target": target });

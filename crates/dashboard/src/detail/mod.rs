@@ -38,7 +38,8 @@ use crate::{
 const DEBOUNCE: Duration = Duration::from_millis(250);
 /// The longest time that the page waits for the first list of pods, and for that of events.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The shortest period in which the metrics are read again. They can't be watched.
+/// The minimum of the period at which the view is read again without a change: metrics can't be
+/// watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and scalings. \
@@ -51,7 +52,7 @@ pub(crate) struct Detail {
     board: Arc<Board>,
     /// The field selector of the events, and their informer.
     events: Option<(String, Informer<EventLine>)>,
-    /// The label selector of the pods, and their informer. `None` if the target has no selector.
+    /// The label selector of the pods, and their informer. `None` without a usable selector.
     pods: Option<(String, Informer<Pod>)>,
     /// The time of the controller's last known decision.
     decided_at: Option<Timestamp>,
@@ -64,8 +65,8 @@ impl Detail {
         Self { id, cluster, board, events: None, pods: None, decided_at: None, last_view: None }
     }
 
-    /// Sends the view as JSON after each change and once per sync period, until the receiver is
-    /// dropped.
+    /// Sends the view as JSON after each change, and otherwise once per sync period, until the
+    /// receiver is dropped.
     pub(crate) async fn run(mut self, sender: mpsc::Sender<String>) {
         let mut changes = self.board.subscribe();
         let mut period = interval(self.cluster.sync_period.max(MIN_INTERVAL));
@@ -105,7 +106,8 @@ impl Detail {
         }
     }
 
-    /// Reads the view. During an outage, returns the last view from before it.
+    /// Reads the view. During an outage, returns the last view from before it. If there is none,
+    /// the view has only what the list has.
     async fn current_view(&mut self) -> View {
         if !self.board.is_down() {
             let view = self.read_view().await;
@@ -213,8 +215,9 @@ impl Detail {
     }
 
     /// Decides as the controller would. Returns the report, a sentence about a right that the user
-    /// lacks, and sentences about what could not be read. Without the right, there is no report.
-    /// `doubt` is the reason to doubt that a controller makes this decision too.
+    /// lacks, and sentences about what could not be read. There is no report without the right, or
+    /// if the object is undecodable. `doubt` is the reason to doubt that a controller makes this
+    /// decision too.
     async fn decide(
         &mut self,
         entry: &Entry,

@@ -26,8 +26,8 @@ pub(super) struct View {
     id: Identity,
     /// The time of the view, by the clock that its other times refer to.
     now: Timestamp,
-    /// Whether the first list of every API is complete, or has failed. Before that, an absent `row`
-    /// doesn't mean that the autoscaler doesn't exist.
+    /// Whether the first list of every API is complete or has failed, or the API server is down.
+    /// Before that, an absent `row` doesn't mean that the autoscaler doesn't exist.
     is_known: bool,
     /// Whether the list of the autoscaler's API is complete and includes its namespace. If not, the
     /// list may lack the autoscaler.
@@ -56,7 +56,8 @@ pub(super) struct View {
     /// The forecasts of the load that the metrics measure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forecasts: Vec<ForecastView>,
-    /// Sentences about lists and watches that fail.
+    /// Sentences about silent controllers, outages, missing rights, and other autoscalers of the
+    /// same target.
     problems: Vec<String>,
     /// Sentences about data that the page lacks, with the reason.
     missing: Vec<String>,
@@ -72,7 +73,8 @@ pub(super) enum ReadOutcome {
     Complete,
     /// Some requests failed, or the decision has an error.
     Failed,
-    /// There were none: the view is from before an outage of the API server.
+    /// The API server can't be read: the view is from before the outage, or has only what the list
+    /// has.
     BeforeOutage,
 }
 
@@ -170,7 +172,7 @@ impl View {
         Self { read_outcome, ..self }
     }
 
-    /// This view, to be shown during an outage: only the problems and the time are new.
+    /// This view, to be shown during an outage: only the problems, the outage and the time are new.
     pub(super) fn in_outage(
         self,
         problems: Vec<String>,

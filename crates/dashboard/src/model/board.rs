@@ -41,7 +41,7 @@ pub(crate) struct Changes {
     pub(crate) reset: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) deleted: Vec<Identity>,
-    /// Whether the first list of every API is complete, or has failed.
+    /// As [`Board::is_synced`].
     pub(crate) synced: bool,
     /// As [`Board::problems`].
     pub(crate) problems: Vec<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Changes {
     pub(crate) version: u64,
 }
 
-/// All autoscalers, with a version that increases with each change.
+/// All autoscalers, with a version that increases with each change of the list or of an outage.
 pub(crate) struct Board {
     state: RwLock<BoardState>,
     version: watch::Sender<u64>,
@@ -254,7 +254,7 @@ impl Board {
         state.rows.entries.values().filter_map(|entry| entry.controller.name.clone()).collect()
     }
 
-    /// Waits until the first list of every API is complete, or has failed.
+    /// Waits until [`Self::is_synced`] is true.
     pub(crate) async fn wait_until_synced(&self) {
         self.wait_until(|state| state.sources.is_synced()).await;
     }
@@ -307,12 +307,13 @@ impl Board {
             .collect()
     }
 
-    /// Whether the first list of every API is complete, or has failed.
+    /// Whether the first list of every API is complete or has failed, or the API server is down.
     pub(crate) fn is_synced(&self) -> bool {
         self.state.read().sources.is_synced()
     }
 
-    /// Whether the list of an autoscaler's API has all autoscalers of the autoscaler's namespace.
+    /// Whether the list of an autoscaler's API, once it is read, has all autoscalers of the
+    /// autoscaler's namespace.
     pub(crate) fn is_complete(&self, id: &Identity) -> bool {
         self.state.read().sources.is_complete(id.api, &id.namespace)
     }

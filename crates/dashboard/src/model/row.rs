@@ -55,7 +55,7 @@ pub(crate) struct Row {
     /// The largest ratio of a metric's value to its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
-    /// If there was no decision for long: the time since when. The rest of the row is from then.
+    /// The time since when there is no decision, if that is long. The rest of the row is from then.
     pub(crate) undecided_since: Option<Timestamp>,
     /// Whether the sentence lacks numbers that are only in the target's scale.
     #[serde(skip)]

@@ -17,7 +17,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Controller, Identity, ObservedAutoscaler, Row, Sample, Series};
 use crate::past::{OverdueAutoscaler, shifted};
 
-/// The maximum number of samples of all autoscalers together. A sample with two metrics has about
+/// The maximum number of samples of all autoscalers together, unless there are so many autoscalers
+/// that the minimum of [`SAMPLES_PER_AUTOSCALER`] exceeds it. A sample with two metrics has about
 /// 90 bytes.
 const MAX_SAMPLES: usize = 500_000;
 /// The bounds of the maximum number of samples of one autoscaler.
@@ -36,7 +37,7 @@ pub(crate) struct Entry {
     pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
     pub(crate) controller: Controller,
     pub(crate) series: Series,
-    /// The target's scale, if the row needs it and it was read.
+    /// The target's scale, if it was read because the row needs it.
     scale: Option<Scale>,
     /// The time of the last attempt to read the scale.
     scale_read_at: Option<Timestamp>,

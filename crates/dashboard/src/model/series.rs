@@ -88,7 +88,7 @@ impl Sample {
 
     /// The sample of a decision by the dashboard. `None` if the target could not be read. Without
     /// the history, the decision may differ from the controller's, so the desired replicas are
-    /// those of the status.
+    /// those of the status. They also are if the decision failed.
     pub(crate) fn from_report(report: &Report, hpa: &HorizontalPodAutoscaler) -> Option<Self> {
         let values = report.metrics.iter().map(|metric| compared_value(&metric.explanation));
         let current = Some(report.current_replicas?);
@@ -175,7 +175,7 @@ impl Series {
     }
 
     /// Adds a sample, unless only its time differs from the last one. Keeps the last `capacity`
-    /// samples.
+    /// samples. If the new sample is earlier than the last one, drops all others.
     pub(crate) fn record(&mut self, sample: Sample, capacity: usize) {
         match self.samples.back() {
             Some(last) if last.equals_except_time(&sample) => return,

@@ -91,14 +91,15 @@ impl Sources {
         }
     }
 
-    /// Whether the list of an API has all autoscalers of a namespace.
+    /// Whether the list of an API, once it is read, has all autoscalers of a namespace.
     pub(super) fn is_complete(&self, api: AutoscalerApi, namespace: &str) -> bool {
         let is_failed = matches!(self.states.get(&api), Some(SourceState::Failed { .. }));
         let shown = self.namespaces.get(&api);
         !self.is_down() && !is_failed && shown.is_none_or(|shown| shown == namespace)
     }
 
-    /// Whether the first list of every API is complete, or has failed.
+    /// Whether the first list of every API is complete or has failed, or the API server is down. An
+    /// API that is not served counts as listed.
     pub(super) fn is_synced(&self) -> bool {
         self.is_down() || self.states.values().all(|source| *source != SourceState::Reading)
     }

@@ -34,7 +34,8 @@ pub(crate) struct Tab {
     pub(crate) errors: Vec<String>,
 }
 
-/// The path of Chromium. If there is none, prints that the test is skipped and returns `None`.
+/// The name or path of Chromium. If there is none, prints that the test is skipped and returns
+/// `None`, or panics if `HPA_REQUIRE` names `chromium`.
 pub(crate) fn find_program() -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_program = |name: &&&str| path.split(':').any(|dir| Path::new(dir).join(name).is_file());

@@ -118,7 +118,8 @@ async fn forecast_is_drawn_around_now_with_its_band_and_the_newest_reading() {
     let described = described.as_str().expect("text");
     assert!(described.starts_with("Load of cpu in cores and its forecast: "), "{described}");
     assert!(described.contains("8 of 10 cases is 1.18 cores to 1.76 cores at"), "{described}");
-    // The band is a closed area. The chart shows an hour, so now is near its right edge.
+    // The band is a closed area. The chart shows the last 57 minutes and the next three, so now is
+    // at 95 % of its width.
     let band = format!("{HOUR_CHART}.querySelector('.area.band').getAttribute('d')");
     assert!(tab.evaluate(&band).await.as_str().is_some_and(|path| path.ends_with('Z')));
     let share = format!(

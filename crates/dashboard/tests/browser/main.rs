@@ -275,7 +275,7 @@ const DECIDED: &str = "document.querySelectorAll('#facts dd').length > 0
     && !document.querySelector('#detail-sentence').textContent.startsWith('Reading')";
 
 /// Checks the current page at each width and in both themes: it must not be wider than the window,
-/// and axe must find nothing. Saves screenshots.
+/// and `axe`, if given, must find no serious violation. Saves screenshots.
 async fn check_appearance(tab: &mut Tab, part: &str, axe: Option<&str>) {
     for width in [1280, 768, 400] {
         for scheme in ["light", "dark"] {

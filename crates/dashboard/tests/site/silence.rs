@@ -65,6 +65,7 @@ async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
 
 #[tokio::test]
 async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
+    // The limit is two minutes.
     let cluster = start_cluster(Some(SignedDuration::from_secs(190))).await;
     let changes = cluster.open_list().await.until(|changes| changes["silent"] == true).await;
     assert_eq!(changes["problems"], json!(["No controller makes decisions (0 managers)."]));
@@ -77,6 +78,7 @@ async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
     let sampled = sample[0].as_i64().and_then(|at| Timestamp::from_millisecond(at).ok());
     let decided = time(&view["decisions"][0]["until"]);
     for at in [time(&view["lastDecision"]), decided, sampled.expect("a time")] {
+        // The age at the read, and the time that the test takes.
         let age = Timestamp::now().duration_since(at).as_secs();
         assert!((190..600).contains(&age), "{age}");
     }

@@ -107,6 +107,7 @@ fn ten_days_with_few_gaps_are_required() {
     let reason = |trace: &Trace| decide(trace, &settings()).reason;
     assert_eq!(reason(&trace(9, office)), Reason::NotEnoughHistory);
     assert_eq!(reason(&trace(10, office)), Reason::Forecasting);
+    // A quarter of each day is missing. At most a fifth may be.
     let recorded = |minute: i64| office(minute).filter(|_| minute % DAY > 360);
     assert_eq!(reason(&trace(28, recorded)), Reason::NotEnoughHistory);
     assert_eq!(reason(&Trace::new([])), Reason::NotEnoughHistory);

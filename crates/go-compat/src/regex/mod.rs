@@ -75,7 +75,7 @@ impl GoRegex {
     }
 
     /// Returns the text of a group in the first match, or an empty text if the group matched
-    /// nothing. `None` if the expression doesn't match.
+    /// nothing or doesn't exist. `None` if the expression doesn't match.
     pub fn group<'t>(&self, text: &'t str, index: usize) -> Option<&'t str> {
         let captures = self.regex.captures(text)?;
         Some(captures.get(index).map_or("", |group| group.as_str()))
@@ -172,17 +172,19 @@ pub struct RegexError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegexProblem {
-    /// A range of characters is empty, or the name of a class is unknown.
+    /// A range of characters is empty, or the name of a class is unknown or not closed.
     InvalidRange,
     /// A backslash before a character that can't be escaped.
     InvalidEscape,
-    /// The name of a group is empty, or has other characters than letters, digits and underscores.
+    /// The name of a group is empty, not closed, or has other characters than letters, digits and
+    /// underscores. RE2 also takes the start of a look-behind for a name.
     InvalidGroupName,
-    /// `(?` with an unknown flag, or a look-around, which RE2 doesn't have.
+    /// `(?` with an unknown flag, or a look-ahead, which RE2 doesn't have.
     InvalidPerlSyntax,
     /// A repetition of a repetition, such as `a**`.
     NestedRepetition,
-    /// A repetition of more than 1000 times, or with a maximum below its minimum.
+    /// A repetition of more than 1000 times, multiplied with the repetitions in it, or with a
+    /// maximum below its minimum.
     InvalidRepeatCount,
     /// A class without a closing bracket.
     MissingBracket,

@@ -1,8 +1,8 @@
 //! Translates Go's syntax to that of the `regex` crate.
 //!
 //! The translator writes the output in one pass. It stores where the last atom (the operand of a
-//! repetition) starts in the output, because a repetition wraps that atom. The output has no flags
-//! of the input: each atom is written so that it matches as the flags at this place demand.
+//! repetition) starts in the output, because a repetition wraps that atom. Flags are not copied:
+//! each atom is written so that it matches as the flags at this place demand.
 
 use std::fmt::Write as _;
 
@@ -67,7 +67,7 @@ struct Atom {
 struct Alternative {
     /// The last atom of the current alternative.
     atom: Option<Atom>,
-    /// The largest product of repetition counts in an atom before the last one.
+    /// The largest product of repetition counts in an atom of the group before the last one.
     repeats: u32,
 }
 
@@ -235,8 +235,8 @@ impl<'e> Translator<'e> {
         self.repeat(start, &operator, if max == Some(0) { 0 } else { largest.max(1) })
     }
 
-    /// Repeats the last atom. `start` is the text from the operator on, and `count` the maximum
-    /// number of repetitions. `self.rest` must be the text after the operator.
+    /// Repeats the last atom. `start` is the text from the operator on, and `count` the factor for
+    /// [`MAX_REPEAT`]. `self.rest` must be the text after the operator.
     fn repeat(&mut self, start: &'e str, operator: &str, count: u32) -> Result<(), RegexError> {
         let mut is_lazy = self.flags.swap_greed;
         if let Some(after) = self.rest.strip_prefix('?') {
@@ -363,7 +363,7 @@ impl<'e> RepeatCount<'e> {
     }
 
     /// Parses a number without leading zeros. A number out of range becomes `u32::MAX`, which is
-    /// above [`MAX_REPEAT`] too.
+    /// also above [`MAX_REPEAT`].
     fn parse_number(text: &str) -> Option<(u32, &str)> {
         let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
         let digits = consumed(text, rest);

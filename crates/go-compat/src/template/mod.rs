@@ -7,8 +7,9 @@
 //!
 //! Syntax, functions, printed values and messages are those of Go. Templates in rules only insert
 //! texts, so some features are not supported: `block`, `break`, `continue`, numbers other than
-//! decimal integers, character constants, and verbs of `printf` other than `%s`, `%v`, `%q` and
-//! `%d`, or with flags. An error names such a feature.
+//! decimal integers, character constants, escapes in strings other than `\n`, `\r`, `\t`, `\\` and
+//! `\"`, and verbs of `printf` other than `%s`, `%v`, `%q` and `%d`, or with flags. An error names
+//! such a feature.
 //!
 //! Go doesn't limit the time and memory that a template needs. This module limits the length and
 //! the nesting of a template, the steps to render it, and the lengths of the output and of all

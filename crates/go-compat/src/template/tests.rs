@@ -176,6 +176,7 @@ fn nested(depth: usize, body: &str) -> String {
     format!("{}{body}{}", start.repeat(depth), end.repeat(depth))
 }
 
+// 2^20 iterations exceed 100,000 steps, and 2^13 times 4000 bytes exceed 16 MiB.
 #[rstest]
 #[case::steps(&nested(20, ""), "maximum number of steps")]
 #[case::output(&nested(13, &"x".repeat(4000)), "maximum output length")]
@@ -195,6 +196,7 @@ fn doubled(times: usize) -> String {
     format!("<<$x := \"aaaaaaaa\">>{}", "<<$x = printf \"%s%s\" $x $x>>".repeat(times))
 }
 
+// The limit of all texts is 16 MiB. After 17 doublings, `$x` has 1 MiB, and after 20, 8 MiB.
 #[rstest]
 #[case::one_text(&doubled(23))]
 #[case::many_arguments(&format!("{}<<len (print{})>>", doubled(17), " $x".repeat(20)))]

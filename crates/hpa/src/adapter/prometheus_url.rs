@@ -1,4 +1,4 @@
-//! Checks the URL of Prometheus as prometheus-adapter does.
+//! Checks the URL of Prometheus as prometheus-adapter does, with `--compat prometheus-adapter`.
 
 use anyhow::bail;
 use hpa_prometheus::rules::Compat;
@@ -8,8 +8,8 @@ use tracing::warn;
 /// prometheus-adapter.
 const UNUSABLE_URL: &str = "http://unusable-prometheus-url.invalid";
 
-/// Returns the URL to use. prometheus-adapter starts with any URL that Go can parse. If the scheme
-/// is not HTTP, its requests fail.
+/// Returns the URL to use. Without compatibility, the client checks it. prometheus-adapter starts
+/// with any URL that Go can parse. If the scheme is not HTTP, its requests fail.
 pub(super) fn compatible_url(url: &str, compat: Compat) -> anyhow::Result<String> {
     let is_http = ["http://", "https://"].iter().any(|scheme| {
         url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

@@ -1,4 +1,4 @@
-//! The serving certificate: from files, generated in a directory, or stored in a Secret.
+//! The serving certificate: from files, generated in a directory, stored in a Secret, or temporary.
 
 use std::sync::Arc;
 

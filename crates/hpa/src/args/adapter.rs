@@ -188,7 +188,7 @@ pub(crate) struct ServingArguments {
     )]
     pub(crate) tls_private_key_file: Option<PathBuf>,
     /// Directory of apiserver.crt and apiserver.key, which are used without --tls-cert-file and
-    /// generated if they don't exist
+    /// --service, and generated if they don't exist
     #[arg(
         long,
         env = "HPA_ADAPTER_CERT_DIR",

@@ -256,7 +256,7 @@ impl CollectorArguments {
             "nakadi" => self.nakadi_endpoint.is_some(),
             // Only --scaling-schedule turns it on.
             "schedule" => false,
-            // Collectors that need no flag.
+            // Collectors that need no flag but `--collectors`.
             _ => true,
         };
         let names = COLLECTORS.iter().map(|collector| collector.name);
@@ -268,7 +268,8 @@ impl CollectorArguments {
         }
     }
 
-    /// The flags that turn a collector on.
+    /// The flags that a collector needs besides `--collectors`, or else that flag. The collector
+    /// `schedule` needs only its own flag.
     pub(crate) fn flags_that_enable(collector: &str) -> &'static str {
         match collector {
             "prometheus" => "--prometheus-url or --additional-prometheus-server",

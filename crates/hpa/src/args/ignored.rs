@@ -36,7 +36,7 @@ fn ignored() -> impl Iterator<Item = (&'static str, bool)> {
 /// The ignored flags of a command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IgnoredArguments {
-    /// Names without dashes.
+    /// Names without the leading dashes.
     pub(crate) names: Vec<&'static str>,
 }
 

@@ -39,9 +39,9 @@ pub(crate) struct LeaseArguments {
     pub(crate) leader_elect_resource_namespace: Option<String>,
 }
 
-/// Sets the variable, help text and default of an argument of [`LeaseArguments`] for `hpa adapter`.
-/// All replicas of the adapter serve metrics; only the leader writes. Other arguments are returned
-/// unchanged.
+/// Sets variable and help text of an argument of [`LeaseArguments`] for `hpa adapter`, and the
+/// default name of the lease. All replicas of the adapter serve metrics; only the leader writes.
+/// Other arguments are returned unchanged.
 pub(super) fn for_adapter(argument: Arg) -> Arg {
     match argument.get_id().as_str() {
         "leader_elect" => argument.env("HPA_ADAPTER_LEADER_ELECT").help(

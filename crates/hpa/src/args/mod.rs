@@ -188,7 +188,7 @@ const MAIN_FLAGS: [(&str, &str); 17] = [
     ("convert", "filename to output"),
 ];
 
-/// The longest help text of a flag in `-h`, in characters.
+/// The longest help text of an argument in `-h`, in characters, without the ` ...` of a cut text.
 const MAX_HELP: usize = 60;
 
 /// Shortens the help of a command to fit on a screen: usage and the most important flags.
@@ -222,8 +222,8 @@ fn with_short_help(parent: &str, command: ClapCommand) -> ClapCommand {
     }
 }
 
-/// Returns the first sentence of a help text. If it is too long, leaves the default out. If it is
-/// still too long, cuts the end off.
+/// Returns a help text up to the end of the first sentence or to the first semicolon. If it is too
+/// long, leaves the default out. If it is still too long, cuts the end off.
 fn short_help(text: &str) -> String {
     let first = text.split(". ").next().unwrap_or(text);
     let first = first.split("; ").next().unwrap_or(first);
@@ -282,14 +282,16 @@ fn name_variable(
     error
 }
 
-/// Whether a flag is among the arguments, in its long or short form or as an alias.
+/// Whether an argument is a flag in its long form or an alias, which `=` and a value can follow, or
+/// begins with its short form.
 fn is_given(flag: &clap::Arg, arguments: &[OsString]) -> bool {
     let long = flag.get_long().into_iter().chain(flag.get_all_aliases().unwrap_or_default());
-    let long = long.map(|name| format!("--{name}"));
+    let long: Vec<String> = long.map(|name| format!("--{name}")).collect();
     let short = flag.get_short().map(|name| format!("-{name}"));
-    let forms: Vec<String> = long.chain(short).collect();
     arguments.iter().any(|argument| {
         let argument = argument.to_string_lossy();
-        forms.iter().any(|form| argument.starts_with(form))
+        let name = argument.split('=').next().unwrap_or_default();
+        long.iter().any(|form| form == name)
+            || short.as_ref().is_some_and(|form| argument.starts_with(form))
     })
 }

@@ -102,7 +102,7 @@ pub(crate) struct PastArguments {
     /// Regular expression for the names of the pods [default: depends on the target's kind]
     #[arg(long, value_name = "REGEX")]
     pub(crate) pods: Option<String>,
-    /// The window of CPU rates [default: 4 scrapes, at least 1m]
+    /// The window of CPU rates [default: 4 scrapes, at least 1m; 2m if their interval is unknown]
     #[arg(long, value_name = "DURATION", value_parser = at_least_one_second)]
     pub(crate) rate_window: Option<SignedDuration>,
     /// The request of a pod, such as cpu=250m [default: the request from kube-state-metrics]. Can

@@ -20,8 +20,9 @@ The file can also have ConfigMaps with rules, all of which are checked, or Helm
 values. With --kubeconfig, the pods and nodes that resourceRules find are
 compared with the cluster's.
 
-The exit status is 1 if a rule is refused, can't work, has no series, or its
-sample query has no result. Warnings don't change it.";
+The exit status is 1 if a rule is refused, can't work, or finds no series
+although seriesQuery names a metric, or if a sample query fails or has no result
+for an object. Warnings, for example about NaN, don't change it.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:

@@ -187,7 +187,12 @@ fn error_names_the_variable_of_a_value_from_the_environment() {
         name_variable(error, &arguments(texts), &program).to_string()
     };
     assert!(describe(&["hpa", "run"]).contains("the variable HPA_THREADS"));
-    assert!(!describe(&["hpa", "run", "--threads=abc"]).contains("HPA_THREADS"));
+    for texts in [["--threads=abc"].as_slice(), &["--threads", "abc"]] {
+        let error = describe(&[&["hpa", "run"][..], texts].concat());
+        assert!(!error.contains("HPA_THREADS"), "{error}");
+    }
+    let longer_flag = ["hpa", "run", "--threads-of-metrics=1"];
+    assert!(describe(&longer_flag).contains("the variable HPA_THREADS"));
 }
 
 #[test]

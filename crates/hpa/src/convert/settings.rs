@@ -74,8 +74,8 @@ fn metric_sources<'a>(
     })
 }
 
-/// Sets the field on the metrics to which an annotation applies. If the annotation is invalid or
-/// names an unknown metric, changes nothing and returns false.
+/// Sets the field on the metrics to which an annotation applies. If the annotation is invalid,
+/// names an unknown metric, or applies to no metric, changes nothing and returns false.
 fn set_on_metrics(
     object: &mut Value,
     setting: &Setting,
@@ -112,7 +112,8 @@ fn set_on_metrics(
     true
 }
 
-/// Removes the field from each metric. Returns the equivalent annotation.
+/// Removes the field from each metric on which it is valid. Returns the equivalent annotation, or
+/// `None` if no metric has the field.
 fn take_from_metrics(
     object: &mut Value,
     setting: &Setting,

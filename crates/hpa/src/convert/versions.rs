@@ -46,8 +46,8 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 
 /// Converts an autoscaler of `autoscaling/v1` or `autoscaling/v2beta1` to v2, and drops its status,
 /// which has other fields than in v2. Leaves other versions unchanged. Drops the fields that the
-/// version doesn't have, and returns an error for each: in v2, they might have an effect that they
-/// never had.
+/// version doesn't have: in v2, they might have an effect that they never had. Returns an error for
+/// each, except for null and for fields in annotations.
 pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if version != V1 && version != V2_BETA_1 {

@@ -28,7 +28,7 @@ use crate::{
     terminal,
 };
 
-/// Serves the page until a signal ends it.
+/// Serves the page until a signal, or until the dashboard fails.
 pub(crate) fn run(arguments: &DashboardArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;

@@ -162,8 +162,8 @@ impl RecordSource for ControllerPast {
             (Err(error), Some(url)) => {
                 Some(silence::describe_unreadable_url(&url.to_string(), &error))
             }
-            // The lease is renewed, so the controller runs. The page of each autoscaler has the
-            // reason why its past is unknown.
+            // The lease has a holder, so a controller probably runs. The page of each autoscaler
+            // has the reason why its past is unknown.
             (Err(_), None) => None,
         }
     }

@@ -19,9 +19,10 @@ const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 /// A lease without a holder is reported after this time, because a rollout releases it too.
 const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// A sentence about each lease that is not held, with the number of statuses that its holder
-/// stored. `managers` has the field manager of each autoscaler's status. The lease of hpa-rs has
-/// had no holder since `released`.
+/// A sentence about each lease with which no controller makes decisions, with the number of
+/// statuses that its holder stored: the lease is not held, or kube-controller-manager's HPA
+/// controller is off. `managers` has the field manager of each autoscaler's status. The lease of
+/// hpa-rs has had no holder since `released`, which is `None` if it has one.
 pub(super) fn describe_leases(
     leases: &Leases<'_>,
     managers: &[String],

@@ -12,14 +12,14 @@ use kube::Client;
 
 /// The audience of tokens in [`TOKEN_HEADER`]. The API server doesn't accept tokens with this
 /// audience for itself. A pod that pretends to be the controller therefore can't use the tokens
-/// that it gets.
+/// that it gets with the API server.
 pub(crate) const AUDIENCE: &str = "debug.hpa-rs.dev";
 
 /// The header of tokens in requests through kube-apiserver, which removes `Authorization`.
 pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("hpa-debug-authorization");
 
-/// The time for which a review is cached that allows the request. A denial is cached for a sixth of
-/// it.
+/// The time for which reviews of tokens are cached, and reviews that allow a request. A denial is
+/// cached for a sixth of it.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Limits for the access reviews that run, and for those that wait.
@@ -54,7 +54,7 @@ pub(super) enum Denied {
     Forbidden { user: String, path: String },
     #[error("too many requests wait for a review")]
     Busy,
-    /// The reason is only logged, because the client is not authenticated.
+    /// The reason is only logged, because the client may not be authenticated.
     #[error("the API server does not review the request; the controller's log has the reason")]
     Unreviewed(String),
     /// Protects against web pages whose host name resolves to a loopback address.

@@ -41,12 +41,13 @@ pub(crate) use self::access::{AUDIENCE, TOKEN_HEADER};
 /// server that forwards requests.
 pub(crate) const MARKER_HEADER: &str = "hpa-debug-api";
 
-/// Limit for concurrent responses, not counting requests that wait for rendering.
+/// The maximum number of concurrent responses, including those that wait for rendering. Without
+/// this limit, waiting requests could occupy all connections.
 const MAX_RESPONSES: usize = 16;
 
 /// Records the decisions of a controller and starts the server, unless the port is 0. On a loopback
-/// address, every client of this machine has access. On other addresses, the API server reviews the
-/// token and the access of each request.
+/// address, every client of this machine has access. On other addresses, the API server reviews
+/// token and access of requests. The reviews are cached.
 pub(crate) async fn start(
     arguments: &RunArguments,
     dependencies: Dependencies,

@@ -29,7 +29,8 @@ impl TokenReviews for Tokens {
     }
 }
 
-/// Allows `reader` to get documents, and records the reviews.
+/// Allows `reader` to get documents, and records the reviews. A review of the user `unreviewed`
+/// fails.
 #[derive(Default)]
 struct Accesses(Mutex<Vec<String>>);
 
@@ -152,7 +153,7 @@ async fn only_users_who_may_get_the_path_read_documents(
 #[tokio::test]
 async fn long_token_is_refused_without_a_review() {
     let (_server, accesses, address) = start_with_reviews().await;
-    // hyper accepts a header of this length.
+    // The limit for a token is 16 KiB. hyper accepts a header of this length.
     let header = format!("authorization: Bearer api-{}", "r".repeat(20_000));
     assert_eq!(send(address, STATUS, &[HOST, &header]).await.0, 401);
     assert!(accesses.0.lock().expect("a lock").is_empty());

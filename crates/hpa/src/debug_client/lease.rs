@@ -64,7 +64,7 @@ impl LeaseName {
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseHolder {
     pub(crate) lease: LeaseName,
-    /// The host name of the holder, `_` and a UUID.
+    /// The pod name or host name of the holder, `_` and a UUID.
     pub(crate) identity: String,
     pub(crate) renewed: Option<Timestamp>,
     pub(crate) duration: SignedDuration,
@@ -77,7 +77,7 @@ pub(crate) struct LeaderPod {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) is_ready: bool,
-    /// Absent if the debug API is off.
+    /// `None` if no container has a port named `debug`, as when the debug API is off.
     pub(crate) debug_port: Option<i32>,
 }
 
@@ -114,7 +114,7 @@ impl LeaseHolder {
         format!("no controller has renewed the lease {namespace}/{name}{since}")
     }
 
-    /// The name of the holder's pod, which is its host name.
+    /// The name of the holder's pod, which by default is its host name.
     pub(crate) fn pod_name(&self) -> &str {
         self.identity.rsplit_once('_').map_or(&*self.identity, |(host, _)| host)
     }

@@ -28,7 +28,7 @@ const SHOP: &str = include_str!("../../scenarios/shop.yaml");
 const EXIT_INTERRUPTED: u8 = 130;
 
 /// Runs the demo. The exit status is 0 if the controller followed the load, 1 if it did not, and
-/// 130 after a signal.
+/// 130 after a signal before the end.
 pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     if arguments.print_scenario {
         terminal::print(SHOP)?;
@@ -74,7 +74,7 @@ fn load_scenario(arguments: &DemoArguments) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-/// Suggests a similar field, instead of listing all fields.
+/// Suggests a similar field, if there is one, instead of listing all fields.
 fn with_hint(error: ScenarioError) -> anyhow::Error {
     let suggestion = match &error {
         ScenarioError::Syntax { problem: SyntaxProblem::UnknownField { name, known }, place } => {

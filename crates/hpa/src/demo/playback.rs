@@ -22,7 +22,8 @@ use crate::{
 
 /// Time between two frames of the live view.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// The maximum number of observations per run. They are at least one simulated second apart.
+/// The maximum number of observations until the end of the scenario. All but the last are at least
+/// one simulated second apart.
 const MAX_OBSERVATIONS: f64 = 4000.0;
 
 /// The way in which the demo ended.
@@ -32,7 +33,7 @@ pub(super) enum Ending {
         /// Whether the controller followed the load.
         followed_load: bool,
     },
-    /// A signal ended it early, or the reader of its output exited.
+    /// A signal ended it early.
     Interrupted,
 }
 

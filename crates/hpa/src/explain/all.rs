@@ -25,7 +25,8 @@ struct Problem {
     sentence: String,
 }
 
-/// Reads the stored statuses, and the scales of targets that may lack pods. Reads no metrics.
+/// Reads the stored statuses, the leases, and the scales of targets that may lack pods. Reads no
+/// metrics.
 pub(super) async fn run(
     arguments: &ExplainHpaArguments,
     settings: &Settings,

@@ -33,8 +33,7 @@ impl EnabledCollectors {
         }
     }
 
-    /// Adds advice for each metric of a collector that can't be read, unless the metric already has
-    /// advice.
+    /// Adds advice for metrics of collectors that can't be read, unless they already have advice.
     pub(super) fn add_advice(&self, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
         for (index, query) in inputs.plan().queries() {
             let Some(Err(error)) = inputs.readings.get(index) else { continue };

@@ -38,8 +38,8 @@ pub(super) async fn detect<'a>(
     leases.idle(api, manager)
 }
 
-/// Chooses the lease of hpa-rs: the one that `manager` names, else the one that most of `others`
-/// name.
+/// Chooses the lease of hpa-rs: that of the flags, else the one that `manager` names, else the one
+/// that most of `others` name.
 fn choose_lease<'a>(
     location: &ControllerArguments,
     manager: &str,

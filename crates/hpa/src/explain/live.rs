@@ -34,7 +34,7 @@ use serde_json::Value;
 use super::{
     collector_advice::EnabledCollectors,
     idle, metrics_api_advice, rule_advice,
-    subject::{StatusController, Subject, usable_selector},
+    subject::{StatusController, Subject, may_name_api, usable_selector},
 };
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
@@ -51,7 +51,7 @@ use crate::{
 
 /// Limit for concurrent reads of scales, by which other autoscalers of the same pods are found.
 const MAX_CONCURRENT_READS: usize = 8;
-/// The shortest past to read from the debug API, so that it has a value of every metric.
+/// The shortest past to read from the debug API, so that it usually has a value of every metric.
 const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
@@ -262,7 +262,7 @@ impl Cluster {
             .filter_map(|autoscaler| autoscaler.manager.as_deref())
     }
 
-    /// Fails if the user, unlike the controller, may not read the target's scale.
+    /// Fails if the user may not read the target's scale, because the controller may.
     fn require_permission(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -280,7 +280,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reads the record of the autoscaler from the leader's debug API.
+    /// Reads the record of the autoscaler from the debug API of the leader or of
+    /// `--controller-url`.
     async fn read_past(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -377,14 +378,15 @@ impl Cluster {
         hpa: &HorizontalPodAutoscaler,
     ) -> anyhow::Result<Vec<(String, HorizontalPodAutoscaler)>> {
         let active = hpa.status.condition(&ConditionType::ScalingActive);
-        let is_ambiguous =
-            active.is_some_and(|active| active.reason == ConditionReason::AmbiguousSelector);
+        let ambiguous = active.filter(|one| one.reason == ConditionReason::AmbiguousSelector);
         let mut autoscalers = Vec::new();
         for api in [TargetApi::Core, TargetApi::Custom] {
             let is_same_api = api == self.autoscaler.api;
-            // A controller of one API doesn't watch the objects of the other API. Only a controller
-            // of both can have reported an ambiguous selector.
-            if !is_same_api && !is_ambiguous {
+            // A controller of one API doesn't watch the objects of the other API. It handles both
+            // if its message about the ambiguous selector names autoscalers of both.
+            let names_api =
+                || ambiguous.is_some_and(|condition| may_name_api(&condition.message, api));
+            if !is_same_api && !names_api() {
                 continue;
             }
             let list = get::<Value>(&self.client, &self.autoscaler.list_path(api)).await;

@@ -33,8 +33,8 @@ struct Api {
     service: Value,
 }
 
-/// Adds advice for each metric that can't be read from a metrics API, unless the metric already has
-/// advice. `has_sources`: whether flags configure other sources of metrics.
+/// Adds advice for metrics that can't be read from a metrics API, unless they already have advice.
+/// `has_sources`: whether flags configure other sources of metrics.
 pub(super) async fn add(
     client: &Client,
     inputs: &Inputs,

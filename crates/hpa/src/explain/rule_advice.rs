@@ -16,7 +16,8 @@ const NOT_REGISTERED: [&str; 2] =
 const MAX_QUERY: usize = 300;
 
 /// Completes the errors of metrics that neither a rule nor an API has. Returns advice for each
-/// metric that fails because of its rule, or because it has none.
+/// metric whose rule returned nothing, or that has no rule. In the latter case, a metric that the
+/// controller could read has none.
 pub(super) fn complete_errors(
     rules: &PrometheusSource,
     inputs: &mut Inputs,

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::past;
 use crate::{
+    args::TargetApi,
     debug_client::{BUILT_IN, Unavailable},
     liveness::Idle,
     manifests::string_at,
@@ -23,7 +24,7 @@ const ASSUMED_REPLICAS: &str = "; the manifest of the target sets no replicas, s
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
     pub(super) inputs: Inputs,
-    /// The name of the autoscaler, with the prefix of its API. `None` for `namespace/name`.
+    /// The name of the autoscaler, with a prefix for the custom API. `None` for `namespace/name`.
     pub(super) name: Option<String>,
     /// The names of the other autoscalers of the target.
     pub(super) other_autoscalers: Vec<String>,
@@ -104,7 +105,8 @@ impl Subject {
         format!("The controller reads {names} itself; the value is the last one that it read.\n\n")
     }
 
-    /// The decisions since a time, or the reason why the past is missing.
+    /// The decisions of the duration `since`, or the reason why the past is missing. Empty without
+    /// `since` if the past is known.
     pub(super) fn describe_past(&self, since: Option<SignedDuration>) -> String {
         match (&self.past, since) {
             (Err(missing), _) => {
@@ -148,8 +150,45 @@ impl StatusController {
     }
 }
 
-/// The selector of a scale. An empty one, which would select every pod, counts as absent.
+/// The selector of a scale. An invalid one and an empty one, which would select every pod, count as
+/// absent.
 pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
     let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
     Selector::parse(text).ok()
+}
+
+/// Whether a message about an ambiguous selector, which ends with `[NAME NAME ...]`, names an
+/// autoscaler of an API, or leaves names out.
+pub(super) fn may_name_api(message: &str, api: TargetApi) -> bool {
+    let Some((_, names)) = message.rsplit_once(": [") else { return false };
+    let names = names.trim_end_matches(']');
+    // `NAMESPACE/NAME`, or `rhpa/NAMESPACE/NAME` in the custom API.
+    let slashes = match api {
+        TargetApi::Core => 1,
+        TargetApi::Custom => 2,
+    };
+    names.ends_with(" more") || names.split(' ').any(|name| name.matches('/').count() == slashes)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::both("[shop/web rhpa/shop/web]", true, true)]
+    #[case::core("[shop/web shop/mail]", true, false)]
+    #[case::custom("[rhpa/shop/mail rhpa/shop/web]", false, true)]
+    #[case::core_namespace_like_the_prefix("[rhpa/web rhpa/mail]", true, false)]
+    #[case::cut_off("[shop/mail shop/web and 9 more]", true, true)]
+    fn message_about_an_ambiguous_selector_names_apis(
+        #[case] names: &str,
+        #[case] has_core: bool,
+        #[case] has_custom: bool,
+    ) {
+        let message = format!("pods by selector app=web are controlled by multiple HPAs: {names}");
+        let named = [TargetApi::Core, TargetApi::Custom].map(|api| may_name_api(&message, api));
+        assert_eq!(named, [has_core, has_custom]);
+    }
 }

@@ -21,7 +21,7 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Counts reads of the scale: one per reconcile.
+/// Counts the requests for the scale.
 struct ScaleReads(watch::Sender<usize>);
 
 impl Interceptor for ScaleReads {

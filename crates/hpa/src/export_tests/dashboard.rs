@@ -8,7 +8,7 @@ use super::{DASHBOARD, RULES, collect_strings, queries::Query};
 
 /// Columns of Grafana's grid.
 const COLUMNS: u64 = 24;
-/// The variable that every panel uses as its data source.
+/// The variable that every panel with queries uses as its data source.
 const DATA_SOURCE: &str = "${datasource}";
 /// The Grafana units that the dashboard uses.
 const UNITS: [&str; 6] = ["short", "none", "s", "ops", "reqps", "percentunit"];

@@ -44,7 +44,7 @@ pub(super) struct Runs {
     /// Without forecasts, with a lower target for the same pod-hours.
     pub(super) lowered: Vec<Replicas>,
     pub(super) forecast: Vec<Replicas>,
-    /// The forecasts of each minute of the trace, for the load one horizon later.
+    /// The forecast load that a decision at each minute of the trace uses. NaN if there is none.
     pub(super) forecasts: Vec<f32>,
 }
 

@@ -31,14 +31,20 @@ pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<Strin
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
     };
     let saved: Vec<i32> = runs.lowered.iter().zip(&runs.forecast).map(saved).collect();
-    let sum =
-        |start: usize| -> i32 { saved.iter().skip(start).take(hours * MINUTES_PER_HOUR).sum() };
-    let starts = (0..saved.len()).step_by(MINUTES_PER_HOUR / 2);
-    // Among equal sums, `max_by_key` returns the last, so the newest hours are drawn.
-    let start = starts.max_by_key(|start| sum(*start))?;
-    let first = runs.reactive.get(start)?.minute;
-    let range = first..=(first + hours * MINUTES_PER_HOUR);
+    let minutes = hours * MINUTES_PER_HOUR;
+    let first = runs.reactive.get(best_start(&saved, minutes)?)?.minute;
+    let range = first..=(first + minutes);
     draw(analysis, runs, &range, &format!("{hours} hours"))
+}
+
+/// The start of the window with the largest sum. A window is complete unless there are fewer
+/// values.
+fn best_start(saved: &[i32], window: usize) -> Option<usize> {
+    let last_start = saved.len().saturating_sub(window);
+    let starts = (0..=last_start).step_by(MINUTES_PER_HOUR / 2);
+    let sum = |start: usize| -> i32 { saved.iter().skip(start).take(window).sum() };
+    // Among equal sums, `max_by_key` returns the last, so the newest hours are drawn.
+    starts.max_by_key(|start| sum(*start))
 }
 
 fn draw(
@@ -108,4 +114,20 @@ fn forecasts(analysis: &Analysis, runs: &Runs, range: &RangeInclusive<usize>) ->
         .filter(|(minute, _)| (first..=last).contains(minute))
         .map(|(minute, load)| ((minute - first) * SECONDS_PER_MINUTE, load))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::newest_window_if_equal(&[0; 1000], 630)]
+    #[case::last_minutes(&[&[0; 970][..], &[1; 30]].concat(), 630)]
+    #[case::most_saved(&[&[0; 100][..], &[1; 300], &[0; 600]].concat(), 90)]
+    #[case::fewer_values(&[1; 100], 0)]
+    fn best_window_is_complete(#[case] saved: &[i32], #[case] start: usize) {
+        assert_eq!(best_start(saved, 360), Some(start));
+    }
 }

@@ -43,7 +43,7 @@ pub(super) struct ParseError {
 }
 
 /// Parses lines of a time and a value. Skips a byte order mark, empty lines, lines that start with
-/// `#`, and a header.
+/// `#`, a header, and times whose value is empty.
 fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut samples: Vec<(Timestamp, f64)> = Vec::new();

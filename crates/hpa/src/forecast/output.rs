@@ -260,7 +260,7 @@ fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
     ]
 }
 
-/// Formats a share of the target with enough digits to differ from 1.
+/// Formats a share of the target with three to five decimals: as many as it needs to differ from 1.
 fn share_of_target(share: f64) -> String {
     let digits = (3..6).find(|digits| (1.0 - share) * 10_f64.powi(*digits) >= 0.5).unwrap_or(3);
     format!("{share:.*}", usize::try_from(digits).unwrap_or(3))

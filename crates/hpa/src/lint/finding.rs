@@ -47,7 +47,7 @@ impl Finding {
         self.rule.severity
     }
 
-    /// File, line and autoscaler, then the most severe findings first.
+    /// By file, line and autoscaler, then by severity with the highest first.
     pub(super) fn sort_key(&self) -> impl Ord + '_ {
         let severity = Reverse(self.severity());
         let Self { file, position, autoscaler, rule, field, message } = self;

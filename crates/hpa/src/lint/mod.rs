@@ -35,7 +35,8 @@ use crate::{
     terminal,
 };
 
-/// Exit status if an input could not be checked.
+/// Exit status if an input could not be checked, and of failures of other commands in which 1 has
+/// another meaning.
 pub(crate) const EXIT_NOT_CHECKED: u8 = 2;
 
 /// The names of the file that makes a directory an input of `kustomize build`.
@@ -98,7 +99,8 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
-/// Returns a problem if the files have no autoscaler. The message lists the kinds that they have.
+/// Returns a problem if the files have no autoscaler and no other problem. The message lists the
+/// kinds that they have.
 fn missing_autoscaler_problem(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     let Input { manifests, problems } = input;
     if !problems.is_empty() || manifests.iter().any(is_autoscaler) {

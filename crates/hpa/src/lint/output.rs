@@ -18,8 +18,8 @@ const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const URI_ESCAPES: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
-/// One line for each finding, then the counts. `problems` is the number of inputs that could not be
-/// checked. The caller prints these problems.
+/// One line for each finding, then the counts, unless nothing could be checked. `problems` is the
+/// number of inputs that could not be checked. The caller prints these problems.
 pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) -> String {
     let mut text = String::new();
     for finding in findings {

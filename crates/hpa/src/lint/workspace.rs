@@ -48,8 +48,8 @@ pub(super) struct ServedMetrics {
     pub(super) source: &'static str,
     /// The groups of the metrics APIs that are served.
     pub(super) groups: BTreeSet<String>,
-    /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if the
-    /// API is not served or lists no metrics.
+    /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if they are
+    /// unknown: the API is not served, doesn't answer or lists no metrics.
     pub(super) custom: Option<BTreeSet<String>>,
     /// The metrics of `external.metrics.k8s.io`. `None` as for `custom`.
     pub(super) external: Option<BTreeSet<String>>,

@@ -15,7 +15,8 @@ use tracing_subscriber::{
 use crate::args::{LogArguments, LogFormat};
 use one_line::OneLine;
 
-/// Turns off what kube and rustls log about failed requests, which the callers report.
+/// Turns off what kube and the verifier of certificates log about failed requests, which the
+/// callers report. Limits other libraries to warnings.
 const DEFAULT_DIRECTIVES: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
     rustls_platform_verifier=off,tower=warn";
 
@@ -43,7 +44,8 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    // The last directive wins, so the user can override the defaults.
+    // Of equal targets, the last directive wins, so the user can override each default by its
+    // target.
     let directives = format!("{DEFAULT_DIRECTIVES},{}", arguments.log_level);
     let registry = tracing_subscriber::registry().with(EnvFilter::builder().parse(directives)?);
     // If standard error is closed, reporting the failed write there would panic.

@@ -28,7 +28,7 @@ pub(crate) struct Manifest {
     /// The first line of the object's document; 0 for an object of a cluster.
     pub(crate) line: usize,
     pub(crate) object: Value,
-    /// The positions of all fields of the document.
+    /// The positions of the document's fields, and the keys that occur twice.
     fields: Rc<Fields>,
     /// The path of the object in its document. Empty unless the object is an item of a list.
     path: String,
@@ -72,10 +72,10 @@ pub(crate) fn string_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A file or a document that can't be read.
+/// An input that can't be read or checked.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The file or, for a document, `file:line`.
+    /// The files or, for a document, `file:line`; for rules, the flag that names them.
     pub(crate) place: String,
     pub(crate) message: String,
 }
@@ -255,8 +255,8 @@ fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
-/// Whether the name or the spec of an autoscaler has a template action. Annotations don't count,
-/// because they may contain templates for other programs.
+/// Whether the name, namespace or spec of an autoscaler has a template action. Annotations don't
+/// count, because they may contain templates for other programs.
 fn has_template_action(object: &Value) -> bool {
     fn has_action(value: &Value) -> bool {
         match value {

@@ -18,8 +18,8 @@ fn unmentioned_changes(released: &str, current: &BTreeSet<String>, changelog: &s
     let removed = released.difference(current).map(|name| ("removed", name));
     let mut unmentioned = Vec::new();
     for (change, name) in added.chain(removed) {
-        // The last word of a name is the flag, metric or path. The changelog must have it in
-        // backquotes.
+        // The last word of a name is, for example, the flag, metric or path. The changelog must
+        // have it in backquotes.
         let word = name.rsplit(' ').next().unwrap_or(name);
         let is_mentioned = unreleased
             .split('`')

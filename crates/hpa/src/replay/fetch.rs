@@ -75,7 +75,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Queries a chunk. Returns the times in milliseconds and the values of the only series.
+    /// Queries a chunk. Returns the times in milliseconds and the values of the only series, or
+    /// nothing without a series.
     async fn query_points(&self, query: &Query, chunk: Chunk) -> anyhow::Result<Vec<(i64, f64)>> {
         let range = RangeQuery {
             query: query.text.clone(),

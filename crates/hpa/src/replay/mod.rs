@@ -144,10 +144,11 @@ fn controller(arguments: &AutoscalingArguments) -> Value {
     })
 }
 
-/// Adds notes about recorded replicas that the rebuilt run can't match.
+/// Adds notes about a shorter record than requested, and about recorded replicas that the rebuilt
+/// run can't match or that hide load.
 fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
     let (requested, recorded) = (past.requested.seconds(), past.window.seconds());
-    // A few steps are always missing at the end, because rates need later samples.
+    // A few steps may be missing at the end, because rates need later samples.
     if recorded < requested * 0.99 {
         notes.insert(
             0,

@@ -45,7 +45,8 @@ pub(super) enum Startup {
 }
 
 impl Past {
-    /// Removes the steps before the first and after the last one with replicas and metrics.
+    /// Removes the steps before the first and after the last one with replicas and a metric. With 0
+    /// replicas, a step needs no metric.
     pub(super) fn trimmed(self) -> anyhow::Result<Self> {
         let is_recorded = |step: &usize| {
             let has_metric = || self.metrics.iter().any(|one| one.value.get(*step).is_some());

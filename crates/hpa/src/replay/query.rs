@@ -83,7 +83,7 @@ impl TargetRef {
     }
 
     /// The query for `spec.replicas` of the target or, if that isn't recorded, for the replicas in
-    /// the status of the target or autoscaler.
+    /// the status of the target or autoscaler. `custom_query` replaces it.
     pub(super) fn replicas_query(&self, custom_query: Option<&str>) -> Query {
         let Self { namespace, autoscaler, kind, name, .. } = self;
         let metrics: &[&str] = match kind.as_str() {

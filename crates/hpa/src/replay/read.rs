@@ -27,7 +27,7 @@ use crate::{
 const MIN_RATE_WINDOW: i64 = 60;
 /// The number of scrapes in the window of a rate, so that one may be missing.
 const SCRAPES_PER_RATE: f64 = 4.0;
-/// The window of rates if the scrape interval is unknown, in seconds.
+/// The window of rates if no CPU is read or the scrape interval is unknown, in seconds.
 const DEFAULT_RATE_WINDOW: i64 = 120;
 /// The window in which [`TargetRef::scrapes_query`] counts samples, in seconds.
 const SCRAPES_WINDOW: f64 = 600.0;
@@ -173,7 +173,8 @@ async fn connect_rules(
 }
 
 /// The window of rates in seconds. If it is not configured, it is that of [`SCRAPES_PER_RATE`]
-/// scrapes, but at least [`MIN_RATE_WINDOW`].
+/// scrapes, but at least [`MIN_RATE_WINDOW`]. Without a CPU metric, or if the scrape interval is
+/// unknown, it is [`DEFAULT_RATE_WINDOW`].
 pub(super) async fn rate_window(
     configured: Option<SignedDuration>,
     reader: &Reader<'_>,

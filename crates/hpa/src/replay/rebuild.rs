@@ -9,9 +9,9 @@ use super::{
     series::{Series, six_digits},
 };
 
-/// The minimum capacity of a pod, as a multiple of its target. The capacity limits a pod's metrics.
-/// These must be able to reach twice the target, because an autoscaler can double the replicas at
-/// once by default.
+/// The minimum capacity of a pod without `--pod-capacity`, as a multiple of its target. The
+/// capacity limits a pod's metrics. These must be able to reach twice the target, because an
+/// autoscaler can double the replicas at once by default.
 const TARGETS_PER_POD: f64 = 2.0;
 
 /// Rebuilds the load from the main metric, and the other metrics as functions of the load.

@@ -84,7 +84,7 @@ impl PrometheusPastLoads {
     }
 }
 
-/// Whether the series of all rules are listed. Until then, it is unknown whether a rule has a
+/// Whether the series of all valid rules are listed. Until then, it is unknown whether a rule has a
 /// metric.
 fn has_listed(rules: &PrometheusSource) -> bool {
     let needs_no_list = |rule: &RuleStatus| {

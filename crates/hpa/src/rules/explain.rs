@@ -224,7 +224,7 @@ impl KnownSeries {
         Server { source, name: &self.server }
     }
 
-    /// The names of objects that have the metric.
+    /// The names of objects that have the metric: as many as [`Server::label_values`] returns.
     async fn object_names(&self, source: &PrometheusSource, request: &CustomQuery) -> Vec<String> {
         let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
         if let Some(label) = &self.namespace_label {

@@ -17,7 +17,7 @@ use kube::{Api, api::ListParams};
 
 use super::sample::Server;
 
-/// The maximum number of the cluster's objects that are compared with the results.
+/// The maximum number of the cluster's objects of a kind that are compared with the results.
 const MAX_OBJECTS: u32 = 500;
 /// The maximum number of printed results.
 const MAX_RESULTS: usize = 10;
@@ -127,7 +127,8 @@ pub(super) async fn check_queries(
     (lines, problems)
 }
 
-/// Runs a query and checks its labels. The names of the objects must be those of `cluster_names`.
+/// Runs a query and checks its labels. At least one of the objects must be in `cluster_names`, if
+/// these are known.
 async fn check_query(
     server: &Server<'_>,
     query: &UsageQuery,

@@ -79,7 +79,8 @@ impl Server<'_> {
         self.samples(&query).await.into_iter().next().map(|(labels, _)| labels)
     }
 
-    /// The sorted values of a label. A series without the label has an empty value.
+    /// The first [`MAX_LABEL_VALUES`] values of a label, sorted. A series without the label has an
+    /// empty value. Empty after a failure.
     pub(super) async fn label_values(&self, label: &str, selector: &str) -> Vec<String> {
         let groups = self.samples(&format!("group by ({label}) ({selector})")).await.into_iter();
         let mut values: Vec<String> =

@@ -1,5 +1,5 @@
-//! Tests of `hpa rules` that need no running Prometheus. `tests/in_process.rs` and the suite
-//! `tests/prometheus` have the others.
+//! Tests of `hpa rules check` and `generate` without a server. Tests with one are in
+//! `tests/in_process.rs`, `tests/proxy.rs` and the suite `tests/prometheus`.
 
 use std::path::Path;
 

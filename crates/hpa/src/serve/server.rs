@@ -42,8 +42,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for responses in progress at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The maximum number of connections. A further connection replaces the one that has been idle
-/// longest, so that idle connections can't block the kubelet's probes.
+/// The maximum number of connections. A further connection replaces one that is idle or doesn't
+/// read its response, so that idle connections can't block the kubelet's probes.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Bytes per frame. hyper takes the next frame only after it has sent most of the previous ones. A
@@ -61,7 +61,9 @@ pub(crate) trait Endpoints: Send + Sync + 'static {
 }
 
 /// Starts a response that takes time and memory. If too many such responses are in progress, closes
-/// the connection of the oldest one.
+/// the connection of the oldest one. A response that waits for rendering counts as unread, because
+/// a connection with a request in progress can't be replaced: waiting requests could occupy all
+/// connections and keep probes out.
 pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningRequest {
     let mut request = connection.count_request();
     request.count_response();
@@ -112,7 +114,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Stops accepting connections and finishes the responses in progress.
+    /// Stops accepting connections, and finishes the responses in progress within [`STOP_TIMEOUT`].
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.task.await.ok();

@@ -72,6 +72,7 @@ async fn read_to_end(stream: &mut TcpStream) -> String {
 async fn idle_connections_do_not_block_probes() {
     let (_server, address) = serve_telemetry(LOOPBACK, None, Arc::default()).await.expect("a port");
     let mut idle = Vec::new();
+    // The maximum number of connections.
     for _ in 0..64 {
         idle.push(TcpStream::connect(address).await.expect("a server"));
     }

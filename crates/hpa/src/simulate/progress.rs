@@ -129,7 +129,8 @@ impl ProgressState {
         self.first.get_or_insert((elapsed, self.done));
     }
 
-    /// The end of the line: the remaining time, or nothing until the rate of the work is known.
+    /// The end of the line: the remaining time, that the work is almost done, or nothing until the
+    /// rate of the work is known.
     fn left_suffix(&self, total: f64, elapsed: Duration) -> String {
         if self.done >= total {
             return ", almost done".to_owned();

@@ -19,7 +19,8 @@ const HPA_CONTROLLER: [&str; 2] =
 /// The lease and the flags of kube-controller-manager, as far as they can be read.
 pub(crate) struct KubeControllerManager {
     pub(crate) holder: Result<LeaseHolder, Unavailable>,
-    /// `None` if the lease holder has no static pod, as on managed clusters, or it can't be read.
+    /// `None` if the lease has no holder, or if the holder has no static pod, as on managed
+    /// clusters, or the pod can't be read.
     pub(crate) flags: Option<ManagerFlags>,
 }
 

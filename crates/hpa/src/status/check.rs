@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::terminal::escape_line;
 
-/// A check names at most this many autoscalers.
+/// A list of names has at most this many.
 const MAX_NAMES: usize = 3;
 
 /// The severity of a result, in ascending order.
@@ -15,7 +15,7 @@ const MAX_NAMES: usize = 3;
 #[serde(rename_all = "camelCase")]
 pub(super) enum Level {
     Ok,
-    /// The check was not possible, which is expected in this set-up.
+    /// The check was not possible, or has no result yet. Neither is a problem in this set-up.
     Skipped,
     Warning,
     Error,

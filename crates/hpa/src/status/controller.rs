@@ -296,7 +296,9 @@ fn check_histories(status: &ControllerStatus) -> Check {
     }
 }
 
-/// Reports an input that can't be read. A missing permission or a disabled API is only a warning.
+/// Reports an input that can't be read. It is an error if the request fails, the debug API refuses
+/// it, or the response can't be decoded. Other reasons, such as a missing permission or a disabled
+/// API, are warnings.
 fn unreadable(problem: &str, error: &Unavailable) -> Check {
     let is_failure = matches!(
         error,

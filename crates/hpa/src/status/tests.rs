@@ -206,6 +206,8 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
     assert!(found == level && text.ends_with(end), "{found:?} {text}");
 }
 
+// With a sync period of 15 s, the limits of lateness are 30 s and 75 s, those of caches 45 s and
+// 150 s.
 #[rstest]
 #[case::pod_not_ready(
     |it: &mut ClusterState| it.leader.as_mut().expect("a leader").is_ready = false, Level::Error, "is not ready"

@@ -14,8 +14,8 @@ use crate::{
 };
 
 const INITIAL_REPLICAS: i64 = 10;
-/// The target of each metric. At first, the services multiply their loads by the target, so the load
-/// of a case is the number of desired replicas.
+/// The target of each metric. At first, the services multiply their loads by the target, so the
+/// load of a case is the number of desired replicas.
 const TARGET: u64 = 10;
 const FLUX: &str = "from(bucket: \"apps\")";
 
@@ -137,7 +137,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// The `CustomResourceDefinition` of a kind that the testbed doesn't have.
+/// The `CustomResourceDefinition` of a kind whose objects may have any fields.
 fn kind_definition(group: &str, plural: &str, kind: &str) -> Value {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let version = json!({

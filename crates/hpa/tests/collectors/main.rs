@@ -35,7 +35,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{process::Child, time::timeout};
 
-/// Timeout of every wait, more than ten times the expected duration.
+/// Timeout of the wait for an event, more than ten times the expected duration.
 const LIMIT: Duration = Duration::from_secs(100);
 
 const FLAGS: [&str; 4] = [

@@ -99,7 +99,8 @@ async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     testbed
 }
 
-/// Serves a page for each scrape. Repeats the last page if there is no new one yet.
+/// Serves a page for each scrape. Repeats the last page if there is no new one yet. After the hour,
+/// responds with 410.
 async fn serve(pages: Receiver<String>, scraped: SyncSender<()>) -> SocketAddr {
     let pages = Mutex::new((pages, String::new()));
     let page = move || {

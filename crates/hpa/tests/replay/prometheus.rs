@@ -36,8 +36,8 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts Prometheus and a cluster, and waits until the hour is scraped. `None` if no Prometheus
-    /// is installed.
+    /// Starts Prometheus and a cluster, and waits until the hour is scraped. `None` if no
+    /// Prometheus is installed.
     pub(crate) fn start() -> Option<Self> {
         let version = Command::new("prometheus").arg("--version").output();
         if !version.is_ok_and(|output| output.status.success()) {

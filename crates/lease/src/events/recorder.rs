@@ -26,7 +26,7 @@ pub struct EventRecorder {
 
 impl EventRecorder {
     /// A recorder, and its writer to run as a task. The writer ends when all recorders are dropped
-    /// and all recorded events are written.
+    /// and the queue is empty.
     pub fn new(client: Client, config: EventWriterConfig) -> (Self, EventWriter) {
         let (queue, events) = mpsc::channel(config.queue_length.max(1));
         let dropped = Arc::new(DroppedEvents::default());
@@ -54,7 +54,7 @@ impl EventRecorder {
     }
 }
 
-/// The longest message that the API accepts, in bytes.
+/// The longest message that `events.k8s.io` accepts, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// The object that an event is about.
@@ -80,7 +80,7 @@ pub struct RecordedEvent {
     pub at: Timestamp,
 }
 
-/// Truncates a message to the limit of the API, at a character boundary.
+/// Truncates a message to [`MAX_MESSAGE_BYTES`], at a character boundary.
 pub(super) fn truncate_message(message: &mut String) {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
 }
@@ -105,7 +105,7 @@ impl DroppedEvents {
         self.over_budget.load(Ordering::Relaxed)
     }
 
-    /// The API server refused the event, or was not reachable.
+    /// The API server refused the event, or all attempts failed.
     pub fn failed_write(&self) -> u64 {
         self.failed_write.load(Ordering::Relaxed)
     }

@@ -30,9 +30,9 @@ use crate::{
 ///
 /// If an equal request is in flight, a caller waits for that request and gets its response. A
 /// response is decoded once, and reused within [`CoalescingSettings::freshness`] of the start of
-/// its request. An error goes to the callers that waited for the request, and to no later ones. All
-/// resources and containers of a pod are in one response, so an autoscaler with CPU and memory
-/// metrics sends one request.
+/// its request. More than 2000 values of a custom or external metric are not reused. An error goes
+/// to the callers that waited for the request, and to no later ones. All resources and containers
+/// of a pod are in one response, so an autoscaler with CPU and memory metrics sends one request.
 ///
 /// Reuse does not change decisions. Each sample has its own timestamp and window, which the engine
 /// uses. A response that is up to `freshness` old has the same effect as reconciling that much
@@ -44,8 +44,9 @@ use crate::{
 /// # One list for a namespace
 ///
 /// The items of resource metrics contain the labels of their pods. So the list of a namespace can
-/// answer all selectors in it. The client requests this list if that would have been cheaper for
-/// the last request of each selector that is in use. The window of a selector's use is
+/// answer all selectors in it. The client requests this list if at least
+/// [`CoalescingSettings::threshold`] selectors are in use, and the list would have been cheaper for
+/// the last request of each of them. The window of a selector's use is
 /// [`CoalescingSettings::window`]. Costs are counted in items:
 ///
 /// - separate requests: `selectors × 100 + items matched`
@@ -57,12 +58,12 @@ use crate::{
 /// off if few autoscalers are distributed over the period, or if they select a small part of a
 /// large namespace. The size of the namespace is the length of its last list, which is forgotten
 /// after 8 windows. A list is grouped by labels once. Selecting the items of an autoscaler then
-/// takes time in proportion to its own pods.
+/// usually takes time in proportion to its own pods.
 ///
-/// If no item has labels (old servers don't copy them), or the list can't be decoded or is too
-/// large, the client sends separate requests immediately and for the next 8 windows. If the request
-/// fails in another way, its error is the result, and the client also sends separate requests for
-/// the next 8 windows.
+/// If a list has items but none has labels (old servers don't copy them), or if it can't be decoded
+/// or is too large, the client sends separate requests immediately and for the next 8 windows. If
+/// the request fails in another way, its error is the result, and the client also sends separate
+/// requests for the next 8 windows.
 ///
 /// Metrics of custom.metrics.k8s.io are not shared between selectors, because their items have no
 /// labels of the pod.
@@ -176,8 +177,8 @@ impl<S: MetricSource> Coalescing<S> {
         Ok(reduce(&mut list.items.iter()))
     }
 
-    /// Returns the items of all pods of a namespace, or `None` if selectors can't be applied to
-    /// them.
+    /// Returns the items of all pods of a namespace. `None` if selectors can't be applied to them,
+    /// or if the list is too large or can't be decoded.
     async fn read_namespace_list(
         &self,
         namespace: &str,
@@ -216,7 +217,8 @@ impl<S: MetricSource> Coalescing<S> {
         .await
     }
 
-    /// Returns the answer to a query, from a request of this caller or of another one.
+    /// Returns the answer to a query, from a request of this caller or a recent one of another
+    /// caller.
     async fn fetch<T: Send + Sync + 'static>(
         &self,
         flights: &SingleFlight<Query, T>,

@@ -12,9 +12,9 @@ pub(super) struct PodList {
     groups: Option<Groups>,
 }
 
-/// Items grouped by their labels. Pods of one template have equal labels, so a selector is matched
-/// once for all of them, and only if they have a key-value pair that the selector requires. This
-/// avoids a scan of the list for each autoscaler.
+/// Items grouped by their labels. Pods of one template usually have equal labels, so a selector is
+/// matched once for all of them. If it requires key-value pairs, it is matched only with groups
+/// that have one of these pairs. This avoids a scan of the list for each autoscaler.
 #[derive(Default)]
 struct Groups {
     all: Vec<Group>,
@@ -36,8 +36,8 @@ impl PodList {
         Self { items, groups: None }
     }
 
-    /// The response with all pods of a namespace. Selectors can be applied if the items have
-    /// labels.
+    /// The response with all pods of a namespace. Selectors can be applied if an item has labels,
+    /// or if there are no items.
     pub(super) fn for_namespace(mut items: Vec<PodMetrics>) -> Self {
         let has_labels = items.iter().any(|item| !item.metadata.labels.is_empty());
         let groups = (has_labels || items.is_empty()).then(|| Groups::new(&mut items));

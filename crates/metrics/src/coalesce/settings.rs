@@ -10,8 +10,9 @@ const SHORT_LIST_ITEMS: usize = 2000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CoalescingSettings {
-    /// The time for which a response is reused, from the start of its request. With zero, callers
-    /// share a response only while the request is in flight.
+    /// The time for which a response is reused, from the start of its request. Long lists of pods
+    /// are reused for longer, and long lists of values aren't reused. With zero, callers share a
+    /// response only while the request is in flight.
     pub freshness: Duration,
     /// The time for which a selector counts as in use after its last request.
     pub window: Duration,
@@ -23,7 +24,7 @@ pub struct CoalescingSettings {
 impl CoalescingSettings {
     /// Settings for a controller that reconciles each autoscaler once per `period`: responses are
     /// fresh for a fifteenth of the period (1 s for the default of 15 s), selectors are in use for
-    /// two periods, and two selectors may share a list.
+    /// two periods, and two selectors suffice for a shared list.
     pub fn for_sync_period(period: Duration) -> Self {
         Self { freshness: period / 15, window: period * 2, threshold: 2 }
     }

@@ -127,8 +127,8 @@ impl Sharing {
 impl SharingDecision {
     /// Whether the decision still applies. A decision takes time in proportion to the number of
     /// selectors, so it is reused for later requests. A decision against sharing becomes invalid
-    /// when the number of selectors has doubled, because all autoscalers of a namespace appear
-    /// within a second after a start.
+    /// when the number of selectors has doubled, because after a start, the autoscalers of a
+    /// namespace appear one shortly after the other.
     fn is_valid(&self, now: Instant, selectors: usize) -> bool {
         now < self.valid_until
             && (self.is_shared || selectors < self.selectors.saturating_mul(2).max(1))

@@ -111,7 +111,8 @@ where
         })
     }
 
-    /// Returns a request that stores its response in the entry. It starts when it is polled.
+    /// Returns a request that starts when it is polled. At its end, it stores a reusable response
+    /// in the entry, and otherwise removes the entry.
     fn start<F>(&self, key: K, request: F) -> Flight<T, E>
     where
         F: Future<Output = Result<T, E>> + Send + 'static,

@@ -374,6 +374,8 @@ async fn unused_state_is_dropped() {
         let _ = resource(&client, &format!("ns{round}"), &all, ResourceName::Cpu, None).await;
         advance(PERIOD / 15).await;
     }
+    // One round takes 1 s. Selectors are in use for 30 s, and dropped at most 30 s later. Responses
+    // are fresh for 1 s.
     let (namespaces, selectors) = client.sharing.len("ns");
     assert!(namespaces <= 100, "{namespaces} namespaces");
     assert!(selectors <= 30, "{selectors} selectors");

@@ -11,9 +11,10 @@ const MIN_TIMEOUTS: u32 = 3;
 /// The circuit breaker of one API.
 pub(super) struct Breaker {
     unresponsive_after: Duration,
-    /// The first timeout after the last response, and the number of timeouts since.
+    /// The time of the first timeout after the last response, and the number of timeouts from then
+    /// on.
     timeouts: Option<(Instant, u32)>,
-    /// The namespaces with a request in flight while the breaker is open.
+    /// The namespaces with a request in flight that was sent while the breaker was open.
     trials: HashSet<Arc<str>>,
 }
 

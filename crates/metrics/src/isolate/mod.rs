@@ -24,8 +24,8 @@ pub struct IsolationSettings {
     pub concurrency: usize,
     /// Concurrent requests to one API for one namespace. 16 by default.
     pub namespace_concurrency: usize,
-    /// Time from the first timeout, without a response since, after which the circuit breaker
-    /// opens. Usually two sync periods; 30 s by default.
+    /// Time from the first timeout, without a response since, after which the circuit breaker may
+    /// open. Usually two sync periods; 30 s by default.
     pub unresponsive_after: Duration,
 }
 
@@ -52,10 +52,11 @@ impl IsolationSettings {
 ///   Further requests wait. So slow metrics of one namespace delay neither other APIs nor other
 ///   namespaces.
 /// - A circuit breaker stops waiting for an API that hangs. It opens if at least three requests
-///   time out and none gets a response for [`IsolationSettings::unresponsive_after`]. Then one
-///   request at a time is sent for each namespace, and further ones fail at once with
-///   [`MetricError::Unresponsive`]. The first response closes the breaker. Because each namespace
-///   may send a request, a namespace with broken metrics can't block the others.
+///   fail with [`MetricError::Timeout`] and none gets a response for
+///   [`IsolationSettings::unresponsive_after`]. Then one request at a time is sent for each
+///   namespace, and further ones fail with [`MetricError::Unresponsive`], without being sent. The
+///   first response, which may be another error of the source, closes the breaker. Because each
+///   namespace may send a request, a namespace with broken metrics can't block the others.
 pub struct Isolating<S> {
     source: S,
     resource: Api,
@@ -93,7 +94,7 @@ impl Api {
     }
 }
 
-/// The one request that a namespace may have in flight while the API is unresponsive.
+/// The one request that a namespace may start while the API is unresponsive.
 struct Trial<'a> {
     api: &'a Api,
     namespace: Arc<str>,

@@ -8,9 +8,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// A limit of concurrency for each key, such as a namespace. A key has an entry while its semaphore
-/// is in use. Unused entries are removed when there are 64 entries, or twice as many as after the
-/// last removal.
+/// A limit of concurrency for each key, such as a namespace. A key keeps its entry while its
+/// semaphore is in use. When a key is added, unused entries are removed if there are at least 64
+/// entries and twice as many as after the last removal.
 #[derive(Debug)]
 pub struct KeyedSemaphores {
     permits: usize,

@@ -9,8 +9,9 @@ use crate::{ExternalQuery, ExternalValues, UsageList};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A source that responds after as many seconds as the metric's name says, or times out. Records
-/// the highest concurrency by API.
+/// A source that responds after as many seconds as the external metric's name says, or times out.
+/// The name `invalid` is an error, and usage is read at once. Records the highest concurrency by
+/// API.
 #[derive(Clone, Default)]
 struct Source {
     running: Arc<Mutex<HashMap<MetricsApi, usize>>>,

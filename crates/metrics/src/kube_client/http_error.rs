@@ -9,8 +9,9 @@ use crate::MetricError;
 /// The longest quote of a body that is not a Status object, in bytes.
 const MAX_QUOTE_BYTES: usize = 2048;
 
-/// Returns the error for a response, with the message of its Status object. If the body is not a
-/// Status object, the message is [`generic_message`], followed by `request` in parentheses.
+/// Returns the error for a response, with the message of its Status object. If the body is not the
+/// Status object of a failure with a message, the message is [`generic_message`], followed by
+/// `request` in parentheses.
 pub(super) fn status_error(
     code: StatusCode,
     content_type: Option<&str>,
@@ -25,7 +26,7 @@ pub(super) fn status_error(
     MetricError::Status { code: code.as_u16(), message: message.into() }
 }
 
-/// Returns the message of a Status object, if it has one and its status is `Failure`.
+/// Returns the message of a Status object, if that isn't empty and the status is `Failure`.
 fn status_message(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Status {

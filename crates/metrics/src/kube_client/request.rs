@@ -20,7 +20,7 @@ pub(super) struct MetricsPath<'a> {
     /// `None` for all namespaces.
     pub(super) namespace: Option<&'a str>,
     pub(super) resource: &'a str,
-    /// The object's name, or `*`.
+    /// The object's name, `*` for the selected objects, or the metric of a namespace.
     pub(super) name: Option<&'a str>,
     pub(super) subresource: Option<&'a str>,
     /// Parameters, sorted by name. Parameters with an empty value are left out.

@@ -1,4 +1,4 @@
-//! Deserializers of fields, at least as lenient as the reference's decoder.
+//! Deserializers of fields. They treat absent and `null` fields as the reference's decoder does.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 
@@ -246,7 +246,8 @@ impl<'de> de::Visitor<'de> for UsageVisitor {
 }
 
 /// The labels of an item. They are rarely matched more than once, so they are stored as
-/// `key\0value\0...` in one allocation, which the pods of a workload share.
+/// `key\0value\0...` in one allocation. In a list of pods, consecutive pods with equal labels share
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ItemLabels(Arc<str>);
 
@@ -286,7 +287,7 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for ItemLabels {
 }
 
 /// Appends a label. NUL separates the parts, so a label with one is skipped. Labels of objects
-/// can't have it.
+/// can't have it; labels of series could.
 fn push_label(text: &mut String, key: &str, value: &str) {
     if key.contains('\0') || value.contains('\0') {
         return;

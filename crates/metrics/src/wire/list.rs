@@ -35,7 +35,7 @@ pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     let text =
         std::str::from_utf8(body).map_err(|error| malformed(serde_json::Error::custom(error)))?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    // Unused capacity costs no physical memory, because its pages are never touched.
+    // Unused capacity of a large list costs no physical memory: its pages are never touched.
     let seed = ListSeed {
         capacity: text.len() / MIN_ITEM_BYTES,
         max_items: (text.len() / MIN_AVERAGE_BYTES).max(SHORT_LIST),

@@ -1,7 +1,7 @@
 //! Items of responses with the fields that readings need, and their conversion to readings.
 //!
-//! The types decode every version of an API. They are as lenient as the decoder of the reference
-//! controller: unknown fields, absent fields and `null` lists are accepted. An invalid quantity,
+//! The types decode every supported version of an API. Like the decoder of the reference
+//! controller, they accept unknown fields, absent fields and `null` lists. An invalid quantity,
 //! time or duration makes the whole response undecodable. A container may report any set of
 //! resources, so a container without memory is not an error.
 //!
@@ -33,7 +33,7 @@ pub enum WireError {
     /// The response is not JSON of the expected structure, or has an invalid value.
     #[error("cannot decode {kind}")]
     Json {
-        /// The kind of the requested list.
+        /// The kind of the requested list, or `APIGroup` for a discovery.
         kind: &'static str,
         /// The cause, with its position.
         source: serde_json::Error,

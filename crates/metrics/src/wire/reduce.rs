@@ -80,7 +80,7 @@ where
         .collect())
 }
 
-/// Returns the value of a custom metric of one object, and the time of the value.
+/// Returns the value of a custom metric of one object, and the time of the value, if it has one.
 ///
 /// If the number of items is not one, the result is [`ReadError::Fetch`] with the text of the
 /// reference's client.
@@ -97,8 +97,8 @@ pub fn object_value(items: &[MetricValue]) -> Result<Sample<MilliValue>, ReadErr
     }
 }
 
-/// Returns the values of all series, in the order of the response, and the time of the oldest
-/// value.
+/// Returns the values of all series, in the order of the response, and the oldest of their times.
+/// Values without a time don't count for that.
 ///
 /// Without items, the result is [`ReadError::Empty`].
 pub fn external_values<'a, I>(items: I) -> Result<Sample<Vec<MilliValue>>, ReadError>

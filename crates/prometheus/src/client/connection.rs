@@ -1,4 +1,4 @@
-//! Creates connections to a server, and replaces them when a certificate, token or kubeconfig file
+//! Creates connections to a server, and replaces them when a file with certificates or credentials
 //! changes.
 
 use std::{
@@ -35,7 +35,7 @@ pub enum ConnectionError {
     /// A file is unreadable.
     #[error("unable to read {purpose} {}", path.display())]
     File {
-        /// The content, such as "the token".
+        /// The file's purpose, such as "the token file".
         purpose: &'static str,
         path: PathBuf,
         source: std::io::Error,
@@ -43,7 +43,7 @@ pub enum ConnectionError {
     /// The content of a file can't be sent as a header.
     #[error("{purpose} {} has characters that a header can't have", path.display())]
     Header {
-        /// The content, such as "the token".
+        /// The file's purpose, such as "the token file".
         purpose: &'static str,
         path: PathBuf,
     },
@@ -55,10 +55,10 @@ pub enum ConnectionError {
         server: String,
         source: ProxyError,
     },
-    /// The certificates can't be used.
+    /// The HTTP client can't be created, for example because a certificate is invalid.
     #[error("unable to set up TLS with {files}")]
     Tls {
-        /// The files that were used.
+        /// The files that the connection depends on, or "no files".
         files: String,
         source: Box<kube::Error>,
     },
@@ -86,7 +86,7 @@ struct CurrentConnection {
     checked_at: Instant,
 }
 
-/// The time of the last change and the length of a file. `None` if it can't be read.
+/// The time of the last change and the length of a file. `None` if they can't be read.
 type FileVersion = Option<(SystemTime, u64)>;
 
 impl Connector {
@@ -95,7 +95,7 @@ impl Connector {
         Self { settings, variables, current: Mutex::new(None) }
     }
 
-    /// A connector that sends all requests with `client`.
+    /// A connector that sends requests with `client`, until a file of the settings changes.
     pub(crate) fn fixed(settings: &Arc<Settings>, client: kube::Client) -> Self {
         let headers = Arc::new(settings.headers.iter().fold(HeaderMap::new(), append_header));
         let current = CurrentConnection {
@@ -107,8 +107,9 @@ impl Connector {
         Self { settings: settings.clone(), variables: Arc::new(|_| None), current }
     }
 
-    /// Returns the current connection, or a new one if its files have changed. If the changed files
-    /// can't be used, the previous connection stays in use.
+    /// Returns the current connection. Creates one on the first call, and after a change of its
+    /// files, which are checked every 5 s. If the changed files can't be used, the previous
+    /// connection stays in use.
     pub(crate) async fn connection(&self) -> Result<Connection, ConnectionError> {
         let mut current = self.current.lock().await;
         let now = Instant::now();
@@ -155,7 +156,7 @@ fn file_versions(settings: &Settings) -> Vec<FileVersion> {
     connection_files(settings).into_iter().map(|(_, path)| version(&path)).collect()
 }
 
-/// The files that a connection depends on.
+/// The files that a connection depends on, except those that a kubeconfig file refers to.
 fn connection_files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
     // As in prometheus-adapter, a CA file replaces the kubeconfig and the service account.
     let authentication = match settings.ca_file {
@@ -265,7 +266,8 @@ async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), Co
     }
 }
 
-/// The configured headers. If there are credentials and no `Authorization` header, it is added.
+/// The configured headers. Without an `Authorization` header, adds one with the token, or with the
+/// user and password of the settings or of the URL, if there are any.
 fn configured_headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
     let mut headers = settings.headers.iter().fold(HeaderMap::new(), append_header);
     if headers.contains_key(header::AUTHORIZATION) {
@@ -303,7 +305,7 @@ fn user_and_password(url: &Uri) -> Option<String> {
     Some(percent_decoded(user))
 }
 
-/// Removes the user name and the password from a URL, because they are sent as a header.
+/// Removes the user name and the password from a URL, because they may only be sent as a header.
 fn without_credentials(url: &Uri) -> Uri {
     let mut parts = url.clone().into_parts();
     let host = url.authority().and_then(|authority| authority.as_str().rsplit('@').next());

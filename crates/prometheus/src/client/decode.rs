@@ -1,7 +1,7 @@
-//! Decodes responses of queries.
+//! Decodes responses with samples or metadata.
 //!
-//! As in prometheus-adapter, only the first JSON value of the body is read, and a body that reports
-//! success counts even with status 400, 422 or 503.
+//! As in prometheus-adapter, only the first JSON value of the body is read, and JSON that reports
+//! no error is a success even with status 400, 422 or 503.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -49,12 +49,13 @@ struct VectorSample<'a> {
     histogram: Option<(&'a RawValue, IgnoredAny)>,
 }
 
-/// Decodes the data of a response that reports success.
+/// Decodes the data of a response. Fails if the response reports an error or has no data.
 pub(crate) fn decode_success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
     parse(decode_data(body)?.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?)
 }
 
-/// The field `data` of a response. Fails if the response reports an error.
+/// The field `data` of a response. `None` if it is absent or `null`. Fails if the response reports
+/// an error.
 fn decode_data(body: &[u8]) -> Result<Option<&RawValue>, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
@@ -65,7 +66,8 @@ fn decode_data(body: &[u8]) -> Result<Option<&RawValue>, QueryFailure> {
     Ok(response.data)
 }
 
-/// Decodes the type of a metric in a response with metadata.
+/// Decodes the type of a metric in a response with metadata. `None` if the response doesn't have
+/// it.
 pub(crate) fn decode_metric_type(
     body: &[u8],
     metric: &str,

@@ -16,7 +16,7 @@ pub enum QueryFailure {
     /// A file or the proxy setting of the connection is unusable.
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
-    /// The request could not be sent, or no response arrived.
+    /// The request could not be sent, or the connection failed before a response arrived.
     #[error("the request to Prometheus at {server} failed: {cause}")]
     Request { server: Arc<str>, cause: String },
     /// The body of the response is incomplete.
@@ -34,14 +34,14 @@ pub enum QueryFailure {
     )]
     TooManySeries(u64),
     /// The status is neither a success nor one that the client reads Prometheus's error from (400,
-    /// 422 or 503 with JSON).
+    /// 422 or 503, with JSON or without a content type).
     #[error("unknown response code {status}{hint}")]
     Status {
         status: u16,
         /// Advice for the operator. May be empty.
         hint: String,
     },
-    /// The body isn't a response of Prometheus.
+    /// The body isn't a response of Prometheus, or has a result that the client doesn't support.
     #[error("the response isn't a response of Prometheus: {0}")]
     Decode(String),
     /// Prometheus reported an error.

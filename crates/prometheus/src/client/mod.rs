@@ -1,7 +1,8 @@
 //! A client of the Prometheus HTTP API, for queries and the discovery of series.
 //!
 //! - [`Settings`] configures a server. All options of prometheus-adapter are supported, and basic
-//!   authentication. Certificates and tokens are read again when their files change.
+//!   authentication. Certificates and credentials are read again when their files change, but not
+//!   certificate files that a kubeconfig refers to.
 //! - [`Client::query`] sends an instant query. Equal concurrent queries share one request.
 //! - [`Client::query_range`] sends a range query.
 //! - [`Client::read_series`] streams the series of a selector. The memory that it needs doesn't
@@ -36,7 +37,7 @@ pub use settings::{Authentication, Settings, SettingsError, Verb, parse_header};
 /// Observes requests.
 pub trait RequestObserver: Send + Sync {
     /// Called when a request to `path` of the server with this name has ended, even if it failed
-    /// before it was sent.
+    /// before it was sent, but not if it was cancelled. `duration` includes the wait for a slot.
     fn observe(
         &self,
         server: &str,

@@ -39,12 +39,16 @@ use crate::client::{
 const QUERY_PATH: &str = "/api/v1/query";
 const RANGE_PATH: &str = "/api/v1/query_range";
 const METADATA_PATH: &str = "/api/v1/metadata";
+/// The longest encoded parameters of a GET request. A `Uri` has at most 64 KiB, the server's URL
+/// included. Longer ones are sent with POST.
+const MAX_GET_BYTES: usize = 60 << 10;
 const SERIES_PATH: &str = "/api/v1/series";
 /// The size of the buffer between a response and its [`SeriesReader`].
 const PIPE_BYTES: usize = 128 << 10;
 
-/// Responses up to this size are read concurrently. Larger ones are read one at a time, because
-/// several decoded responses could use up the memory.
+/// Responses are read concurrently up to this size. The rest of a larger one is read and decoded
+/// alone, because several decoded responses could use up the memory. Lists of series are streamed
+/// and don't count.
 const SMALL_RESPONSE_BYTES: usize = 1 << 20;
 
 /// An instant query, evaluated at the time of the request.
@@ -140,7 +144,7 @@ impl Client {
         &self.inner.settings
     }
 
-    /// Reads the certificate and credential files, to report their errors before the first request.
+    /// Creates the connection, to report unusable files or proxy settings before the first request.
     pub async fn check_files(&self) -> Result<(), Arc<ConnectionError>> {
         self.inner.connector.connection().await.map(drop).map_err(Arc::new)
     }
@@ -329,8 +333,12 @@ impl Inner {
         let mut encoded = encoded.finish();
         let configured_query = self.settings.url.query().filter(|query| !query.is_empty());
         let is_compat = self.settings.compat == Compat::Reference;
-        // The metadata endpoint has no POST.
-        let verb = if path == METADATA_PATH { Verb::Get } else { self.settings.verb };
+        let verb = match self.settings.verb {
+            // The metadata endpoint has no POST.
+            _ if path == METADATA_PATH => Verb::Get,
+            Verb::Get if encoded.len() > MAX_GET_BYTES => Verb::Post,
+            verb => verb,
+        };
         let (method, uri, body) = match (verb, configured_query) {
             // prometheus-adapter drops the parameters of the URL.
             (Verb::Get, Some(configured)) if !is_compat => {
@@ -344,7 +352,8 @@ impl Inner {
             (Verb::Post, None) => (Method::POST, path.to_owned(), encoded.into_bytes()),
         };
         let mut request = Request::new(Body::from(body));
-        // Parsing can't fail, because all characters are encoded and the URL was parsed before.
+        // Parsing can't fail, because the text is short, all characters are encoded, and the URL was
+        // parsed before.
         *request.uri_mut() = uri.parse().unwrap_or_default();
         if method == Method::POST {
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -393,8 +402,8 @@ fn address(url: &Uri) -> String {
     format!("{host}:{}", url.port_u16().unwrap_or(default_port))
 }
 
-/// Accepts a success, and the errors 400, 422 and 503 with the JSON of Prometheus. An error with
-/// another content type comes from a proxy.
+/// Accepts a success, and the errors 400, 422 and 503 of Prometheus: with JSON, or without a
+/// content type. An error with another content type comes from a proxy.
 fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
     let status = response.status();
     let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());

@@ -12,15 +12,17 @@ pub struct Settings {
     pub name: String,
     /// The URL. The API is below its path.
     pub url: Uri,
-    /// The method of requests.
+    /// The method of requests, except those for metadata, which are always GET.
     pub verb: Verb,
     /// Headers of all requests. A header can have several values.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The source of the TLS settings and credentials that the other fields don't set.
+    /// The source of the TLS settings and credentials that the other fields don't set. Not used if
+    /// there is a `ca_file`.
     pub authentication: Authentication,
     /// The directory with the token and the CA certificate of the pod's service account.
     pub service_account: PathBuf,
-    /// The file with the CA certificates that verify the server. `None` for those of the system.
+    /// The file with the CA certificates that verify the server. `None` for those of
+    /// `authentication`, or else of the system.
     pub ca_file: Option<PathBuf>,
     pub client_certificate_file: Option<PathBuf>,
     /// The private key of the client.
@@ -39,7 +41,7 @@ pub struct Settings {
     pub concurrency: NonZeroUsize,
     /// The maximum length of a query's response. Its decoded samples may be ten times as large.
     pub max_response_bytes: usize,
-    /// Whether requests are exactly those of prometheus-adapter.
+    /// Whether requests, and the decoding of samples, are those of prometheus-adapter.
     pub compat: Compat,
 }
 
@@ -68,7 +70,7 @@ pub enum Authentication {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// The URL can't be parsed.
+    /// The URL can't be parsed, or its scheme is neither `http` nor `https`.
     #[error("the URL {url:?} of Prometheus is invalid: {message}")]
     Url {
         /// The URL without credentials.
@@ -87,13 +89,13 @@ pub enum SettingsError {
     /// A user without a password, or a password without a user.
     #[error("basic authentication needs both a user name and a password file")]
     IncompleteBasicAuth,
-    /// A token and basic authentication.
+    /// A token file and basic authentication.
     #[error("a token file and basic authentication exclude each other")]
     ConflictingCredentials,
 }
 
 impl Settings {
-    /// A server without credentials, with the default limits.
+    /// A server with the default limits, and with no credentials but those in the URL.
     pub fn new(name: &str, url: &str) -> Result<Self, SettingsError> {
         const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
         Ok(Self {

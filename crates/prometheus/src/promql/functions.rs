@@ -6,7 +6,7 @@ use super::Type;
 /// string). Arguments after `?` are optional. `*` allows any number of the last argument.
 type Parameters = &'static str;
 
-/// Functions that read each series on its own and keep its labels.
+/// Functions that read each series on its own and keep its labels. Some remove `__name__` or `le`.
 const BY_SERIES: [(Parameters, &str); 10] = [
     (
         "v",
@@ -31,7 +31,7 @@ const BY_SERIES: [(Parameters, &str); 10] = [
     ("ssv", "histogram_fraction"),
 ];
 
-/// All other functions. Most of them combine series or remove labels.
+/// The other known functions. They may combine series, or add, change or remove labels.
 const OTHER_FUNCTIONS: [(Parameters, &str); 9] = [
     ("", "pi time"),
     ("s", "vector"),
@@ -54,7 +54,8 @@ pub(super) fn parameters(name: &str) -> Option<Parameters> {
     find_parameters(&BY_SERIES, name).or_else(|| find_parameters(&OTHER_FUNCTIONS, name))
 }
 
-/// Whether a function reads each series on its own and keeps its labels.
+/// Whether a function reads each series on its own and keeps its labels, apart from `__name__` and
+/// `le`.
 pub(crate) fn is_by_series(name: &str) -> bool {
     find_parameters(&BY_SERIES, name).is_some()
 }
@@ -64,7 +65,7 @@ pub(super) fn result_type(name: &str) -> Type {
     if ["pi", "scalar", "time"].contains(&name) { Type::Scalar } else { Type::InstantVector }
 }
 
-/// Checks the types of arguments. Returns a message about the first mistake.
+/// Checks the number and the types of arguments. Returns a message about the first mistake.
 pub(super) fn check_arguments(
     name: &str,
     parameters: Parameters,

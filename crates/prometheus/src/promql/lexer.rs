@@ -11,7 +11,7 @@ pub(super) enum Token<'q> {
     Number(&'q str),
     /// The contents of a string literal, with escapes.
     Text(&'q str),
-    /// An operator or a bracket.
+    /// An operator, a bracket, `,`, `:` or `@`.
     Symbol(&'q str),
 }
 
@@ -55,8 +55,9 @@ pub(super) fn tokenize(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxErr
     Ok(tokens)
 }
 
-/// Returns the offset of a string in backquotes whose last backslash escapes the closing backquote
-/// in `MetricsQL`. In Prometheus, such strings have no escapes, so the string ends there.
+/// Returns the offset of the first string in backquotes whose last backslash would escape the
+/// closing backquote in `MetricsQL`. In Prometheus, such strings have no escapes, so the string
+/// ends there.
 pub(super) fn find_ambiguous_raw_string(query: &str) -> Result<Option<usize>, SyntaxError> {
     let is_ambiguous = |(at, token): &(usize, Token<'_>)| {
         let Token::Text(text) = token else { return false };
@@ -66,10 +67,10 @@ pub(super) fn find_ambiguous_raw_string(query: &str) -> Result<Option<usize>, Sy
     Ok(tokenize(query)?.into_iter().find(is_ambiguous).map(|(at, _)| at))
 }
 
-/// Skips spaces and comments.
+/// Skips white space and comments.
 ///
-/// A comment with a carriage return is refused: Prometheus ends the comment there and reads the
-/// rest as a part of the query, other servers don't.
+/// A carriage return in a comment is refused, except at its end: Prometheus ends the comment there
+/// and reads the rest as a part of the query, other servers don't.
 fn skip_blanks(query: &str, from: usize) -> Result<&str, SyntaxError> {
     let mut rest = query.get(from..).unwrap_or_default().trim_start_matches(BLANKS);
     while rest.starts_with('#') {

@@ -7,9 +7,10 @@
 //!                        └──► restrict           a label for all selectors
 //! ```
 //!
-//! [`parse`] accepts the queries that Prometheus accepts. It also accepts unknown functions with
-//! any arguments, because compatible servers have additional functions. [`Expr::unknown_functions`]
-//! reports them.
+//! [`parse`] accepts the queries that Prometheus accepts, with few exceptions, such as
+//! arithmetic in durations, and too deep nesting or too many operators. It also accepts unknown
+//! functions with any arguments, because compatible servers have additional functions.
+//! [`Expr::unknown_functions`] reports them.
 
 mod functions;
 mod lexer;
@@ -53,8 +54,8 @@ impl std::fmt::Display for Type {
 /// An expression of a query.
 #[derive(Clone, Debug)]
 pub struct Expr<'q> {
-    /// The byte offset of the binary operator or the opening bracket of a range, or else of the
-    /// start of the expression.
+    /// The byte offset of the binary operator or the opening bracket of a range or subquery, or
+    /// else of the start of the expression.
     pub at: usize,
     pub node: Node<'q>,
     pub result: Type,
@@ -101,7 +102,7 @@ pub struct Matcher<'q> {
     /// Whether the matcher accepts series without the label. `false` for a regular expression that
     /// the parser hasn't compiled.
     pub accepts_empty: bool,
-    /// The matcher's source text.
+    /// The matcher's source text. For a metric name in braces, only the name.
     pub source: &'q str,
 }
 
@@ -153,7 +154,7 @@ impl<'q> Expr<'q> {
         }
     }
 
-    /// The functions that Prometheus doesn't have.
+    /// The functions that Prometheus doesn't have, once for each call.
     pub fn unknown_functions(&self) -> Vec<&'q str> {
         let mut unknown = Vec::new();
         self.visit(&mut |expr| {

@@ -66,7 +66,7 @@ pub enum LabelProblem {
     /// No override has the resource, and there is no template.
     #[error("no generic resource label form specified for this metric")]
     NoTemplate,
-    /// The API has no such resource any more.
+    /// The API has no such resource.
     #[error("unable to singularize resource: the API has no such resource")]
     UnknownResource,
     /// The template can't be rendered for the resource.
@@ -87,7 +87,7 @@ pub enum LabelMeaning<'a> {
     Other,
 }
 
-/// A second label for a resource.
+/// A further label for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmbiguousLabel {
     pub resource: GroupResource,
@@ -175,7 +175,7 @@ impl ResourceLabels {
         &self.ambiguous
     }
 
-    /// The resource whose objects a label names, if any.
+    /// The meaning of a label. An override takes precedence over the template.
     pub fn meaning<'a>(&'a self, label: &str, resources: &'a ApiResources) -> LabelMeaning<'a> {
         if let Some(resource) = self.resource_by_label.get(label) {
             return LabelMeaning::Resource(resource);

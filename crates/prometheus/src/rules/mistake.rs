@@ -1,5 +1,5 @@
 //! Describes mistakes in rules in plain words, with advice. The errors themselves have the texts of
-//! prometheus-adapter, which come from Go's packages.
+//! prometheus-adapter, many of which come from Go's packages.
 
 use std::error::Error;
 
@@ -90,7 +90,7 @@ impl ResourceRuleError {
 }
 
 impl QueryError {
-    /// The mistake in the template of `metricsQuery`, with advice. `None` for other errors.
+    /// The mistake in the template of the query, with advice. `None` for other errors.
     pub fn template_mistake(&self) -> Option<String> {
         match self {
             Self::Template(error) => Some(describe_template_error("", error, TemplateKind::Query)),

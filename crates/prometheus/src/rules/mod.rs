@@ -26,7 +26,7 @@
 //!     registry::{CustomRequest, DiscoveredRule},
 //! };
 //!
-//! // The file. An error lists all mistakes with line and column.
+//! // The file. An error lists up to 100 mistakes with line and column.
 //! let config = Config::parse(
 //!     r#"
 //! rules:
@@ -87,7 +87,8 @@
 //!
 //! The configuration, naming, templates and regular expressions are those of prometheus-adapter,
 //! with Go's syntax and messages. Some of its details are harmful, and [`Compat`] selects their
-//! behavior: by default, NaN is not a value, and a dot in an object's name matches only a dot.
+//! behavior. For example, by default NaN is not a value, and a dot in an object's name matches only
+//! a dot.
 
 pub mod config;
 pub mod explain;

@@ -82,7 +82,8 @@ pub enum NameError {
 
 impl NameRule {
     /// Compiles the mapping. Without a template, the metric is named after the only group of the
-    /// expression, or after the series.
+    /// expression, or after the expression's whole match if it has no group. Several groups need a
+    /// template.
     pub fn new(mapping: &NameMapping) -> Result<Self, NameError> {
         let expression = if mapping.matches.is_empty() { ".*" } else { &mapping.matches };
         let regex = GoRegex::new(expression)

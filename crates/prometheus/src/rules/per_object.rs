@@ -45,7 +45,7 @@ pub enum NotPerObject {
     /// A group of an aggregation may have several objects.
     #[error("`{aggregation}` aggregates over objects, because it isn't grouped by `{label}`")]
     Aggregation { aggregation: String, label: String },
-    /// A function whose result can depend on other objects.
+    /// A function or an aggregation whose result can depend on other objects.
     #[error("the result of `{0}` can depend on other objects")]
     Function(String),
     /// A function changes the label with the names of objects.
@@ -148,7 +148,7 @@ impl Classifier<'_> {
     fn classify_call(&self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
         let label = self.label.to_owned();
         match &expr.node {
-            // This function removes only the label `le`.
+            // This function removes only the labels `le` and `__name__`.
             Node::Call("histogram_quantile", _) => Ok(Class::PerObject),
             Node::Call(name @ ("label_replace" | "label_join"), arguments) => {
                 let changes_other_label = match arguments.get(1).map(|argument| &argument.node) {

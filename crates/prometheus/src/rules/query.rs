@@ -44,7 +44,7 @@ pub enum QueryError {
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
     pub resource: &'a GroupResource,
-    /// Empty for cluster-scoped objects.
+    /// Empty for cluster-scoped objects, or for objects of all namespaces.
     pub namespace: &'a str,
     pub names: &'a [String],
 }
@@ -90,8 +90,8 @@ impl QueryTemplate {
         )
     }
 
-    /// The query for a metric of all objects of the namespace. Selects series with any name in the
-    /// objects' label, and ignores `objects.names`.
+    /// The query for a metric of all objects of the namespace, or of all namespaces if it is empty.
+    /// Selects series with any name in the objects' label, and ignores `objects.names`.
     pub fn for_all_objects(
         &self,
         series: &str,
@@ -210,7 +210,8 @@ impl Matchers {
         Self { compat, expressions: Vec::new(), values: BTreeMap::new() }
     }
 
-    /// The matchers, separated by commas, and the values of each label, separated by bars.
+    /// The matchers, separated by commas, and for each label the values of its last matcher,
+    /// separated by bars.
     fn finish(self) -> (String, BTreeMap<String, String>) {
         (self.expressions.join(","), self.values)
     }

@@ -21,7 +21,7 @@ pub struct Sample {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueryResult {
-    /// An instant vector. `None` if its JSON is `null`.
+    /// An instant vector. `None` if its JSON is `null` or absent.
     Vector(Option<Vec<Sample>>),
     /// A number.
     Scalar {
@@ -40,7 +40,7 @@ pub enum ResultError {
     /// The result has a type that the metric can't have.
     #[error("encountered an unexpected query result type")]
     UnexpectedType,
-    /// The vector is `null`.
+    /// The vector is `null` or absent.
     #[error("the provided input did not contain vector query results")]
     NoVector,
 }

@@ -179,8 +179,7 @@ impl Rule {
     }
 
     /// Builds a query for all objects of a namespace that returns the same result for each object
-    /// as a query for that object alone. Fails if the rule has no such query. Ignores
-    /// `objects.names`.
+    /// as a query for that object alone. Fails if this can't be proven. Ignores `objects.names`.
     pub fn shared_query(
         &self,
         series: &str,

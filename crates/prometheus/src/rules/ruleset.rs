@@ -29,7 +29,7 @@ pub struct InvalidRule {
     pub rule: String,
     /// The path of the invalid field, such as `rules[0].name.matches`.
     pub path: String,
-    /// The position of the field, if the configuration was parsed from a file.
+    /// The position of the field, if it is in a file. A chart's default rules are not.
     pub position: Option<Position>,
     pub problem: Box<InvalidRuleProblem>,
 }

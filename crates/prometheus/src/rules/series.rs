@@ -288,7 +288,8 @@ pub struct RuleSeriesBuilder<'a> {
     known_resources: Vec<Arc<GroupResource>>,
     /// A buffer for the joined labels of a series.
     key: String,
-    /// The positions of the previous name and label set. Series with the same name are adjacent.
+    /// The positions of the previous name and label set. Prometheus sorts series, so equal pairs
+    /// are mostly adjacent.
     previous: Option<(u32, u32)>,
     distinct_pairs: usize,
 }
@@ -377,7 +378,7 @@ impl RuleSeriesBuilder<'_> {
         self.key.clear();
         for label in labels.into_iter().filter(|label| *label != NAME_LABEL) {
             self.key.push_str(label);
-            // No label name contains NUL.
+            // A label name that contains NUL would count as two.
             self.key.push('\0');
         }
         if let Some(position) = self.label_sets.get(&self.key) {

@@ -21,12 +21,15 @@ use super::{
 use hpa_metrics::{ResourceMapper, describe};
 
 /// The maximum number of concurrent reads, because each needs memory for the names of its series.
+/// `rules` and `externalRules` are read at the same time, each with this limit.
 const CONCURRENCY: usize = 8;
 
-/// The tolerated lag of Prometheus' clock. Within it, the newest samples don't look too old.
+/// The tolerated lag of Prometheus' clock. Within it, the newest samples don't look too old. Not
+/// added with compatibility.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
-/// Compiles the rules, and reads the series of each.
+/// Compiles the rules, and reads the series of the valid ones. With compatibility, fails if a rule
+/// is invalid.
 pub(super) async fn discover(
     rules: &Arc<Rules>,
     previous: &DiscoveryState,
@@ -137,6 +140,7 @@ impl Pass<'_> {
     }
 
     /// Builds the entry of a rule. If `result` has no series, the entry keeps the previous ones.
+    /// The entry of an invalid rule has none.
     fn build_entry(
         &self,
         name: String,

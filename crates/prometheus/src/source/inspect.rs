@@ -85,7 +85,8 @@ impl PrometheusSource {
         })
     }
 
-    /// Explains, rule by rule, why the metric of the named objects is found or not.
+    /// Explains, rule by rule, why the metric of the named objects is found or not. Leaves out
+    /// valid rules whose series have never been read.
     pub fn explain_custom(&self, request: &CustomQuery, names: &[String]) -> Explanation {
         let state = self.state();
         let registry_request = super::read::registry_request(request, names);
@@ -93,7 +94,8 @@ impl PrometheusSource {
         explain_custom(&registry_request, &candidates, &state.resources, self.settings.compat)
     }
 
-    /// Explains, rule by rule, why an external metric is found or not.
+    /// Explains, rule by rule, why an external metric is found or not. Leaves out valid rules whose
+    /// series have never been read.
     pub fn explain_external(&self, request: &ExternalQuery) -> Explanation {
         let state = self.state();
         let ExternalQuery { namespace, metric, metric_selector } = request;

@@ -47,11 +47,12 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Settings of a [`PrometheusSource`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrometheusSettings {
-    /// Whether responses are exactly those of prometheus-adapter.
+    /// Whether discovery, queries and values are those of prometheus-adapter.
     pub compat: Compat,
     /// The interval between discoveries.
     pub relist_interval: Duration,
-    /// The maximum age of a series' last sample.
+    /// The maximum age of a series' last sample. Without compatibility, 2 minutes are added,
+    /// because clocks differ.
     pub max_age: Duration,
     /// The interval between checks of the rules file.
     pub reload_interval: Duration,
@@ -96,8 +97,8 @@ pub enum RelistError {
     Rules(Vec<String>),
 }
 
-/// Reads metrics from Prometheus. Keeps only the names and label names of series in memory and, for
-/// a few seconds, the results of shared queries.
+/// Reads metrics from Prometheus. Keeps only the names and label names of series in memory, and the
+/// results of shared queries, which are used for [`SharingSettings::max_age`].
 pub struct PrometheusSource {
     settings: PrometheusSettings,
     mapper: Arc<dyn ResourceMapper>,
@@ -158,7 +159,8 @@ impl PrometheusSource {
         if failures.is_empty() { Ok(()) } else { Err(RelistError::Rules(failures)) }
     }
 
-    /// Discovers series at the relist interval, and when the rules file changes. Never returns.
+    /// Discovers series at the relist interval, sooner after a failure, and when the rules file has
+    /// a valid change. Never returns.
     pub async fn run(&self, file: Option<RulesFile>) {
         let mut retry_delay = MIN_RETRY_DELAY.min(self.settings.relist_interval);
         let mut last_error = None;
@@ -177,7 +179,8 @@ impl PrometheusSource {
         }
     }
 
-    /// Reads the certificate and credential files of all servers, to report errors at the start.
+    /// Reads the certificate and credential files of all servers, to report the first error at the
+    /// start.
     pub async fn check_files(&self) -> Result<(), Arc<crate::client::ConnectionError>> {
         let servers = self.rules.read().servers.clone();
         for client in servers.all() {
@@ -186,18 +189,19 @@ impl PrometheusSource {
         Ok(())
     }
 
-    /// Waits until a discovery has succeeded or failed, unless one has already.
-    /// [`Self::run`] must run.
+    /// Waits until a discovery has succeeded or failed, unless one has already. Another task must
+    /// call [`Self::run`] or [`Self::relist`].
     pub async fn wait_for_first_discovery(&self) {
         self.first_discovery.wait_for_first_outcome().await;
     }
 
-    /// Whether the rules were compiled and a discovery of their series was tried.
+    /// Whether the rules were compiled and a discovery of their series was tried. Always true for a
+    /// file without rules.
     pub fn has_tried_discovery(&self) -> bool {
         self.state().is_compiled()
     }
 
-    /// The state of each rule, in the order of the file.
+    /// The state of each rule: of `rules`, then of `externalRules`, then of `resourceRules`.
     pub fn rule_status(&self) -> Vec<RuleStatus> {
         self.state().rule_status()
     }

@@ -3,11 +3,12 @@
 /// The maximum length of the names in a query, in bytes. Proxies refuse much longer queries, and
 /// servers parse them slowly.
 const MAX_LEN: usize = 8 << 10;
-/// The maximum number of concurrent queries of one list.
+/// The maximum number of parts of one list that are read concurrently.
 pub(super) const CONCURRENCY: usize = 4;
 
 /// Splits a list into parts of at most [`MAX_LEN`] bytes, if `is_per_object` returns true: if
-/// queries for the parts return the same samples as a query for the whole list.
+/// queries for the parts return the same samples as a query for the whole list. A longer name is a
+/// part of its own.
 pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let mut rest = names;
@@ -96,7 +97,7 @@ mod tests {
         let distinct: BTreeSet<&String> = values.iter().collect();
         assert_eq!((values.len(), distinct.len()), (PODS, PODS));
         let requests = server.take_requests();
-        // The names have about 88 kB.
+        // With separators, the names have 88 890 bytes: almost 11 times `MAX_LEN`.
         assert_eq!(requests.len(), 11);
         assert!(requests.iter().all(|query| query.len() < MAX_LEN + 100));
         assert_eq!(source.query_counts()[0].single, 11);

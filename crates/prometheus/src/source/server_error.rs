@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::client::SettingsError;
 use crate::rules::config::Position;
 
-/// An invalid server of a rules file.
+/// An invalid server of a rules file, or a rule's reference to a server that doesn't exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{path}: {problem}", position.map(|at| format!("{at}: ")).unwrap_or_default())]
 pub struct ServerError {

@@ -42,12 +42,13 @@ pub(super) struct RuleList {
 #[derive(Clone)]
 pub(super) struct RuleEntry {
     pub(super) definition: DiscoveryRule,
-    /// `None` if the series have never been read.
+    /// `None` if the rule is invalid or its series have never been read.
     pub(super) source: Option<DiscoveredRule>,
     pub(super) status: RuleStatus,
 }
 
-/// The state of a rule.
+/// The state of a rule. That of `resourceRules`, which have no discovery, has only `rule`, `error`
+/// and `reason`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleStatus {
     /// The rule, such as `rules[0]`.
@@ -62,9 +63,10 @@ pub struct RuleStatus {
     pub metrics: usize,
     /// The time of the last success.
     pub last_success: Option<Timestamp>,
-    /// The number of failed reads since the rule was added to the file.
+    /// The number of failed reads since the start, or since a change of the fields that determine
+    /// the rule's series.
     pub failures: u64,
-    /// The error of an invalid rule, or of the last read.
+    /// The error of an invalid rule, or of the last read if it failed.
     pub error: Option<String>,
     /// A short reason for unauthorized clients, without text from the server.
     pub reason: Option<String>,
@@ -84,7 +86,7 @@ impl DiscoveryState {
     }
 
     /// Whether the rules were compiled, which needs the resources of the API server. Their series
-    /// may still be unknown.
+    /// may still be unknown. Always true for a file without rules.
     pub(super) fn is_compiled(&self) -> bool {
         let config = &self.rules.config;
         self.compiled.custom.len() == config.rules.len()

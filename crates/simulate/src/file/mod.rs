@@ -84,7 +84,7 @@ impl Variant {
         self.cluster.profile(&self.workload)
     }
 
-    /// Multiplies the load and the arrivals of queues.
+    /// Multiplies the load, including that of the past, and the arrivals of queues.
     pub(crate) fn scale_load(&mut self, factor: f64) {
         for workload in self.cluster.workloads.iter_mut().chain([&mut self.workload]) {
             workload.load.scale(factor);
@@ -117,7 +117,8 @@ impl ScenarioFile {
     /// # Errors
     ///
     /// The text is not YAML, a field is unknown, has the wrong type or an invalid value, or a file
-    /// can't be read. The error has line and column.
+    /// can't be read or parsed. The error has line and column in the scenario file if they are
+    /// known, except for errors of other files.
     pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioFileError> {
         let mut base: Value = serde_saphyr::from_str(text)
             .map_err(|error| ScenarioFileError::syntax(text, &error))?;
@@ -375,7 +376,8 @@ fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldProblem> {
 
 const AUTOSCALER: &str = "autoscaler";
 
-/// Decodes a manifest of an autoscaler, applies the defaults of the API server, and validates it.
+/// Decodes a manifest of an autoscaler, sets a missing name and namespace, applies the defaults of
+/// the API server, and validates it.
 pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutoscaler, FieldProblem> {
     if let Some(kind) = manifest.get("kind").and_then(Value::as_str)
         && kind != "HorizontalPodAutoscaler"

@@ -42,8 +42,8 @@ pub(super) struct Document {
     /// scenario. The file may have other objects, but no other autoscaler.
     #[schemars(schema_with = "autoscaler_schema")]
     pub(super) autoscaler: Value,
-    /// The target. By default, name, namespace and kind are those of the `scaleTargetRef`, and
-    /// `replicas` is `minReplicas`.
+    /// The target. By default, name and kind are those of the `scaleTargetRef`, the namespace is
+    /// that of the autoscaler, and `replicas` is `minReplicas`, but at least 1.
     pub(super) workload: WorkloadSpec,
     /// Pods that the workload's selector matches and that it doesn't own, such as those of a Job
     /// with the same labels.

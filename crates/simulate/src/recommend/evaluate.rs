@@ -6,9 +6,9 @@ use super::{SearchOptions, tuning::Candidate};
 use crate::{file::Variant, measure::Outcome, run::map_parallel};
 
 const PERCENTILE: f64 = 0.99;
-/// Costs that differ by less than this share count as equal.
+/// A suggestion counts as cheaper only if its cost is lower by more than this share.
 pub(super) const COST_STEP: f64 = 0.005;
-/// Risks that differ by less than this share of the load count as equal.
+/// Risks are compared in steps of this share of the load.
 pub(super) const RISK_STEP: f64 = 1e-4;
 
 /// The measurements of some settings, over all their runs.
@@ -73,7 +73,7 @@ pub(super) struct Trial {
     pub(super) score: Score,
 }
 
-/// Runs settings with all seeds and loads.
+/// Runs settings with the first, the remaining or all pairs of seed and load.
 pub(super) struct Evaluator<'a> {
     /// Seed and factor of the load of each run.
     runs: Vec<(u64, f64)>,

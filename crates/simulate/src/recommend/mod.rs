@@ -46,7 +46,8 @@ pub struct Recommendation {
     pub current: Score,
     /// The score of the autoscaler without `behavior`.
     pub default_behavior: Score,
-    /// The settings that no other settings beat in both cost and risk, cheapest first.
+    /// The fast enough settings that no others beat in cost or risk without being worse in the
+    /// other one, cheapest first.
     pub front: Vec<Choice>,
     /// The suggestion. `None` if no settings are fast enough, or if none are better than the
     /// current settings and the default behavior.
@@ -56,7 +57,7 @@ pub struct Recommendation {
     /// The reason for the suggestion, or for having none.
     pub reason: String,
     pub assumptions: Vec<String>,
-    /// The number of simulated settings.
+    /// The number of simulated candidates.
     pub tried: usize,
 }
 
@@ -205,13 +206,14 @@ const FINALISTS_SHARE: f64 = 0.25;
 /// The size of a search, and the accepted risk.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// The number of settings to try.
+    /// The maximum number of settings to try.
     pub candidates: usize,
     /// The number of seeds with which each finalist is run.
     pub seeds: u64,
     /// Factors that the load is multiplied by. Each seed is run with each factor.
     pub load_factors: Vec<f64>,
-    /// The accepted risk. Among settings with at most this risk, the cheapest are the best.
+    /// The accepted risk, unless that of the default behavior is lower. Among settings with at most
+    /// the accepted risk, the cheapest are the best.
     pub max_risk: f64,
 }
 
@@ -222,8 +224,8 @@ impl Default for SearchOptions {
 }
 
 impl SearchOptions {
-    /// The number of runs of a search, for a progress bar. Leaves out the runs that reset settings
-    /// of the suggestion.
+    /// An estimate of the number of runs of a search, for a progress bar. Leaves out the runs that
+    /// reset settings of the suggestion.
     pub fn runs(&self) -> usize {
         let runs_per_candidate = self.runs_per_candidate();
         self.candidates + 2 + (self.finalists() + 2) * runs_per_candidate.saturating_sub(1)

@@ -20,7 +20,7 @@ pub(super) struct Tuning {
     pub(super) replaces_behavior: bool,
     pub(super) up: Rules,
     pub(super) down: Rules,
-    /// Whether forecasts may raise the desired replicas.
+    /// Whether to turn on forecasts. Otherwise, the scenario's setting is kept.
     pub(super) forecasts: bool,
 }
 

@@ -120,8 +120,8 @@ fn chart(
     svg
 }
 
-/// `maxReplicas` is drawn up to this multiple of the largest replicas, plus [`BOUND_DISTANCE`]. A
-/// larger bound would flatten the lines.
+/// The value axis is extended to `maxReplicas` up to this multiple of the largest replicas, plus
+/// [`BOUND_DISTANCE`]. A larger bound would flatten the lines.
 const BOUND_FACTOR: f64 = 1.8;
 const BOUND_DISTANCE: f64 = 2.0;
 /// Recommendations up to this multiple of the largest replicas or bound are drawn in full.
@@ -276,7 +276,7 @@ fn draw_load(run: &Run, area: &Area) -> String {
 /// The maximum number of marks in a chart. More can't be distinguished.
 pub(super) const MAX_MARKS: usize = 90;
 
-/// Draws a column for each period in which the autoscaler could not decide.
+/// Draws a column for each period in which the autoscaler could not decide or was disabled.
 fn draw_problems(run: &Run, area: &Area, times: Times) -> String {
     let mut svg = String::new();
     for problem in &run.problems {
@@ -295,7 +295,8 @@ fn draw_problems(run: &Run, area: &Area, times: Times) -> String {
     svg
 }
 
-/// Draws a mark for each scaling. The shape of the mark shows what determined the replicas.
+/// Draws a mark for each scaling, or none if there are more than [`MAX_MARKS`]. The shape of the
+/// mark shows what determined the replicas.
 fn draw_scalings(run: &Run, area: &Area, times: Times) -> String {
     let mut svg = String::new();
     if run.steps.len() > MAX_MARKS {
@@ -317,8 +318,8 @@ fn tooltip(step: &Scaling, times: Times) -> String {
     format!("{} {} → {}: {}", times.text(step.second), step.from, step.to, step.sentence)
 }
 
-/// A triangle for the metrics, a square for a policy, a diamond for a stabilization window, and a
-/// bar for a bound.
+/// A square for a policy, a diamond for a stabilization window, a bar for a bound, and otherwise a
+/// triangle.
 fn mark_path(step: &Scaling, x: f64, y: f64) -> String {
     let path = |points: &[(f64, f64)]| {
         let points = points.iter().map(|(dx, dy)| format!("{:.1} {:.1}", x + dx, y + dy));

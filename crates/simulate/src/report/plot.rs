@@ -228,8 +228,8 @@ pub(super) fn time_axis(area: &Area, times: Times) -> String {
 
 /// The minimum vertical distance of labels.
 const LABEL_HEIGHT: f64 = 14.0;
-/// The length of the line before a label, which shows the stroke. The longest dash pattern fits
-/// twice.
+/// The length of the line before a label, which shows the stroke. The longest dash pattern has 17
+/// pixels.
 const SAMPLE_LENGTH: f64 = 26.0;
 /// The distance between a plot and its labels.
 const LABEL_GAP: f64 = 8.0;

@@ -93,7 +93,7 @@ fn reaction(run: &Run) -> Option<String> {
     (reaction.shortages > 0).then(|| format_duration(reaction.max_seconds))
 }
 
-/// Overloads that differ by less than this share of the load are equal.
+/// Overloads are compared in steps of this share of the load.
 const OVERLOAD_STEP: f64 = 1e-4;
 
 /// The index of the variant with the least overload and, among equals, the lowest cost. A variant
@@ -173,7 +173,7 @@ pub fn scalings_text(run: &Run, start: Option<Timestamp>) -> String {
     scalings_and_problems(run).into_iter().map(line).collect()
 }
 
-/// A share in percent with three significant digits.
+/// A share in percent with three significant digits, or `<0.01 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.01 {

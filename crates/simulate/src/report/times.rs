@@ -65,7 +65,7 @@ impl Times {
     }
 }
 
-/// The multiples of `step` up to `max`.
+/// The multiples of `step` from 0 up to `max`, at most 200 of them.
 pub(super) fn multiples(step: f64, max: f64) -> Vec<f64> {
     let values = (0_u32..200).map(|index| f64::from(index) * step);
     values.take_while(|value| *value <= max * (1.0 + 1e-9)).collect()

@@ -165,7 +165,8 @@ impl Load {
         }
     }
 
-    /// Checks that values are finite, and that times are in order.
+    /// Checks that values are finite, that times are in order, that periods are positive, and that
+    /// there are samples.
     pub fn validate(&self) -> Result<(), LoadError> {
         match self {
             Self::Constant(value) => check_finite("constant", [*value]),
@@ -328,8 +329,8 @@ impl Samples {
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Parses a CSV file of times and values, which may be in quotes. Empty lines and lines that start
-/// with `#` are skipped.
+/// Parses a CSV file of times and values, which may be in quotes. A header, empty lines and lines
+/// that start with `#` are skipped.
 pub fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
     let mut points = Vec::new();
     let mut start = None;

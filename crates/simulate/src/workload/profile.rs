@@ -46,9 +46,8 @@ pub struct PodProfile {
     pub memory_per_unit: Quantity,
     /// The maximum load served by a pod, in units per second.
     pub capacity: f64,
-    /// The load per pod that the workload is sized for, by default its capacity. Only used to
-    /// compute
-    /// [`WorkloadObservation::needed`](crate::workload::model::WorkloadObservation::needed).
+    /// The load per pod that the workload is sized for, by default its capacity. It determines how
+    /// many pods the load needs in results, and whether `hpa recommend` tries forecasts.
     pub target_load: Option<f64>,
     /// Relative variation of the load between pods: 0.2 is ±20 %.
     pub imbalance: f64,

@@ -55,8 +55,9 @@ pub fn next_replicas(
 }
 
 impl RolloutBounds {
-    /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. The surge is
-    /// rounded up, unavailable pods are rounded down. If both are 0, one pod may be unavailable.
+    /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. The default is
+    /// 25 %. The surge is rounded up, unavailable pods are rounded down. If both are 0, one pod may
+    /// be unavailable.
     pub fn from_strategy(strategy: &Value, replicas: u32) -> Self {
         let field = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
         let amount = |value: Option<&Value>| match value {

@@ -10,14 +10,15 @@ use super::{Edit, Sample};
 
 /// The number of random combinations of edits.
 const CASES: u32 = 1000;
-/// The minimum share of inputs that a check must decode, and of those that it must reject.
+/// The minimum share of single edits that a check must decode, and of those that it must reject.
 const MIN_SHARE: f64 = 0.05;
 
-/// Calls `check` with the samples, with single edits of each kind at each place, and with
+/// Calls `check` with the samples, with the edits of [`Sample::single_edits`], and with
 /// pseudorandom combinations of edits, which are the same in each run. `check` returns whether it
 /// decoded the input.
 ///
-/// Panics if a sample is not decoded, or if almost all or almost none of the single edits are.
+/// Panics if a sample is not decoded, or if less than 5 % of the single edits are decoded, or less
+/// than 5 % are rejected.
 pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
     let (mut decoded, mut total) = (0, 0);
     let mut count = |is_decoded: bool| {
@@ -55,7 +56,8 @@ pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
     );
 }
 
-/// Converts the input of a fuzz target to JSON: the input itself, or an edited sample.
+/// Converts the input of a fuzz target to the input of a check. The first byte selects a sample,
+/// which the other bytes edit. If it selects none, returns the other bytes.
 pub fn fuzz_input(samples: &[&str], data: &[u8]) -> Vec<u8> {
     let Some((choice, rest)) = data.split_first() else { return Vec::new() };
     let Some(sample) = usize::from(*choice).checked_sub(1).and_then(|at| samples.get(at)) else {

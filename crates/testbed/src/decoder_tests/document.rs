@@ -1,4 +1,4 @@
-//! Plain decoding of JSON.
+//! The plain decoder: it checks the syntax of the whole JSON first, then decodes single values.
 
 use std::fmt;
 
@@ -74,7 +74,7 @@ impl<'a> Document<'a> {
         serde_json::Deserializer::from_str(self.text()).deserialize_map(Members)
     }
 
-    /// The members with these names. Fails if one of them repeats.
+    /// The members with these names. Fails if one of them repeats, or if the value isn't an object.
     pub fn fields<const N: usize>(self, names: [&str; N]) -> DocumentResult<[Option<Self>; N]> {
         let mut fields = [None; N];
         for (name, value) in self.members()? {

@@ -10,7 +10,8 @@ use super::{
     values::{ALL, BYTES, NAMES},
 };
 
-/// The kind of an edit. The kinds up to [`AddSpace`] edit a node of the tree, the others the text.
+/// The kind of an edit. The kinds before [`AddSpace`] edit a node of the tree, `AddSpace` the whole
+/// tree, and the others the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Replaces the node by a value.
@@ -19,7 +20,7 @@ enum Kind {
     CopyNode,
     /// Adds a member with a name that occurs in the sample.
     AddMember,
-    /// Repeats the first member with another value, before or after it.
+    /// Repeats a member with another value, directly before or after it.
     RepeatMember,
     /// Adds a member with a name that no decoder reads.
     AddUnknown,
@@ -34,7 +35,7 @@ enum Kind {
     Wrap,
     /// Escapes all characters of a string or of the names of an object.
     Escape,
-    /// Adds white space between all tokens.
+    /// Adds white space between the tokens.
     AddSpace,
     Truncate,
     SetByte,
@@ -81,7 +82,7 @@ impl Edit {
         Self { kind, at: at.into(), with: with.into() }
     }
 
-    /// The number of possible edits of this kind at this node.
+    /// The number of possible edits of this kind at this node. 0 for edits of the text.
     fn choices(self, sample: &mut Tree, names: &[String]) -> usize {
         let nodes = sample.node_count();
         let node = sample.node(self.at);
@@ -231,13 +232,14 @@ impl Sample {
         text
     }
 
-    /// Edits of each kind at each place.
+    /// Edits of each kind at each place. Of the kinds with very many possible edits, some are left
+    /// out.
     pub fn single_edits(&self) -> Vec<Edit> {
         let mut tree = self.tree.clone();
         let nodes = tree.node_count();
         let mut edits = Vec::new();
         for kind in TREE_KINDS {
-            // These kinds have very many possible edits, so most are skipped to save time.
+            // Takes every 13th edit of these kinds, to save time.
             let step = if matches!(kind, AddMember | RepeatMember | CopyNode) { 13 } else { 1 };
             for at in 0..nodes {
                 let choices = Edit { kind, at, with: 0 }.choices(&mut tree, &self.names);

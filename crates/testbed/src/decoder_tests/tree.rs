@@ -78,7 +78,7 @@ impl Tree {
         }
     }
 
-    /// Writes the tree with `space` between all tokens.
+    /// Writes the tree with `space` between the tokens, except in empty lists and objects.
     pub(crate) fn write(&self, text: &mut String, space: &str) {
         match self {
             Self::Leaf(leaf) => text.push_str(leaf),

@@ -83,8 +83,8 @@ pub(crate) static ALL: LazyLock<Vec<String>> = LazyLock::new(|| {
     VALUES.iter().map(|value| (*value).to_owned()).chain(deep).collect()
 });
 
-/// Names that no decoder reads, and an invalid one.
+/// Names that no decoder reads, the last two of them invalid.
 pub(crate) const NAMES: &[&str] = &[r#""x""#, r#""""#, r#""a\u0000""#, r#""\ud800""#, "x"];
 
-/// Bytes with a meaning in JSON, and invalid UTF-8.
+/// Bytes with a meaning in JSON, control characters, and bytes outside ASCII.
 pub(crate) const BYTES: &[u8] = b"\"\\{}[],:0- \n\x00\x1f\x80\xc3\xed\xff";

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::effect::Effect;
 
-/// The maximum number of requests that a fault stalls. Others get 429.
+/// The maximum number of requests that a fault stalls at the same time. Others get 429.
 const MAX_STALLED: usize = 10_000;
 
 /// A fault that affects a request.
@@ -139,7 +139,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A wall clock.
 type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Measures the time since the creation of the `Faults`.
+/// Measures the time since its creation.
 #[derive(Clone)]
 pub(super) enum FaultClock {
     /// Tokio's clock, which tests may pause.

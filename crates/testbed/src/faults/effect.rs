@@ -80,7 +80,7 @@ pub enum Effect {
         #[serde(default)]
         after: usize,
     },
-    /// A field of objects in responses is changed or removed.
+    /// A field of objects is changed or removed in successful responses to GET, list and watch.
     Malformed {
         /// Name of the object, or of the object that a metric describes. If empty, all objects.
         #[serde(default)]
@@ -146,7 +146,7 @@ impl Effect {
         replaces_response || self.to_error(request).is_some()
     }
 
-    /// Whether the effect applies to single events of a watch.
+    /// Whether the effect ends or silences a watch that may have started before the fault.
     pub(crate) fn affects_watch_events(&self) -> bool {
         matches!(
             self,
@@ -182,7 +182,8 @@ fn conflict(request: &RequestInfo) -> ApiError {
     ApiError::new(409, "Conflict", text)
 }
 
-/// Whether the request is for a resource of the group, or for its discovery document.
+/// Whether the request is for a resource of the group, or for a discovery or OpenAPI document of
+/// the group.
 pub(crate) fn is_for_group(group: &str, request: &RequestInfo) -> bool {
     if !request.resource.is_empty() {
         return request.group == group;

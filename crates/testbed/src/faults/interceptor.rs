@@ -8,7 +8,7 @@ pub trait Interceptor: Send + Sync {
     fn intercept(&self, request: &RequestInfo) -> Action;
 }
 
-/// Tells the server how to treat a request.
+/// The treatment of a request by the server.
 #[derive(Clone, Debug, Default)]
 pub enum Action {
     /// Handle the request normally.

@@ -72,7 +72,8 @@ struct Entries {
 struct Entry {
     fault: Fault,
     window: FaultWindow,
-    /// Number of matching requests while the fault was active.
+    /// Number of matching requests that the fault could affect: those while it was active, and
+    /// earlier watches if it can end or silence them.
     matched: u64,
     /// Number of affected requests.
     hits: watch::Sender<u64>,

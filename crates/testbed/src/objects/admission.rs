@@ -73,7 +73,8 @@ fn admit_autoscaler_status(object: &mut Value) -> Vec<Cause> {
     causes
 }
 
-/// Removes counters that are 0 from a workload's status, except for those that the API always has.
+/// Removes counters that are 0 from a workload's status. Those that the API always has are kept,
+/// and added if they are missing.
 fn omit_zero_counters(object: &mut Value) {
     let always_present: &[&str] = match json::str_at(object, "/kind") {
         "StatefulSet" => &["replicas", "availableReplicas"],

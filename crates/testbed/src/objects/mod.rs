@@ -1,6 +1,7 @@
 //! Creates, updates and deletes stored objects, with validation, defaults and generations.
 //!
-//! PUT, PATCH, the scale subresource and [`Testbed`](crate::Testbed) all use these functions.
+//! All writes of requests use these functions, and so do [`Testbed::apply`](crate::Testbed::apply)
+//! and [`Testbed::delete`](crate::Testbed::delete).
 
 mod admission;
 
@@ -206,7 +207,7 @@ fn update_generation(target: &RequestTarget, new: &mut Value, old: &Value) -> Re
     Ok(())
 }
 
-/// Whether a deleted object has no finalizers left.
+/// Whether the object is marked as deleted and has no finalizers left.
 fn can_be_removed(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some() && !has_finalizers(object)
 }
@@ -219,8 +220,8 @@ pub(crate) enum DeleteResult {
     Finalizing(Object),
 }
 
-/// Deletes an object, or marks it as deleted while it has finalizers. The deletion of a namespace
-/// or a CRD also deletes its objects.
+/// Deletes an object, or only marks it as deleted if it has finalizers. When a namespace or a CRD
+/// without finalizers is deleted, its objects are removed, even those with finalizers.
 pub(crate) fn delete(
     state: &mut State,
     target: &RequestTarget,
@@ -268,7 +269,7 @@ fn remove_custom_resources(state: &mut State, crd: &Value) {
     state.registry.remove(&resource.key());
 }
 
-/// Fields of `metadata` that only the server writes.
+/// Fields of `metadata` that an update can't change. Only `generateName` can be set on creation.
 const SERVER_FIELDS: &[&str] = &[
     "uid",
     "creationTimestamp",
@@ -279,7 +280,8 @@ const SERVER_FIELDS: &[&str] = &[
     "selfLink",
 ];
 
-/// Rejects an object of another type than the target's. Sets a missing type.
+/// Rejects an object of another type than the target's. Sets a missing type, but rejects a custom
+/// resource without a kind.
 fn check_type(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError> {
     if !object.is_object() {
         return Err(ApiError::bad_request("the object provided is not an object"));
@@ -320,7 +322,8 @@ pub(crate) fn not_convertible(expected_kind: &str, api_version: &str, kind: &str
     ApiError::bad_request(text)
 }
 
-/// Rejects an object of another namespace than the target's. Sets a missing namespace.
+/// Rejects an object of another namespace than the target's. Sets a missing namespace, and removes
+/// the namespace of a cluster-scoped object.
 pub(crate) fn check_namespace(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError> {
     if !target.resource.namespaced {
         json::remove(object, &["metadata", "namespace"]);

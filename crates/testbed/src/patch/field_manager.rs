@@ -23,7 +23,8 @@ impl FieldManager {
         Self::new(request.parameter("fieldManager"), "Apply", request, time)
     }
 
-    /// The manager of any other write. By default it is named after the client.
+    /// The manager of any other write. By default it is named after the product in the
+    /// `User-Agent` header.
     pub(crate) fn for_update(request: &ApiRequest, time: String) -> Self {
         Self::new(request.field_manager(), "Update", request, time)
     }

@@ -48,7 +48,8 @@ impl Patch {
         }
     }
 
-    /// The repeated fields of the patch, such as `duplicate field "spec.replicas"`.
+    /// The repeated fields of a merge patch, such as `duplicate field "spec.replicas"`. Other
+    /// patches are not checked.
     pub(crate) fn duplicate_fields(&self, request: &ApiRequest) -> Vec<String> {
         match self {
             Self::Merge(_) | Self::Strategic(_) => {
@@ -97,7 +98,8 @@ fn go_text(value: &Value) -> String {
     }
 }
 
-/// The error for any failed JSON patch. As in kube-apiserver, it has no details.
+/// The error for a JSON patch with an invalid operation, or one that fails. As in kube-apiserver,
+/// it has no details.
 fn rejected() -> ApiError {
     ApiError::with_empty_details(422, "Invalid", REJECTED)
 }

@@ -31,7 +31,7 @@ enum FieldValidation {
     Strict,
 }
 
-/// A body without its unknown fields, and the warnings about them.
+/// A body without its unknown fields, and the warnings about unknown and duplicate fields.
 pub(super) struct DecodedBody {
     pub(super) value: Value,
     pub(super) warnings: Vec<String>,
@@ -75,7 +75,7 @@ impl<'a> BodyKind<'a> {
         ApiError::bad_request(text)
     }
 
-    /// Reads the body of a create or update request.
+    /// Reads the body of a request that is not a patch.
     pub(super) fn read(&self, request: &ApiRequest) -> Result<DecodedBody, ApiError> {
         if is_protobuf(request.media_type()) {
             let value = decode_protobuf(&request.body).map_err(|error| {

@@ -87,8 +87,8 @@ pub(super) fn handle(
     Ok(response::json(StatusCode::OK, &output.render_list(&page, &metadata)))
 }
 
-/// The objects at the requested resource version. If the request is for a further page, also the
-/// token of the previous one.
+/// The current objects, or those at the resource version of an `Exact` request, of a continue token
+/// or of a fault. For a further page, also returns the continue token of the request.
 fn snapshot(
     server: &Server,
     request: &ApiRequest,
@@ -132,8 +132,8 @@ fn list_metadata(
             && request.parameter("fieldSelector").is_empty()
         {
             let namespace = &request.info.namespace;
-            // The total for all namespaces is known. Counting the remaining objects on each page
-            // would make a paginated list quadratic.
+            // Across all namespaces, nothing is counted: to count the remaining objects on each
+            // page would make a paginated list quadratic.
             let all = if namespace.is_empty() {
                 objects.len()
             } else {

@@ -132,7 +132,8 @@ fn handle_object(
                 if json::array_at(&body, "/metadata/managedFields").next().is_none() {
                     json::copy(old, &mut body, &["metadata", "managedFields"]);
                 }
-                // Before `record`, so that `managedFields` doesn't have the fields that it drops.
+                // Before `record`: the fields that `admit_status` drops must not be in
+                // `managedFields`.
                 if subresource == Subresource::Status {
                     admit_status(target, &mut body)?;
                 }

@@ -99,7 +99,8 @@ fn start(
 }
 
 impl Watch {
-    /// Queues the existing objects if the watch has no resource version or requests initial events.
+    /// Queues the existing objects if the watch requests initial events, or if it has no resource
+    /// version (or 0) and doesn't refuse them.
     fn queue_initial_events(&mut self, request: &ApiRequest) {
         let sends_initial = request.is_set("sendInitialEvents");
         if !sends_initial && self.revision != 0 {

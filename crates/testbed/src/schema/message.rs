@@ -168,8 +168,9 @@ impl Type {
     }
 }
 
-/// If a CRD's schema has one of these keys, it allows fields that it doesn't list.
+/// A CRD's schema with this key allows all fields.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+/// A CRD's schema with this key allows `apiVersion`, `kind` and `metadata`.
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
 /// The only message with `apiVersion` and `kind` inside another one.
@@ -221,7 +222,8 @@ impl Shape<'_> {
         }
     }
 
-    /// The required type of the value. `None` for whole objects, and in custom resources.
+    /// The required type of the value. `None` for whole objects, for fields in a CRD's schema, and
+    /// where any value is allowed.
     pub(super) fn builtin_type(self) -> Option<&'static Type> {
         match self {
             Self::Type(kind) => Some(kind),

@@ -181,7 +181,8 @@ fn int_or_string(value: WireValue<'_>) -> Result<Value, InvalidMessage> {
     Ok(if is_string { string.into() } else { number.into() })
 }
 
-/// Decodes a message with seconds and nanoseconds. Returns `None` if it is empty.
+/// Decodes a message with seconds and nanoseconds. Returns `None` if it has no seconds, or if the
+/// time is out of range.
 fn time(value: WireValue<'_>, format: &str) -> Result<Option<Value>, InvalidMessage> {
     let (mut seconds, mut nanos) = (None, 0);
     for field in Fields::new(bytes(value)) {

@@ -142,7 +142,7 @@ pub(crate) fn partial_metadata(object: &Value) -> Value {
 #[derive(Clone, Debug)]
 struct Column {
     name: String,
-    /// `string`, `integer`, `date`.
+    /// Such as `string`, `integer` or `date`.
     data_type: String,
     /// Whether only `-o wide` shows the column.
     is_wide: bool,

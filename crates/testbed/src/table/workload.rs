@@ -94,7 +94,7 @@ pub(super) fn pod_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The `STATUS` column: `Terminating`, a container's reason, or the phase.
+/// The `STATUS` column: `Terminating`, a container's reason, the pod's reason, or the phase.
 fn pod_status(object: &Value) -> String {
     let mut status = json::str_at(object, "/status/phase");
     let reason = json::str_at(object, "/status/reason");

@@ -49,8 +49,9 @@
 //! # What is simulated
 //!
 //! The simulation creates the pods of all Deployments, `ReplicaSet`s, `StatefulSet`s,
-//! `ReplicationController`s and custom resources with a scale subresource. Workloads that aren't
-//! part of the scenario have the default profile and no load ([`Simulation::set_load`] sets one).
+//! `ReplicationController`s and namespaced custom resources with a scale subresource. Workloads
+//! that aren't part of the scenario have the default profile and no load
+//! ([`Simulation::set_load`] sets one).
 //! Changes by clients are processed once per simulated second. A second without changes costs a
 //! few microseconds per pod and writes nothing.
 //!

@@ -8,7 +8,8 @@ use crate::support::{AUTOSCALERS, at, autoscaler, patch, post, put};
 
 const RECORDED: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
 
-/// Sends recorded requests. The errors must be those of kube-apiserver.
+/// Sends the first 600 recorded requests. The status codes must be those of kube-apiserver, and so
+/// must the errors whose order is not random.
 #[tokio::test]
 async fn invalid_autoscalers_get_the_recorded_errors() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED);

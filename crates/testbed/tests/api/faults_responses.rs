@@ -146,6 +146,7 @@ async fn stalled_requests_are_handled_in_order(#[case] until: Option<Duration>) 
 async fn stalled_requests_are_bounded_and_cancellable() {
     let (faults, testbed) = faulty_with(Match::verb("create"), Effect::Stall);
     {
+        // As many requests as a fault may stall.
         let mut stalled: Vec<_> =
             (0..10_000).map(|index| Box::pin(create_numbered(&testbed, index))).collect();
         for one in &mut stalled {

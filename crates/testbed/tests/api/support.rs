@@ -16,8 +16,7 @@ pub(crate) const AUTOSCALERS: &str =
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// Sends a request. `media_type` is the `Content-Type` of the body or, without a body, the
-/// `Accept` header.
+/// Sends a request. `media_type` is the `Content-Type`. For a GET, it is also the `Accept` header.
 pub(crate) async fn send(
     testbed: &Testbed,
     method: &str,

@@ -232,6 +232,7 @@ async fn imbalance_spreads_load_unevenly() {
     let (least, most) =
         (rates.iter().copied().fold(1e9, f64::min), rates.iter().copied().fold(0.0, f64::max));
     assert!(rates.len() == 8 && (rates.iter().sum::<f64>() - 800.0).abs() < 0.1, "{rates:?}");
+    // The mean is 100.
     assert!(least > 33.0 && least < 90.0 && most > 110.0 && most < 300.0, "{rates:?}");
 }
 

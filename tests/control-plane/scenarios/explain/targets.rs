@@ -35,7 +35,7 @@ pub(super) async fn disabled_at_zero(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["ScalingActive", "False", "ScalingDisabled"],
         &[
-            "NAME stays at 0: autoscaling is off because another client scaled it to 0",
+            "NAME stays at 0: autoscaling is off because the target is at 0 replicas",
             "To turn it on: kubectl scale Deployment NAME --replicas=2 --namespace",
         ],
     ))

@@ -45,7 +45,7 @@ fn value_ratio_is_multiplied_by_ready_pods(
     assert_eq!(proposal.map(|proposal| (proposal.replicas, proposal.rule)), expected);
 }
 
-// 4 replicas with a target of 1000m each.
+// 4 replicas with a target of 1000m each and a tolerance of 10 %.
 #[rstest]
 #[case::upper_edge(4400, (4, 1100))]
 #[case::above(4401, (5, 1101))]

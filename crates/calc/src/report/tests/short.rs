@@ -20,7 +20,8 @@ fn condition(kind: &str, status: &str, reason: &str) -> Value {
     json!({ "type": kind, "status": status, "reason": reason, "message": format!("{reason}!") })
 }
 
-/// Four replicas at 90 % of a target of 60 %, unless `other` says otherwise.
+/// An autoscaler on CPU, which is at 90 % of the requests with a target of 60 %. The conditions
+/// `other` replace the usual ones.
 fn hpa(current: i32, desired: i32, other: &[Value]) -> HorizontalPodAutoscaler {
     let mut conditions = vec![
         condition("AbleToScale", "True", "ReadyForNewScale"),
@@ -59,7 +60,7 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
 #[case::paused(4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
     State::Paused, "paused by annotation; MEASURED")]
 #[case::off(0, 0, &[condition("ScalingActive", "False", "ScalingDisabled")],
-    State::Off, "autoscaling is off because another client scaled it to 0")]
+    State::Off, "autoscaling is off because the target is at 0 replicas")]
 #[case::failing(4, 4, &[condition("ScalingActive", "False", "FailedGetResourceMetric")],
     State::Failing, "FailedGetResourceMetric!")]
 fn state_and_sentence_follow_from_the_status(

@@ -2,8 +2,8 @@
 //!
 //! Times are in the entry's time zone, by the tz database in jiff. If the clocks skip a start or an
 //! end, that time moves later by the length of the gap. If the clocks show a start or an end twice,
-//! the first time counts. If start and end coincide because of a gap, the entry doesn't hold on
-//! that day.
+//! the first time counts. If the end is not after the start because of a gap, the entry doesn't
+//! hold on that day.
 
 use std::sync::LazyLock;
 

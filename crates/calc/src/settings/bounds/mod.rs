@@ -115,7 +115,8 @@ impl Settings {
         }
     }
 
-    /// The next change of the bounds after a time. `None` if no schedule changes them.
+    /// The next change of the bounds after a time. `None` if no schedule changes them within two
+    /// weeks.
     pub fn next_bounds_change(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -156,7 +157,8 @@ impl Settings {
         (bounds, change.or_else(|| within(8).1).or_else(|| within(15).1))
     }
 
-    /// All changes of the bounds after `from`, until `to`.
+    /// The changes of the bounds after `from`, up to and including `to`. They end before two weeks
+    /// without a change.
     pub fn bounds_changes(
         &self,
         spec: &HorizontalPodAutoscalerSpec,

@@ -53,7 +53,8 @@ impl From<CredentialDocument> for AwsCredentials {
     }
 }
 
-/// Caches credentials until they expire.
+/// Caches credentials until shortly before they expire. Those in environment variables don't
+/// expire.
 #[derive(Debug, Default)]
 pub(crate) struct CredentialCache(Mutex<Option<AwsCredentials>>);
 

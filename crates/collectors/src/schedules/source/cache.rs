@@ -157,14 +157,14 @@ impl Cache {
             .unwrap_or(Health::NotSynced(None))
     }
 
-    /// Whether a first list is neither complete nor failed.
+    /// Whether a first list is neither complete nor failed, or no watch has started.
     pub(super) fn is_listing(&self) -> bool {
         let state = self.state.read();
         state.health.is_empty()
             || state.health.values().any(|health| *health == Health::NotSynced(None))
     }
 
-    /// A message for each watch that has not synced.
+    /// A message for each watch that has not synced, or one if no watch has started.
     pub(super) fn problems(&self) -> Vec<String> {
         let state = self.state.read();
         if state.health.is_empty() {

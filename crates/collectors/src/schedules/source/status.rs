@@ -21,8 +21,8 @@ const MIN_WAIT: Duration = Duration::from_secs(1);
 const MAX_FURTHER_WAIT: Duration = Duration::from_secs(9);
 
 impl Schedules {
-    /// Writes `status.active` of all schedules whenever it changes. Never returns. Must run in only
-    /// one process, because the clocks of processes differ.
+    /// Writes `status.active` of all valid schedules within about ten seconds of its changes. Never
+    /// returns. Must run in only one process, because the clocks of processes differ.
     pub async fn write_statuses(&self, client: Client) {
         let mut changes = self.cache.subscribe();
         let mut has_failed = false;
@@ -35,8 +35,8 @@ impl Schedules {
         }
     }
 
-    /// Writes outdated statuses. Returns whether a write failed. Logs only the first of consecutive
-    /// failures.
+    /// Writes outdated statuses. Returns whether a write failed, unless the schedule was changed or
+    /// deleted. Logs only the first of consecutive failures.
     async fn write_outdated_statuses(&self, client: &Client, has_failed: bool) -> bool {
         let now = (self.now)();
         let mut fails_now = false;

@@ -17,8 +17,9 @@ use super::{
 };
 
 impl Schedules {
-    /// Watches the schedules of these namespaces. An empty list means all namespaces. Calls
-    /// `on_change` with the schedules whose values may have changed.
+    /// Watches the schedules of these namespaces, and all cluster-scoped ones. An empty list means
+    /// all namespaces. Calls `on_change` with the schedules whose values may have changed, except
+    /// when they disappear with their resource's definition.
     ///
     /// Never returns: if a resource is not installed, it may be installed later.
     pub async fn watch(

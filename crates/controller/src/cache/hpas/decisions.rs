@@ -12,13 +12,13 @@ const FIXED_NUMBERS: usize = 4;
 /// The estimated overhead of an allocation in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// The last decisions of one autoscaler. Consecutive decisions with equal outcomes are a run, of
-/// which only the last decision is stored; a sample of each reconcile has its numbers. The oldest
-/// runs and samples are dropped first.
+/// The last decisions of one autoscaler. Consecutive decisions with equal outcomes are a run. A run
+/// stores only its last decision, but the numbers of each decision are stored as a sample. The
+/// oldest runs and samples are dropped first.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     runs: VecDeque<DecisionRun>,
-    /// The bytes of all texts.
+    /// The bytes of all texts, with the overhead of their allocations.
     text_bytes: usize,
     metrics: Box<[Box<str>]>,
     /// The samples one after the other: each has [`FIXED_NUMBERS`], and one number per metric.
@@ -114,7 +114,7 @@ impl Decisions {
         })
     }
 
-    /// The bytes of all allocations.
+    /// The estimated bytes of all allocations.
     pub(crate) fn bytes(&self) -> usize {
         let runs = self.runs.capacity() * size_of::<DecisionRun>() + self.text_bytes;
         let names =

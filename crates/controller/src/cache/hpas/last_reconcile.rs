@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// The class of a reconcile's error: the `error` label of the reference's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// The spec is invalid.
+    /// The spec can't be decoded, or has an invalid target `apiVersion` or an unknown metric type.
     Spec,
     /// Any other error.
     Internal,

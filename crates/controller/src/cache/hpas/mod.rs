@@ -51,8 +51,8 @@ impl Autoscalers {
         Change::Created
     }
 
-    /// Stores the response to our own status write. Returns `false` if the response has another UID
-    /// or spec than the cached object: the watch will deliver that change.
+    /// Stores the response to our own status write. Returns `false` if no object with this UID is
+    /// cached, or if the response has another spec: the watch will deliver that change.
     pub(crate) fn apply_own_write(
         &self,
         key: &HpaKey,

@@ -13,7 +13,7 @@ struct LastWrite {
     write: StatusWrite,
     /// No reconcile has taken this write yet.
     is_new: bool,
-    /// A reconcile has taken a write of this manager before.
+    /// A reconcile has taken a write of this manager, and no other manager has written since.
     is_known_manager: bool,
 }
 
@@ -21,7 +21,7 @@ struct LastWrite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PeerWrite {
     pub(crate) write: StatusWrite,
-    /// No reconcile has taken a write of this manager before.
+    /// The first write of this manager that is taken, or the first after another manager's.
     pub(crate) is_first: bool,
 }
 

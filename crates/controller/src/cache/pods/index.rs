@@ -12,7 +12,7 @@ use crate::cache::watch_age::WatchAge;
 /// Pods by namespace, name and labels.
 ///
 /// One informer writes, any number of reconciles read. Writes to one namespace don't block readers
-/// of another. Pods of a namespace share equal label sets, and equal requests and limits.
+/// of another. Pods of a namespace usually share equal label sets, and equal requests and limits.
 #[derive(Debug, Default)]
 pub struct PodIndex {
     namespaces: RwLock<Namespaces>,

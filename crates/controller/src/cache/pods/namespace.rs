@@ -17,7 +17,7 @@ use crate::cache::StrPair;
 type Labels = Arc<[(Box<str>, Box<str>)]>;
 
 /// The pods of one namespace, grouped by label set. A selector is matched once per group, and only
-/// against groups with one of the label pairs that it requires.
+/// against the groups with the rarest of the label pairs that it requires, if it requires any.
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     by_name: HashSet<ByName>,
@@ -105,7 +105,8 @@ impl Namespace {
         selected
     }
 
-    /// Shares labels, resources and owner with the pods that have equal ones.
+    /// Shares labels and resources with the pods that have equal ones, and an equal owner with the
+    /// first pod of the group.
     fn intern(&self, mut pod: Pod) -> Arc<Pod> {
         if let Some((labels, group)) = self.groups.get_key_value(&pod.labels) {
             pod.labels = Arc::clone(labels);

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Scales by namespace and name. Reads return nothing until the cache is synced, from a failure of
-/// the watch until the relist, and while the watch is silent for too long.
+/// the watch until the relist, and while the age of the cache is too high or unknown.
 pub(crate) struct ScaleCache {
     state: RwLock<State>,
     max_age: Duration,
@@ -165,7 +165,8 @@ impl ScaleCache {
         }
     }
 
-    /// Removes an object that was deleted at this version, or whose scale can no longer be derived.
+    /// Removes an object that was deleted at this version, or whose scale can no longer be derived,
+    /// unless a newer version is cached.
     pub(crate) fn delete(&self, namespace: &str, name: &str, resource_version: &str) {
         let scales = &mut self.state.write().scales;
         let key = StrPair(namespace, name);

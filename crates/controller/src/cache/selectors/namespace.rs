@@ -10,7 +10,8 @@ use crate::{cache::StrPair, key::HpaKey};
 type OwnedPair = (Box<str>, Box<str>);
 
 /// The selectors of one namespace's autoscalers. Each is indexed under one label pair that it
-/// requires, so that a pod is matched only against the selectors under its label pairs.
+/// requires, so that a pod is matched only against the selectors under its label pairs and those
+/// that require no pair.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceSelectors {
     by_key: HashMap<HpaKey, IndexedSelector>,

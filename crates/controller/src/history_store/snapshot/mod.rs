@@ -37,7 +37,7 @@ pub(super) type Failure = (u64, i64, Option<i64>, Option<i64>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct HistorySnapshot {
-    /// `namespace/name`, for people who read the ConfigMap.
+    /// The autoscaler's key as text, for people who read the ConfigMap.
     pub(super) hpa: String,
     /// `status.desiredReplicas`.
     #[serde(rename = "desired")]
@@ -94,8 +94,9 @@ impl HistorySnapshot {
         }
     }
 
-    /// Whether [`HistorySnapshot::new`] can have made this snapshot. Users can edit the ConfigMap,
-    /// and a negative scale event, for example, would let a policy allow more than its value.
+    /// Whether the numbers are within the limits of [`HistorySnapshot::new`]. Users can edit the
+    /// ConfigMap, and a negative scale event, for example, would let a policy allow more than its
+    /// value.
     pub(super) fn is_valid(&self) -> bool {
         let is_valid = |points: &[Point], max_points: usize, min: i32| {
             let mut numbers = points.iter().map(|(number, _)| *number);
@@ -124,8 +125,8 @@ impl HistorySnapshot {
     }
 
     /// The history at `now`, if the last recommendation held until `valid_until`. If the status
-    /// records a later scaling, that is added. If every point is outside its window or period, the
-    /// history is empty, and the autoscaler starts like a new one.
+    /// records a later scaling, that is added. If every point is outside its window or period,
+    /// stabilization and policies start as for a new autoscaler.
     pub(super) fn restore(
         &self,
         spec: &HorizontalPodAutoscalerSpec,

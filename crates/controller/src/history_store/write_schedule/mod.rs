@@ -39,7 +39,8 @@ pub(super) struct PendingShard {
     pub(super) snapshots: HashMap<HpaKey, PendingSnapshot>,
     /// The resource version of the shard's ConfigMap. `None` if that doesn't exist yet.
     pub(super) resource_version: Option<String>,
-    /// The time of the first change since the start of the last write.
+    /// The time of the first change since the start of the last write. A failed write and a split
+    /// of the shards count as changes.
     changed_at: Option<Instant>,
     /// The time of the first change in the write in progress or in failed writes.
     unsaved_since: Option<Instant>,

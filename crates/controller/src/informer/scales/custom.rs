@@ -139,7 +139,7 @@ struct ScaleSubresource {
 }
 
 impl Definition {
-    /// The scale paths of a version. `None` if it has no scale subresource.
+    /// The scale paths of a version. `None` if it doesn't exist or has no scale subresource.
     pub(super) fn paths(&self, version: &str) -> Option<ScalePaths> {
         let version = self.spec.versions.iter().find(|it| it.name == version)?;
         let scale = version.subresources.as_ref()?.scale.as_ref()?;

@@ -47,7 +47,7 @@ use crate::{
     scale_target::{Mapping, ScaleObject},
 };
 
-/// The scales of all kinds that autoscalers name as targets.
+/// The scales of all namespaced kinds that autoscalers name as targets.
 pub struct ScaleInformers {
     client: Client,
     scopes: Vec<Scope>,
@@ -84,10 +84,10 @@ impl ScaleInformers {
         Self { client, scopes, intervals, watch_ages, kinds, watches }
     }
 
-    /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced, was
-    /// not listed after `listed_after`, or was last confirmed longer ago than
-    /// [`WatchIntervals::max_age`].
-    /// The first call for a kind starts the kind's informer. Needs a tokio runtime.
+    /// The cached scale of a target. `None` if it isn't cached or the kind is cluster-scoped, or if
+    /// the cache isn't synced, was not listed after `listed_after`, or has an age that is unknown
+    /// or higher than [`WatchIntervals::max_age`]. The first call for a kind starts the kind's
+    /// informer. Needs a tokio runtime.
     pub fn get(
         &self,
         mapping: &Mapping,

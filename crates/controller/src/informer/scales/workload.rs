@@ -29,7 +29,8 @@ pub(super) struct ScalePaths {
 pub(super) trait ScaleSource {
     fn metadata(&self) -> &meta::ObjectMeta;
 
-    /// The scale that the API server would return; `None` if that is uncertain.
+    /// The scale that the API server would return; `None` if it would return none, or if that is
+    /// uncertain.
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject>;
 
     fn namespace_and_name(&self) -> Option<(&str, &str)> {

@@ -39,7 +39,8 @@ fn layer() -> BackpressureLayer {
 }
 
 /// The seconds at which the requests for these paths reach the server. It answers the first request
-/// with `status` and `headers`. The other requests are sent at once after that.
+/// with `status`, the others with 200, and all with `headers`. The others are sent at once after
+/// the first response.
 async fn arrival_seconds(
     status: u16,
     headers: &[(&'static str, &'static str)],

@@ -16,8 +16,8 @@ use tracing::info;
 /// The origin of the API server's address and of the credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientSource {
-    /// A kubeconfig, if there is one (`KUBECONFIG`, `~/.kube/config`), else the pod's service
-    /// account.
+    /// A kubeconfig (`KUBECONFIG`, `~/.kube/config`). If it can't be used, and `KUBECONFIG` names
+    /// no file, the pod's service account.
     #[default]
     Infer,
     /// The service account of the pod that this process runs in.
@@ -57,8 +57,9 @@ pub enum ClientError {
     /// The file contains an object of another kind.
     #[error("{file} is not a kubeconfig (kind: {kind})")]
     OtherKind { file: String, kind: String },
-    /// There is no kubeconfig, and the process doesn't run in a pod with a service account.
-    #[error("no kubeconfig, and no in-cluster configuration")]
+    /// The process doesn't run in a pod with a service account. Only for
+    /// [`ClientSource::InCluster`].
+    #[error("unable to use the service account of this pod")]
     InCluster(#[from] InClusterError),
     #[error("unable to use the proxy for {server}")]
     Proxy { server: String, source: ProxyError },

@@ -186,8 +186,9 @@ impl ConnectError {
     }
 }
 
-/// Adds the limits to kube's stack, the innermost first. Observer and timeout are inside the
-/// limits, so that the time for which a limit holds a request back doesn't count.
+/// Adds the limits to kube's stack, the innermost first. Observer and timeout are inside the limits
+/// of concurrency, rate and backpressure, so that the time for which these hold a request back
+/// doesn't count.
 fn with_limits<S, B>(
     builder: ClientBuilder<S>,
     limits: &ClientLimits,

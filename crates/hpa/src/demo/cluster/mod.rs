@@ -76,7 +76,7 @@ pub(crate) struct DemoCluster {
 }
 
 /// The autoscalers whose past is being checked. A check takes real time, so simulated time slows
-/// down until it ends.
+/// down until it ends, for at most [`MAX_CHECK_TIME`].
 #[derive(Debug, Default)]
 struct PendingChecks {
     keys: BTreeSet<HpaKey>,
@@ -190,8 +190,8 @@ impl DemoCluster {
     }
 
     /// Continues in real time. A controller can't change its sync period, so a new controller
-    /// replaces the running one. As after any restart, the first recommendation of each autoscaler
-    /// is its current replicas.
+    /// replaces the running one. As after any restart without a stored history, the first
+    /// recommendation of each autoscaler is its current replicas.
     pub(crate) async fn slow_down(&mut self) {
         self.speed = 1.0;
         self.simulation.clock().set_speed(1.0);
@@ -199,7 +199,7 @@ impl DemoCluster {
         self.controller = self.setup.start(1.0);
     }
 
-    /// Serves the dashboard of the cluster. The demo continues without it if no port is free.
+    /// Serves the dashboard of the cluster. If it can't start, the demo continues without it.
     pub(crate) async fn start_dashboard(&self, scenario: &str, speed: f64) -> Option<Dashboard> {
         let clients = clients(&self.testbed, &self.kubeconfig, DASHBOARD_PRODUCT).await;
         let options = Options {
@@ -215,7 +215,7 @@ impl DemoCluster {
         started.inspect_err(|error| warn!(%error, "no dashboard")).ok()
     }
 
-    /// Serves the debug API of the controller. The demo continues without it if no port is free.
+    /// Serves the debug API of the controller. If it can't start, the demo continues without it.
     pub(crate) async fn start_debug_api(&self) -> Option<(Server, SocketAddr)> {
         let view = self.setup.debug_view(self.recorder.clone());
         let started = debug_api::start_local(view).await;
@@ -237,15 +237,16 @@ impl DemoCluster {
     }
 }
 
-/// The simulated time at the start. It is in the past: at the end, simulated time must equal real
-/// time, because kubectl computes ages with its own clock and they must not be negative.
+/// The simulated time at the start. Unless `speed` is 1, it is in the past: simulated time must not
+/// be ahead of real time at the end, because kubectl computes ages with its own clock and they must
+/// not be negative.
 fn start_time(speed: f64, duration: f64) -> Timestamp {
     let lead = SignedDuration::try_from_secs_f64(duration - duration / speed).unwrap_or_default();
     let now = Timestamp::now();
     now.checked_sub(lead).unwrap_or(now)
 }
 
-/// Repeats the load after the end of the scenario, for `--hold`.
+/// Repeats loads and arrivals after the end of the scenario, for `--hold` and a longer `--for`.
 fn with_repeated_load(mut scenario: Scenario) -> Scenario {
     let every = Seconds::new(scenario.duration.get() + 1.0);
     let repeat = |load: &mut Load| {

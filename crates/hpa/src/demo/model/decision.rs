@@ -24,8 +24,9 @@ pub(crate) struct Decision {
     /// The replicas written, if the controller scaled.
     pub(crate) to: Option<i32>,
     pub(crate) reason: Reason,
-    /// The limit of the replicas, with the metrics' proposal. `None` if the measurement explains
-    /// the decision, or if there is no decision.
+    /// The limit that changed the metrics' proposal, the rule that keeps the replicas although
+    /// usage and target differ, or what a pause prevents. `None` if the measurement explains the
+    /// decision, if scaling is disabled, or if the decision failed.
     pub(crate) limit: Option<String>,
     /// The measurement and the limit, or the error, as a sentence.
     pub(crate) sentence: String,

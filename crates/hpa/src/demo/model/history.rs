@@ -18,7 +18,8 @@ pub(crate) struct WorkloadSample {
     pub(crate) served: f64,
     /// Units waiting in the queues of the workload.
     pub(crate) backlog: f64,
-    /// Pods that would serve the offered load at the target load per pod.
+    /// Pods that the offered load needs, by the target load per pod or else by the capacity of a
+    /// pod.
     pub(crate) needed: u32,
     /// `spec.replicas`.
     pub(crate) desired: u32,

@@ -110,7 +110,7 @@ impl DemoRecords {
         });
     }
 
-    /// Adds a sample of each workload.
+    /// Adds a sample to each autoscaler whose workload was observed.
     pub(crate) fn record_observation(&mut self, observation: &Observation) {
         self.second = observation.second;
         for history in &mut self.autoscalers {

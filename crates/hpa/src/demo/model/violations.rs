@@ -1,5 +1,5 @@
-//! Checks whether the controller followed the load. The data are those of the simulation, not the
-//! controller's reports.
+//! Checks whether the controller followed the load. Loads, backlogs and replicas are those of the
+//! simulation, not of the controller's reports.
 
 use hpa_calc::explain::{counted, minutes_and_seconds, number};
 
@@ -118,8 +118,8 @@ fn check_too_few(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<S
     })
 }
 
-/// Replicas may be as many as were needed within the stabilization window. A recent scale-down
-/// passes, because policies may allow further ones only later.
+/// Replicas may be as many as were needed within the stabilization window and [`REACTION_SECONDS`]
+/// before it. A recent scale-down passes, because policies may allow further ones only later.
 fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
     if history.has_queue || !history.has_target_load {
         return None;
@@ -138,16 +138,17 @@ fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<
     })
 }
 
-/// A backlog at the end must be younger than [`REACTION_SECONDS`], or must not be growing.
+/// The backlog at the end must not be larger than the one [`REACTION_SECONDS`] before, if there has
+/// been a backlog since then.
 fn check_queue(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
     if !history.has_queue || last.backlog < 1.0 {
         return None;
     }
     let before =
         history.samples.iter().rfind(|sample| sample.second <= last.second - REACTION_SECONDS)?;
-    let is_old =
-        longest_seconds(&history.samples, |sample| sample.backlog >= 1.0) > REACTION_SECONDS;
-    let grows = last.backlog > before.backlog && before.backlog >= 1.0;
+    let mut since = history.samples.iter().filter(|sample| sample.second >= before.second);
+    let is_old = since.all(|sample| sample.backlog >= 1.0);
+    let grows = last.backlog > before.backlog;
     (is_old && grows).then(|| format!("its backlog still grows and is {}", number(last.backlog)))
 }
 
@@ -235,6 +236,17 @@ mod tests {
         sample.backlog = 9.0;
     }
 
+    /// A long backlog, which ends two minutes before the end, and a larger one in the last minute.
+    fn two_backlogs(sample: &mut WorkloadSample) {
+        sample.backlog = if sample.second < 1080.0 {
+            5.0
+        } else if sample.second < 1140.0 {
+            0.0
+        } else {
+            9.0
+        };
+    }
+
     #[rstest]
     #[case::exact(history())]
     #[case::shortage_within_reaction_time(history_with(300..480, |one| one.served = 1.0))]
@@ -247,6 +259,7 @@ mod tests {
     #[case::idle_within_window(with_queue(history_with(800..1201, idle)))]
     #[case::backlog_for_a_minute(with_queue(history_with(1140..1201, backlog_at_zero)))]
     #[case::constant_backlog(with_queue(history_with(0..1201, |one| one.backlog = 50.0)))]
+    #[case::larger_backlog_after_a_drained_one(with_queue(history_with(0..1201, two_backlogs)))]
     fn followed_load_has_no_violations(#[case] history: AutoscalerHistory) {
         assert_eq!(violations(&history), Vec::<String>::new());
     }

@@ -80,8 +80,8 @@ impl Output {
         }
     }
 
-    /// Prints a decision if it scaled, or if its reason differs from the `previous` decision of the
-    /// same autoscaler.
+    /// Unless there is a live view, prints a decision if it scaled, if it is the first of its
+    /// autoscaler, or if its reason differs from that of the `previous` one.
     pub(crate) fn print_decision(
         &self,
         decision: &Decision,

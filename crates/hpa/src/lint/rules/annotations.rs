@@ -88,7 +88,8 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 /// Finds external metrics that have annotations for a collector, but whose label `type` names no
-/// collector. Returns a field and a message for each.
+/// collector. Without the label, the name of the metric counts. Returns a field and a message for
+/// each.
 fn unknown_collector_types(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String)> {
     let metrics = hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
         let metric = &metric.external.as_ref()?.metric;
@@ -129,8 +130,8 @@ pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     Environment { prometheus_aliases: names.clone(), sqs_regions: names, ..Environment::default() }
 }
 
-/// The field of a finding about a collector: the annotation of the last setting that the message
-/// names, or else the first annotation of the metric.
+/// The field of a finding about a collector: the annotation that is its subject, or else that of
+/// the last setting that the message names, or else the first annotation of the metric.
 fn annotation_field(
     annotations: &BTreeMap<String, String>,
     subject: &str,

@@ -32,7 +32,8 @@ pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_
     }
 }
 
-/// Reports memory in thousandths of a byte, and CPU in cores where millicores were probably meant.
+/// Reports implausibly small memory, such as thousandths of a byte, and CPU in cores where
+/// millicores were probably meant.
 pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
         let (member, resource, target) = match metric {

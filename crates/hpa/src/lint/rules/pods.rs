@@ -77,7 +77,8 @@ pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 /// The containers without a request for the resource, as name and line, or only the name if the
-/// line is unknown. `container` selects one container, `None` all.
+/// line is unknown. `container` selects one container, `None` all; the pod's own request then
+/// counts for all.
 fn containers_without_request(
     target: &Manifest,
     resource: &str,
@@ -176,7 +177,8 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
 }
 
 /// Reports other workloads whose pods the target's selector matches. These pods count as the
-/// target's. If such a workload also has an autoscaler, the controller scales neither.
+/// target's. If such a workload also has an autoscaler, a controller of both autoscalers scales
+/// neither.
 pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
     let selector = target.object.pointer("/spec/selector").cloned().unwrap_or_default();

@@ -45,8 +45,8 @@ pub(super) struct DecodedAutoscaler {
     duplicates: Vec<Duplicate>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
-    /// The settings, with the controller's default flags. `None` if the object is a patch or can't
-    /// be decoded.
+    /// The settings, with the controller's default flags. `None` if errors prevent the validation,
+    /// as in a patch or with a wrong type.
     pub(super) resolved: Option<ResolvedSettings>,
 }
 

@@ -1,4 +1,4 @@
-//! `hpa rules check`: mistakes in rules, and a sample of each metric.
+//! `hpa rules check`: mistakes in rules, and a sample of one metric of each rule.
 
 mod report;
 

@@ -18,7 +18,7 @@ use crate::rules::{
     sample::{self, Server},
 };
 
-/// The report lists at most this many metrics of a rule.
+/// The report lists at most this many metrics of a rule, and values of an external metric.
 const MAX_METRICS: usize = 10;
 
 /// The lines of the report, which the caller takes out after each rule.

@@ -80,7 +80,7 @@ pub(super) fn value_differences(left: &Values, right: &Values, tolerance: f64) -
     names.into_iter().filter_map(difference).collect()
 }
 
-/// Describes the response of a server, as in "left has 3 values".
+/// Describes the response of a server, as in "has 3 values".
 fn describe(values: &Values) -> String {
     match values {
         Ok(values) => format!("has {}", counted(values.len(), "value")),

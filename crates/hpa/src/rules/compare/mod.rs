@@ -33,8 +33,8 @@ const APIS: [&str; 3] =
 /// The maximum number of reads of a value, because the servers may have read it at different times.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Compares two servers, and prints a report. The exit status is [`EXIT_INCONCLUSIVE`], or 1 with
-/// differences.
+/// Compares two servers, and prints a report. The exit status is 0 without differences, 1 with
+/// differences, or [`EXIT_INCONCLUSIVE`].
 pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,7 +1,7 @@
 //! Correlates events, so that repeated ones don't flood the API server.
 //!
-//! The rules are those of client-go's event correlator, except that `SuccessfulRescale` has its own
-//! budget.
+//! The rules are those of client-go's event correlator, with two differences: `SuccessfulRescale`
+//! has its own budget, and a new message doesn't replace a stored one when events are combined.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 const COMBINE_THRESHOLD: usize = 10;
 /// The messages of similar events are discarded after this time without another one.
 const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
-/// The maximum budget of an object: the number of events that it can have at once.
+/// The maximum of a budget: the number of events that an object can have at once.
 const BUDGET_BURST: f64 = 25.0;
 /// The time after which a budget grows by one event.
 const BUDGET_REFILL: SignedDuration = SignedDuration::from_secs(300);
@@ -48,7 +48,7 @@ pub(super) enum Decision {
 /// UID, namespace and name. Namespace and name are for objects without a UID.
 type ObjectId = (String, String, String);
 
-/// The fields that similar events have in common: all but the message.
+/// The fields that similar events have in common.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SimilarKey {
     object: ObjectId,
@@ -62,7 +62,7 @@ type SeriesKey = (SimilarKey, Option<String>);
 /// An object has one budget for its rescale events (`true`), and one for all others.
 type BudgetKey = (ObjectId, bool);
 
-/// The recent messages of similar events.
+/// The recent messages of similar events, without those that were combined.
 struct SimilarMessages {
     messages: Vec<String>,
     last: Timestamp,
@@ -172,7 +172,8 @@ impl Correlator {
         true
     }
 
-    /// The name of an Event object: the object's name and the time in hexadecimal nanoseconds.
+    /// The name of an Event object: the object's name, cut if it is too long, and the time in
+    /// hexadecimal nanoseconds, or a nanosecond later if that name is taken.
     fn name(&mut self, object: &str, at: Timestamp) -> String {
         const MAX_NAME_BYTES: usize = 253;
         self.last_nanosecond = at.as_nanosecond().max(self.last_nanosecond + 1);

@@ -64,6 +64,7 @@ type EventRow = (i64, EventType, &'static str, &'static str, Option<(i32, &'stat
     (10, Warning, "R", "10", Some((2, "(combined from similar events): 10"))),
     (11, Warning, "R", "8", Some((2, "8"))),
     (12, Warning, "Q", "9", Some((1, "9"))),
+    // 600 seconds after the last similar event, then 601 seconds.
     (611, Warning, "R", "11", Some((3, "(combined from similar events): 11"))),
     (1212, Warning, "R", "12", Some((1, "12"))),
 ])]
@@ -101,6 +102,7 @@ fn events_of_the_same_time_have_different_names() {
 #[test]
 fn long_name_is_truncated() {
     let mut long = event(0, Warning, "R", "m");
+    // The suffix has 17 of the 253 bytes. The cut is after the dot, which is removed as well.
     let name = "a".repeat(235) + ".bcdefghijklmnopqr";
     long.object = Arc::new(ObjectReference { name, ..Default::default() });
     let name = written(Correlator::new().decide(long)).name;

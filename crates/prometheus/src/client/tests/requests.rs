@@ -152,6 +152,20 @@ async fn query_is_sent_by_verb(
     assert_eq!((sent.method.as_str(), content_type), (&*verb.to_string(), form));
 }
 
+#[tokio::test]
+async fn long_query_is_sent_with_post() {
+    let server = Server::new(200, VECTOR);
+    let settings = Settings { verb: Verb::Get, ..settings() };
+    let client = server.client(settings);
+    for (length, method) in [(60_000, Method::GET), (70_000, Method::POST)] {
+        let text = "a".repeat(length);
+        client.query(&query(&text)).await.unwrap();
+        let sent = server.sent.lock().pop().unwrap();
+        assert_eq!(sent.method, method);
+        assert!(sent.uri.contains(&text) != sent.body.contains(&text));
+    }
+}
+
 #[rstest]
 #[case::limit(TimeoutParameter::Limit, "query=up&timeout=10000ms")]
 #[case::empty(TimeoutParameter::Empty, "query=up&timeout=")]
@@ -265,7 +279,7 @@ async fn too_long_response_is_an_error() {
     assert!(matches!(error, QueryFailure::TooLong(_)), "{error}");
 }
 
-/// A response of 2 MiB in three chunks. The last two take permits of the gate.
+/// A response of about 2 MiB in three chunks. The last two take permits of the gate.
 fn large_response(
     gate: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,

@@ -19,7 +19,7 @@ const MAX_REGEXES: usize = 50;
 /// The precedence of a sign, which binds tighter than all operators but `^`.
 const SIGN_PRECEDENCE: u8 = 5;
 
-/// Words that can't start an operand, in any case.
+/// Words that can't start an operand, in upper or lower case.
 const KEYWORDS: [&str; 6] = ["bool", "group_left", "group_right", "ignoring", "on", "atan2"];
 
 /// Parses a query. The type of the result isn't restricted.
@@ -56,7 +56,7 @@ struct Parser<'q> {
     /// The position of the next token.
     position: usize,
     query: &'q str,
-    /// The number of expressions around the current one.
+    /// The nesting depth of the current expression. The outermost one has 1.
     depth: usize,
     /// The number of binary operators so far.
     operators: usize,
@@ -319,12 +319,31 @@ fn wrapped(at: usize, wrapper: Wrapper, inner: Expr<'_>, result: Type) -> Expr<'
 fn is_number(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     match lower.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).is_ok(),
-        None => {
-            lower.ends_with(|char: char| char.is_ascii_digit() || char == '.')
-                && lower.parse::<f64>().is_ok()
+        Some(digits) => {
+            let digits = digits.strip_prefix('_').unwrap_or(digits);
+            without_underscores(digits, 16)
+                .is_some_and(|digits| u64::from_str_radix(&digits, 16).is_ok())
         }
+        None => without_underscores(&lower, 10).is_some_and(|number| {
+            number.ends_with(|char: char| char.is_ascii_digit() || char == '.')
+                && number.parse::<f64>().is_ok()
+        }),
     }
+}
+
+/// Removes the underscores of a number. `None` if one of them is not between two digits.
+fn without_underscores(number: &str, radix: u32) -> Option<String> {
+    let mut parts = number.split('_');
+    let mut result = parts.next()?.to_owned();
+    for part in parts {
+        let is_separator = result.ends_with(|char: char| char.is_digit(radix))
+            && part.starts_with(|char: char| char.is_digit(radix));
+        if !is_separator {
+            return None;
+        }
+        result.push_str(part);
+    }
+    Some(result)
 }
 
 /// Builds a binary expression, if the operator accepts the types and modifiers.

@@ -25,7 +25,8 @@ pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
 /// A chart whose values can have rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chart {
-    /// The chart of prometheus-adapter, or `hpa-adapter`. It adds default rules.
+    /// The chart of prometheus-adapter, or `hpa-adapter`. It adds default rules, unless `default`
+    /// is false.
     Adapter,
     /// The chart `hpa-controller`. It has no default rules.
     Controller,

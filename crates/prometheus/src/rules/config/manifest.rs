@@ -77,7 +77,7 @@ fn find_rules(text: &str, document: &Node) -> Vec<ManifestRules> {
     in_config_map.collect()
 }
 
-/// `NAMESPACE/NAME` of an object.
+/// `NAMESPACE/NAME` of an object, or only `NAME` if it has no namespace.
 fn namespaced_name(object: &Node) -> String {
     let metadata = object.member("metadata");
     let member = |name| metadata.and_then(|metadata| metadata.member(name)?.text());
@@ -127,7 +127,7 @@ fn decode_with_defaults(rules: &Node, chart: Chart) -> Result<Config, ConfigErro
 }
 
 /// Parses a rules file whose `content` is a string in another file, in or below `line`. Positions
-/// refer to the other file.
+/// refer to the other file, if the first line of the content is found there.
 fn parse_embedded(file: &str, line: usize, content: &str) -> Result<Config, ConfigError> {
     let start = line.saturating_sub(1);
     let first = content.lines().enumerate().find(|(_, line)| !line.trim().is_empty());

@@ -1,9 +1,9 @@
 //! The rules file of prometheus-adapter, plain, in a `ConfigMap`, or in Helm values.
 //!
-//! The file is read strictly: unknown and repeated fields are errors. All errors are reported at
-//! once, with line and column. Scalars have their YAML 1.1 meaning, as in prometheus-adapter: `no`
-//! is false, a number can be a string, and `null` is the same as an absent field. After a merge
-//! key, `null` resets strings, lists and options.
+//! The file is read strictly: unknown and repeated fields are errors. Up to 100 errors in fields
+//! are reported at once, with line and column. Scalars have their YAML 1.1 meaning, as in
+//! prometheus-adapter: `no` is false, a number can be a string, and `null` is the same as an absent
+//! field. After a merge key, `null` resets strings, lists and options.
 
 mod decode;
 mod duration;
@@ -102,8 +102,8 @@ pub struct ResourceRules {
 }
 
 impl ResourceRules {
-    /// The path of the rule that is missing, if any. prometheus-adapter starts without it, but then
-    /// can't read the other resource either.
+    /// The path of the first rule that is missing, if any. prometheus-adapter starts without it,
+    /// but then can't read the other resource either.
     pub fn missing(&self) -> Option<&'static str> {
         let rules = [("resourceRules.cpu", &self.cpu), ("resourceRules.memory", &self.memory)];
         rules
@@ -176,8 +176,8 @@ impl Config {
         }
     }
 
-    /// Parses rules for a command: a rules file, a `ConfigMap` with one, or the Helm values of a
-    /// chart of prometheus-adapter.
+    /// Parses rules for a command: a rules file, a `ConfigMap` with one, or Helm values of the
+    /// charts of prometheus-adapter, `hpa-adapter` or `hpa-controller`.
     ///
     /// A file can have several `ConfigMap`s. The result is not empty.
     pub fn all_from_manifest(text: &str) -> Result<Vec<ManifestRules>, ConfigError> {
@@ -249,7 +249,7 @@ pub enum ConfigError {
         "there are no rules in this {0}: write a rules file, a ConfigMap with one, or Helm values"
     )]
     OtherKind(String),
-    /// Fields are unknown, repeated or of the wrong type.
+    /// Fields are unknown, repeated or have invalid values.
     #[error("{0}")]
     Fields(Issues),
 }
@@ -262,7 +262,7 @@ pub struct Issues {
     pub rest: Box<Config>,
 }
 
-/// A field that is unknown, repeated or of the wrong type.
+/// A field that is unknown, repeated or has an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
     pub position: Position,

@@ -74,7 +74,7 @@ pub enum RuleOutcome {
     },
     /// The filters or `name.matches` exclude all series.
     AllFiltered {
-        /// Names of series, and the settings that exclude them.
+        /// Up to five names of series, and the settings that exclude them.
         names: Vec<(String, SeriesRefusal)>,
     },
     /// The series with the requested name is excluded.
@@ -85,7 +85,7 @@ pub enum RuleOutcome {
     },
     /// The rule has only metrics with other names.
     OtherMetrics {
-        /// The most similar names.
+        /// Up to five similar names, the most similar first.
         similar: Vec<String>,
         /// The number of all names.
         count: usize,
@@ -174,7 +174,7 @@ impl RuleOutcome {
 }
 
 impl Explanation {
-    /// The rule that applies.
+    /// The rule that applies. `None` also if the request has a problem.
     pub fn applied(&self) -> Option<&RuleReport> {
         let mut rules = self.rules.iter().filter(|_| self.request_problem.is_none());
         rules.find(|report| matches!(report.outcome, RuleOutcome::Applies { .. }))
@@ -326,7 +326,7 @@ fn other_resources(
 }
 
 /// The outcome of a rule that has the metric. `objects` has the label with the objects' names, and
-/// whether the query can be shared. It is `None` for an external metric.
+/// whether the query can be shared. For an external metric, `objects` is `None`.
 fn outcome_of_query(
     source: &DiscoveredRule,
     series: &str,

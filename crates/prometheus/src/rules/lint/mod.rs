@@ -41,7 +41,8 @@ const NAMESPACED_ADVICE: &str = ", or set `namespaced: false` in an external rul
 /// A valid `metricsQuery`, for advice and in place of an invalid one.
 const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
 
-/// Finds mistakes in rules, in the order of the file, except for those in [`RuleSet::errors`].
+/// Finds mistakes in `rules`, then in `externalRules` and `resourceRules`, except for those in
+/// [`RuleSet::errors`].
 pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
     let lists = [
@@ -151,7 +152,8 @@ impl Linter<'_> {
         }
     }
 
-    /// Warns if the query doesn't select objects, or isn't grouped by the label of their names.
+    /// Warns if the query doesn't select objects, or aggregates them without grouping by the label
+    /// of their names. Skips queries that can't be rendered or parsed.
     fn check_selection_and_grouping(&mut self, definition: &DiscoveryRule, rule: &Rule) {
         let series = match promql::parse(&definition.series_query) {
             Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),

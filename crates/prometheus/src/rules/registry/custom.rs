@@ -94,7 +94,8 @@ pub enum CustomQueryError {
     /// The API has no such resource.
     #[error("unable to normalize group resource: {0}")]
     Resource(#[from] ResourceError),
-    /// No rule has a series for the metric.
+    /// No rule has a series for the metric, or the request has a namespace and the metric doesn't,
+    /// or the other way round.
     #[error("metric {metric} is not registered for {resource}")]
     Unknown { resource: GroupResource, metric: String },
     /// The query can't be built.

@@ -74,7 +74,7 @@ impl Demand {
         is_shared
     }
 
-    /// Whether a shared query costs at most as much as the queries that it replaces.
+    /// Whether a shared query replaces several queries and costs at most as much as they do.
     fn is_cheaper(&self, now: Instant, settings: &SharingSettings) -> bool {
         let requests = self.requesters.values();
         let (queries, names) = requests.fold((0, 0), |(queries, names), request| {

@@ -137,8 +137,8 @@ impl Sharing {
         resources: &ApiResources,
     ) -> Option<SharedSamples> {
         let settings = self.settings?;
-        // In a query for several names, a name with other characters is a pattern of a regular
-        // expression, so it could select other objects.
+        // In a query for several names, a name with special characters is a regular expression that
+        // could select other objects.
         if request.namespace.is_empty()
             || !request.names.iter().all(|name| matches_only_itself(name))
         {
@@ -243,7 +243,7 @@ impl Group {
     ) -> Option<ObjectSamples> {
         let mut guard = DisableOnDrop { demand: &self.demand, settings, is_answered: false };
         let request = InstantQuery { query: query.to_string(), timeout: TimeoutParameter::Limit };
-        // If the shared query times out, the other half of the time is left for a single query.
+        // Only half of the time limit, because a single query follows after a timeout.
         let half = client.settings().query_timeout / 2;
         let result = timeout(half, client.query(&request)).await;
         let samples = match result {
@@ -282,8 +282,8 @@ impl Drop for DisableOnDrop<'_> {
     }
 }
 
-/// Whether a name has no special characters of regular expressions. Dots don't count, because
-/// queries escape them.
+/// Whether a name is not empty and has only letters, digits, `-` and `.`. None of them is special
+/// in a regular expression, because queries escape dots.
 fn matches_only_itself(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))

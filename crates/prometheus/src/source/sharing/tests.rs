@@ -217,7 +217,8 @@ async fn namespace_with_many_other_objects_is_not_shared() {
         assert!(read(&source, pod).await.is_ok());
     }
     assert_eq!(server.take_requests(), [single("web-0"), SHARED.to_owned()]);
-    // Now the size is known: two queries are cheaper than 1000 samples, but twenty are not.
+    // Now the size is known: a shared query costs 100 + 1000, and each single query 100 + 1. Two of
+    // them are cheaper, but eleven are not.
     advance(PERIOD).await;
     for pod in &pods[..2] {
         assert!(read(&source, pod).await.is_ok());

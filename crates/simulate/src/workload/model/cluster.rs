@@ -208,7 +208,8 @@ impl ClusterModel {
         }
     }
 
-    /// Applies an incident to some of a workload's pods, chosen at random.
+    /// Applies an incident to all active pods of a workload, or to as many as the incident states,
+    /// chosen at random.
     pub fn affect_pods(&mut self, id: &WorkloadId, incident: &Incident) {
         let (now, seed) = (self.now, self.seed);
         let until = now + incident.seconds();

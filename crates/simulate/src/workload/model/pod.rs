@@ -151,7 +151,8 @@ impl Pod {
             && self.lifecycle.scheduled_at.is_some()
     }
 
-    /// Flaps, crashes or evicts the pod with the probability that its profile gives.
+    /// Flaps, crashes or evicts the pod with the probability that its profile gives, if it runs and
+    /// the simulation has started.
     pub(super) fn fail_at_random(
         &mut self,
         profile: &PodProfile,

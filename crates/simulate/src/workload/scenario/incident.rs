@@ -14,7 +14,8 @@ pub struct Incident {
     /// Time after the start.
     pub at: Seconds,
     pub kind: IncidentKind,
-    /// The affected workload (`name` or `namespace/name`). Required except for metrics outages.
+    /// The affected workload (`name` or `namespace/name`). Required except for metrics outages, but
+    /// `hpa simulate` defaults to the autoscaler's target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// The number of affected pods, chosen at random. By default all.

@@ -29,7 +29,7 @@ pub struct Scenario {
     /// The duration in simulated time.
     #[serde(default = "default_duration")]
     pub duration: Seconds,
-    /// Whether the initial pods have been ready, with metrics, for ten minutes at the start.
+    /// Whether the initial pods have been ready for ten minutes at the start, and have metrics.
     /// Otherwise, they are created at the start.
     #[serde(default = "default_true")]
     pub warm: bool,

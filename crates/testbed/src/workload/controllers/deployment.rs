@@ -15,7 +15,8 @@ use crate::{Testbed, json, names};
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY_LIMIT: i64 = 10;
 
-/// Creates the `ReplicaSet` of the current template and sets the replicas of all `ReplicaSet`s.
+/// Creates the `ReplicaSet` of the current template if it is missing, sets the replicas of all
+/// `ReplicaSet`s, and deletes old ones. While the Deployment is paused, a new template is ignored.
 pub(super) fn reconcile(
     testbed: &Testbed,
     model: &mut ClusterModel,

@@ -20,7 +20,8 @@ pub(super) use self::owner::{Owner, list_owners};
 use self::owner::{controller_of, pods_key, relevant_keys};
 use crate::{Testbed, json, names, registry::ScaleSelector};
 
-/// Runs every controller once. Returns whether they must run again even if no object changes.
+/// Runs every controller once. Returns whether they must run again even if nothing else changes:
+/// they changed objects, or a ready pod isn't available yet.
 pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, start: Timestamp) -> bool {
     let before = testbed.resource_version();
     remove_deleted_pods(testbed, model);
@@ -211,7 +212,8 @@ fn write_status(
     counts.available < counts.ready
 }
 
-/// The UID of a Deployment's newest `ReplicaSet`, or the revision of a `StatefulSet`.
+/// The UID of a Deployment's newest `ReplicaSet`, or the revision of a `StatefulSet`. `""` for
+/// other kinds.
 fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
     if owner.is("StatefulSet") {
         return stateful_set_revision(owner);
@@ -304,7 +306,8 @@ fn condition(
     })
 }
 
-/// Sets the replicas in the status of a custom resource, and the selector if the scale has one.
+/// Sets the replicas in the status of a custom resource, and the selector if the scale has one that
+/// is empty.
 fn set_custom_status(object: &mut Value, owner: &Owner, counts: PodCounts) {
     json::set_pointer(object, &owner.paths.status_replicas, counts.all);
     let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };

@@ -209,7 +209,7 @@ fn with_labels<'a>(
     object_labels.iter().copied().chain(labels).collect()
 }
 
-/// Replaces characters that names of metrics and labels can't have.
+/// Replaces all characters except ASCII letters, digits and underscores.
 fn valid_name(name: &str) -> String {
     name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_")
 }

@@ -107,14 +107,15 @@ impl Simulation {
         timestamp_at(start, self.shared.scenario.duration.get())
     }
 
-    /// The state of the cluster now, without the errors and delays of metrics.
+    /// The state of the cluster in the last simulated second, without the errors and delays of
+    /// metrics.
     pub fn observe(&self) -> Observation {
         let state = self.shared.state.lock();
         state.model.observe(timestamp_at(state.start, state.model.now))
     }
 
-    /// Waits until `condition` holds. The condition is evaluated at once, and after each simulated
-    /// second.
+    /// Waits until `condition` holds. The condition is evaluated at once, and when a simulated
+    /// second is complete. If the waiting task is slow, it may miss a second.
     pub async fn wait_for(&self, mut condition: impl FnMut(&Observation) -> bool) -> Observation {
         let mut completed = self.shared.completed.subscribe();
         loop {
@@ -138,8 +139,8 @@ impl Simulation {
         exposition::exposition(&self.shared.state.lock(), testbed)
     }
 
-    /// Serves [`exposition`](Self::exposition) at `/metrics` until the handle is dropped. For port
-    /// 0, the system chooses the port.
+    /// Serves [`exposition`](Self::exposition) at `/metrics`, and accepts connections until the
+    /// handle is dropped. For port 0, the system chooses the port.
     pub async fn serve_exposition(
         &self,
         testbed: &Testbed,

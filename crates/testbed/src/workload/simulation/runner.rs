@@ -14,17 +14,17 @@ use super::{
 };
 use crate::{Testbed, workload::controllers};
 
-/// The maximum number of steps of a warm start. A `StatefulSet` creates one pod in each step.
+/// The maximum number of steps of a warm start. A `StatefulSet` may create only one pod in a step.
 const MAX_WARM_START_STEPS: usize = 200;
 
 /// Keeps the model and the objects in the testbed consistent.
 pub(super) struct Runner {
     testbed: Testbed,
     shared: Arc<Shared>,
-    /// Changes up to this resource version have been processed, of the objects that the controllers
-    /// depend on.
+    /// The resource version of the last change, as of the last reconcile, to an object that the
+    /// controllers depend on.
     observed_version: u64,
-    /// Whether the controllers must run again even if no object changes.
+    /// Whether the controllers must run again even if nothing else changes.
     needs_reconcile: bool,
 }
 
@@ -44,7 +44,7 @@ impl Runner {
         }
     }
 
-    /// Creates all pods and makes them ready. Needs several steps for a `StatefulSet`.
+    /// Creates all pods and makes them ready. A `StatefulSet` may need several steps.
     fn warm_up(&mut self, model: &mut ClusterModel, start: Timestamp) {
         for _ in 0..MAX_WARM_START_STEPS {
             let before = model.pods().count();

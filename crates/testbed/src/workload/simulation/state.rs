@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) model: ClusterModel,
     /// The simulated time at which the scenario starts.
     pub(super) start: Timestamp,
-    /// Future incidents, in any order.
+    /// The incidents that haven't happened yet, in any order.
     pub(super) incidents: Vec<Incident>,
 }
 

@@ -52,10 +52,11 @@ pub struct Autoscaler {
     target_hash: Mutex<Option<u64>>,
     /// The error of the last reconcile, if it failed.
     failure: Mutex<Option<String>>,
-    /// The message about invalid annotations that was last reported.
+    /// The message about invalid annotations, `None` if all are valid.
     invalid_annotations: Mutex<Option<String>>,
     peer_writes: PeerWrites,
-    /// Start of the last reconcile that wrote the status, in monotonic time.
+    /// Start of the last reconcile that wrote the status, in monotonic time. Only recorded with a
+    /// status interval.
     status_written_at: Mutex<Option<Duration>>,
     pub(crate) last_reconcile: Mutex<LastReconcile>,
     /// The last decisions. Only recorded for the debug API.
@@ -92,7 +93,7 @@ pub enum Change {
     Created,
     /// The spec or an annotation of this controller changed, or the object was undecodable before.
     SpecChanged,
-    /// Only the status changed. This is our own write, or a peer's in shadow mode.
+    /// Only the status changed, by our own write or by a peer's.
     StatusChanged,
     Unchanged,
 }
@@ -218,7 +219,7 @@ impl Autoscaler {
     }
 
     /// Sets the target of the current reconcile. Returns whether the previous reconcile had another
-    /// one.
+    /// one, or there was none.
     pub fn set_target(&self, target: &CrossVersionObjectReference) -> bool {
         let hash = Some(HASHER.hash_one((&target.api_version, &target.kind, &target.name)));
         std::mem::replace(&mut *self.target_hash.lock(), hash) != hash
@@ -296,7 +297,7 @@ impl Autoscaler {
         self.peer_writes.ignore_past();
     }
 
-    /// Stores the response to a GET, unless its UID differs.
+    /// Stores the response to a GET, unless its UID differs or a newer version is cached.
     pub(crate) fn apply_read(&self, StoredHpa { object, spec_hash }: StoredHpa) {
         if self.has_uid(&object.metadata.uid) {
             self.update(object, Origin::Watch, Some(spec_hash));
