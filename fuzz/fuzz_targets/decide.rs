@@ -16,7 +16,7 @@ use hpa_calc::{
 use jiff::{SignedDuration, Timestamp};
 use libfuzzer_sys::fuzz_target;
 
-/// Autoscalers for inputs whose `hpa` isn't valid JSON, like most inputs until the fuzzer finds
+/// Autoscalers for inputs whose `hpa` can't be decoded, like most inputs until the fuzzer finds
 /// valid ones.
 const DEFAULT_HPAS: [&str; 3] = [
     r#"{ "metadata": { "name": "h", "namespace": "n" },

@@ -1,5 +1,5 @@
-//! Any shard of the history store decodes to the same result as with the plain decoder of the
-//! tests.
+//! Any shard of the history store decodes to the same result as with the tests' plain decoder,
+//! which parses the whole JSON first.
 #![no_main]
 
 use hpa_controller::fuzzing::check_history;

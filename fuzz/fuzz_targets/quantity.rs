@@ -1,5 +1,5 @@
-//! Any text is a quantity or an error. The text of a quantity parses and prints unchanged. It
-//! parses to the same value, unless the quantity is too large for a suffix.
+//! Any text is a quantity or an error. The printed text of a quantity parses to the same value and
+//! prints unchanged, apart from the exceptions that the code lists.
 #![no_main]
 
 use hpa_calc::quantity::{Format, MilliValue, Quantity, QuantityError};

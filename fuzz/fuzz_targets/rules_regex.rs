@@ -1,5 +1,6 @@
-//! Any text is a regular expression or an error that quotes a part of it. A translated expression
-//! compiles, matches where it expands, and a template without references expands to itself.
+//! Any text is a regular expression or an error. The error quotes a part of the text, unless the
+//! expression is too large. A translated expression compiles, and matches where it expands. A
+//! template without references expands to itself.
 #![no_main]
 
 use hpa_go_compat::regex::{GoRegex, RegexProblem};

@@ -1,6 +1,6 @@
 //! `hpa rules compare` between `hpa adapter` and a prometheus-adapter that serves the metrics APIs
-//! of a cluster, with a real Prometheus. `PROMETHEUS_ADAPTER` is its path; without it, the test is
-//! skipped.
+//! of a cluster, with a real Prometheus. `PROMETHEUS_ADAPTER` is the path of prometheus-adapter.
+//! The test is skipped if the variable is not set or kube-apiserver is not found.
 
 use std::{
     env,

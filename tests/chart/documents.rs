@@ -58,7 +58,7 @@ pub(crate) fn check_condition_reasons() -> Result<()> {
     Ok(())
 }
 
-/// The Markdown files in the root and in `docs`.
+/// The Markdown files in the root and in `docs`, without those in `docs/book`.
 fn markdown_files() -> Result<Vec<PathBuf>> {
     let root = fs::read_dir(repository_path(""))?;
     let mut found = root.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

@@ -81,7 +81,7 @@ where
     Ok(seen)
 }
 
-/// The last state that a watch delivered.
+/// The last state or error that a watch delivered.
 enum LastState<K> {
     Nothing,
     Absent,

@@ -1,6 +1,7 @@
 //! The debug API of two instances behind a real kube-apiserver. `hpa explain` and `hpa status` read
 //! the leader's debug API through the pod proxy, before and after a leader change. If they can't,
-//! they report the reason. Without kube-apiserver, the test is reported as skipped.
+//! they report the reason. Without kube-apiserver, or without an address other than loopback, the
+//! test is reported as skipped.
 
 #![allow(clippy::indexing_slicing, reason = "a missing field is null")]
 

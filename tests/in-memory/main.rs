@@ -38,7 +38,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 #[derive(Default)]
 struct Requests {
     scales_fail: AtomicBool,
-    /// Requests for scales: one per reconcile if scales are not watched.
+    /// Reads and writes of scales. Each reconcile reads one if scales are not watched.
     scale_requests: watch::Sender<usize>,
     /// Requests for pod metrics: one per reconcile.
     metrics_requests: watch::Sender<usize>,

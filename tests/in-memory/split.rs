@@ -37,7 +37,7 @@ struct InstanceObserver {
 }
 
 impl Observer for InstanceObserver {
-    fn reconciled(&self, _: &ConcludedReconcile<'_>) {}
+    fn concluded(&self, _: &ConcludedReconcile<'_>) {}
 
     fn finished(&self, finished: &FinishedReconcile<'_>) {
         let mut reconciles = self.reconciles.0.lock().expect("no panic");

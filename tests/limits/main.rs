@@ -337,8 +337,8 @@ externalRules:
     }
 }
 
-/// Autoscalers of almost a megabyte: hundreds or thousands of metrics that share annotations of
-/// almost the maximum length.
+/// Autoscalers with 256 or 3000 metrics. The metrics of an autoscaler share its annotations, which
+/// have almost the maximum length (256 KiB).
 fn set_up_annotations(testbed: &Testbed) {
     for (index, metrics) in [3000, 3000, 256, 256].into_iter().enumerate() {
         let metrics = (0..metrics).map(|_| objects::pods_metric("rps", "1"));

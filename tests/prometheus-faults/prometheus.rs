@@ -69,12 +69,12 @@ pub(crate) struct Prometheus {
 }
 
 impl Prometheus {
-    /// Fails all requests.
+    /// Applies the fault to all requests.
     pub(crate) fn fail(&self, fault: Fault) {
         self.fail_matching("", fault);
     }
 
-    /// Fails requests whose query or selector contains a text.
+    /// Applies the fault to requests whose query or selector contains a text.
     pub(crate) fn fail_matching(&self, text: &'static str, fault: Fault) {
         self.state.lock().fault = Some((text, fault));
     }

@@ -2,7 +2,8 @@
 //! queries, common mistakes in rules, queries of collectors, and forecasts from past loads.
 //!
 //! `cargo test --test prometheus` starts the `prometheus` in `PATH`, which scrapes a fixture with
-//! counters, gauges and histograms. Without Prometheus, the suite reports that it was skipped.
+//! counters, gauges and histograms. Without Prometheus or promtool, the suite reports that it was
+//! skipped.
 
 #![allow(
     clippy::expect_used,

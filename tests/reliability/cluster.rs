@@ -44,13 +44,13 @@ pub(crate) struct Shape {
     pub(crate) delays: Delays,
     pub(crate) workers: usize,
     /// Whether two instances run with leader election, instead of one without.
-    pub(crate) is_elected: bool,
+    pub(crate) has_leader_election: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
         let targets = TARGETS.map(Target::in_shop).into();
-        Self { targets, delays: Delays::default(), workers: 2, is_elected: false }
+        Self { targets, delays: Delays::default(), workers: 2, has_leader_election: false }
     }
 }
 
@@ -73,8 +73,8 @@ pub(crate) struct Cluster {
     controller: Option<Instance>,
     /// A second controller, which waits for the lease when it starts.
     standby: Option<Instance>,
-    /// The number of elected instances that were started.
-    elected_count: usize,
+    /// The number of instances with leader election that were started.
+    election_instances: usize,
     is_restored: Arc<AtomicBool>,
     tasks: JoinSet<()>,
 }
@@ -99,7 +99,8 @@ impl Cluster {
         Self::build(config, Shape::default(), ForecastSource::default())
     }
 
-    /// A cluster without faults, whose controller reads the past of forecasts from this source.
+    /// A cluster without faults, whose controller reads the load's history, for forecasts, from this
+    /// source.
     pub(crate) fn with_forecasts(forecasts: ForecastSource) -> Self {
         Self::build(Config::default(), Shape::default(), forecasts)
     }
@@ -139,13 +140,13 @@ impl Cluster {
             telemetry: Arc::default(),
             controller: None,
             standby: None,
-            elected_count: 0,
+            election_instances: 0,
             is_restored,
             tasks,
         };
         cluster.create_objects();
-        if cluster.shape.is_elected {
-            cluster.replace_ended_instances();
+        if cluster.shape.has_leader_election {
+            cluster.start_missing_instances();
         } else {
             cluster.start_controller();
         }
@@ -251,7 +252,7 @@ impl Cluster {
 
     /// Starts a controller with leader election, which stores its history for the next leader. Its
     /// client name is its identity.
-    pub(crate) fn start_elected(&mut self, identity: &str) {
+    pub(crate) fn start_with_election(&mut self, identity: &str) {
         self.controller = Some(self.start_instance(identity, Some(self.election(identity))));
     }
 
@@ -260,15 +261,15 @@ impl Cluster {
         self.standby = Some(self.start_instance(identity, Some(self.election(identity))));
     }
 
-    /// Starts a new elected instance for each one that has ended, like the kubelet. New instances
-    /// have new identities.
-    pub(crate) fn replace_ended_instances(&mut self) {
+    /// Starts each of the two instances that is not running, like the kubelet. New instances have
+    /// new identities.
+    pub(crate) fn start_missing_instances(&mut self) {
         let is_running =
             |instance: &Option<Instance>| instance.as_ref().is_some_and(Instance::is_running);
         if !is_running(&self.controller) {
             self.record_end(self.controller.as_ref());
             let identity = self.next_identity();
-            self.start_elected(&identity);
+            self.start_with_election(&identity);
         }
         if !is_running(&self.standby) {
             self.record_end(self.standby.as_ref());
@@ -278,8 +279,8 @@ impl Cluster {
     }
 
     fn next_identity(&mut self) -> String {
-        self.elected_count += 1;
-        identity(self.elected_count)
+        self.election_instances += 1;
+        identity(self.election_instances)
     }
 
     fn record_end(&self, instance: Option<&Instance>) {
@@ -292,8 +293,8 @@ impl Cluster {
         election(self.testbed.client_named(identity), NAMESPACE, identity)
     }
 
-    /// Like [`Self::start_elected`], with the given clients.
-    pub(crate) fn start_elected_with(&mut self, clients: Clients, identity: &str) {
+    /// Like [`Self::start_with_election`], with the given clients.
+    pub(crate) fn start_with_election_and_clients(&mut self, clients: Clients, identity: &str) {
         let election = Some(self.election(identity));
         self.controller = Some(self.start_instance_with(clients, identity, election));
     }
@@ -335,7 +336,7 @@ impl Cluster {
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
             let outcome = instance.controller.terminate().await;
-            if !(self.shape.is_elected && matches!(outcome, Err(RunError::LeadershipLost))) {
+            if !(self.shape.has_leader_election && matches!(outcome, Err(RunError::LeadershipLost))) {
                 outcome.expect("an orderly shutdown");
             }
             self.journal.ended(&instance.name);

@@ -297,18 +297,18 @@ struct InstanceObserver {
 }
 
 impl Observer for InstanceObserver {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
-        let conclusion = reconciled.conclusion;
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+        let conclusion = concluded.conclusion;
         let explanation = &conclusion.explanation;
-        let key = reconciled.key;
+        let key = concluded.key;
         let mut entries = self.journal.entries.lock();
         let ended = entries.when(self.journal.clock.age());
         let reconcile = Reconcile {
-            started: ended.at.saturating_sub(reconciled.duration),
+            started: ended.at.saturating_sub(concluded.duration),
             ended,
             instance: self.instance.clone(),
             autoscaler: Id::new(&key.namespace, &key.name),
-            uid: reconciled.hpa.metadata.uid.clone(),
+            uid: concluded.hpa.metadata.uid.clone(),
             current: explanation.current_replicas.into(),
             desired: explanation.desired_replicas.into(),
             scaled_to: conclusion.scaled_to.map(i64::from),

@@ -42,9 +42,9 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
         let second = self.clock.instants().monotonic.as_secs_f64();
-        let conclusion = reconciled.conclusion;
+        let conclusion = concluded.conclusion;
         let count = |replicas: i32| u32::try_from(replicas).expect("replicas");
         let scaling = conclusion.scaled_to.map(|to| Scaling {
             second,

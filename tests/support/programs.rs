@@ -39,7 +39,8 @@ const SCRIPT_PROGRAMS: [&str; 9] = [
 ///
 /// # Panics
 ///
-/// If `HPA_REQUIRE` names the program, or if it or `program` is not a listed name.
+/// If `HPA_REQUIRE` names the program, or contains a name that is in neither list, or if `program`
+/// is not in `TEST_PROGRAMS`.
 #[allow(clippy::panic, clippy::print_stdout, reason = "ends a test, or reports that it ended")]
 pub fn skip(program: &str, reason: impl Display) {
     let required = env::var("HPA_REQUIRE").unwrap_or_default();

@@ -25,9 +25,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::certificates::{GeneratedCertificate, IdentityError, LIFETIME};
+use crate::certificates::{CertificateGenerationError, GeneratedCertificate, LIFETIME};
 
-/// The interval between checks of the Secret and the API services, which are also watched.
+/// The interval between checks of the Secret and the API services. A change of an API service can
+/// cause an earlier check.
 const CHECK_INTERVAL: Duration = Duration::from_mins(10);
 
 /// The delay between a change of an API service and the next check. It limits the requests if
@@ -90,7 +91,7 @@ pub enum ControllerError {
     #[error("unable to set the caBundle of the APIService {name}")]
     ApiService { name: String, source: kube::Error },
     #[error(transparent)]
-    Identity(#[from] IdentityError),
+    Generation(#[from] CertificateGenerationError),
     #[error("unable to use the serving certificate")]
     Certificate(#[from] CertificateError),
 }
@@ -112,25 +113,25 @@ impl CertificateController {
 
     /// Returns the certificate in the Secret. If it is missing, unusable or due for renewal, stores
     /// a new one.
-    pub async fn identity(&self) -> Result<GeneratedCertificate, ControllerError> {
+    pub async fn stored_certificate(&self) -> Result<GeneratedCertificate, ControllerError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
         let mut attempt = 1;
         loop {
             let mut secret =
                 secrets.get(&self.secret).await.map_err(|error| self.secret_error(error))?;
             let now = Timestamp::now();
-            if let Some(identity) = current_identity(&secret, now) {
-                return Ok(identity);
+            if let Some(current) = current_certificate(&secret, now) {
+                return Ok(current);
             }
-            let mut identity = GeneratedCertificate::generate(&self.service.dns_names(), now)?;
-            let previous = identity_of(&secret).map(|previous| previous.authority);
+            let mut generated = GeneratedCertificate::generate(&self.service.dns_names(), now)?;
+            let previous = certificate_in(&secret).map(|previous| previous.authority);
             let previous = previous.as_deref().and_then(first_certificate).unwrap_or_default();
-            identity.authority.push_str(previous);
-            write_to_secret(&mut secret, &identity, now);
+            generated.authority.push_str(previous);
+            write_to_secret(&mut secret, &generated, now);
             match secrets.replace(&self.secret, &PostParams::default(), &secret).await {
                 Ok(_) => {
                     info!(secret = self.secret, "stored a new serving certificate");
-                    return Ok(identity);
+                    return Ok(generated);
                 }
                 // Another replica has probably stored a certificate.
                 Err(kube::Error::Api(status)) if status.is_conflict() && attempt < MAX_ATTEMPTS => {
@@ -162,7 +163,7 @@ impl CertificateController {
                     RETRY_DELAY
                 }
             };
-            let authorities = served.as_ref().map(|identity| &*identity.authority);
+            let authorities = served.as_ref().map(|served| &*served.authority);
             let changed = async {
                 while let Some(service) = services.next().await {
                     if authorities.is_none_or(|authorities| self.must_update(&service, authorities))
@@ -219,13 +220,13 @@ impl CertificateController {
         certificate: &ServingCertificate,
         served: &mut Option<GeneratedCertificate>,
     ) -> Result<(), ControllerError> {
-        let identity = self.identity().await?;
+        let stored = self.stored_certificate().await?;
         for name in self.api_service_names() {
-            self.set_ca_bundle(&name, &identity.authority).await?;
+            self.set_ca_bundle(&name, &stored.authority).await?;
         }
-        if served.as_ref() != Some(&identity) {
-            certificate.replace(identity.chain.as_bytes(), identity.key.as_bytes())?;
-            *served = Some(identity);
+        if served.as_ref() != Some(&stored) {
+            certificate.replace(stored.chain.as_bytes(), stored.key.as_bytes())?;
+            *served = Some(stored);
         }
         Ok(())
     }
@@ -275,15 +276,15 @@ impl CertificateController {
 }
 
 /// The certificate in the Secret, if it and its CA are usable and it is not due for renewal.
-fn current_identity(secret: &Secret, now: Timestamp) -> Option<GeneratedCertificate> {
-    let identity = identity_of(secret).filter(|_| !must_renew(secret, now))?;
-    let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
+fn current_certificate(secret: &Secret, now: Timestamp) -> Option<GeneratedCertificate> {
+    let stored = certificate_in(secret).filter(|_| !must_renew(secret, now))?;
+    let (chain, key) = (stored.chain.as_bytes(), stored.key.as_bytes());
     let served = ServingCertificate::from_pem(chain, key, HandshakeSettings::default());
-    let authority = Authority::from_pem(identity.authority.as_bytes());
-    (served.is_ok() && authority.is_ok()).then_some(identity)
+    let authority = Authority::from_pem(stored.authority.as_bytes());
+    (served.is_ok() && authority.is_ok()).then_some(stored)
 }
 
-fn identity_of(secret: &Secret) -> Option<GeneratedCertificate> {
+fn certificate_in(secret: &Secret) -> Option<GeneratedCertificate> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
         String::from_utf8(bytes.clone()).ok().filter(|text| !text.is_empty())
@@ -303,9 +304,9 @@ fn must_renew(secret: &Secret, now: Timestamp) -> bool {
     renew_after.is_none_or(|time| time <= now)
 }
 
-fn write_to_secret(secret: &mut Secret, identity: &GeneratedCertificate, now: Timestamp) {
+fn write_to_secret(secret: &mut Secret, generated: &GeneratedCertificate, now: Timestamp) {
     let data =
-        [(CERTIFICATE, &identity.chain), (KEY, &identity.key), (AUTHORITIES, &identity.authority)];
+        [(CERTIFICATE, &generated.chain), (KEY, &generated.key), (AUTHORITIES, &generated.authority)];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     secret.data.get_or_insert_with(BTreeMap::new).extend(data);
     let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or_default();
@@ -325,7 +326,7 @@ fn first_certificate(bundle: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn identity() -> GeneratedCertificate {
+    fn generated() -> GeneratedCertificate {
         let service = ServiceName::parse("monitoring/adapter").unwrap();
         GeneratedCertificate::generate(&service.dns_names(), Timestamp::now()).unwrap()
     }
@@ -334,10 +335,10 @@ mod tests {
     fn certificate_is_renewed_when_a_third_of_its_time_is_left() {
         let now = Timestamp::now();
         let mut secret = Secret::default();
-        assert!(identity_of(&secret).is_none() && must_renew(&secret, now));
-        let stored = identity();
+        assert!(certificate_in(&secret).is_none() && must_renew(&secret, now));
+        let stored = generated();
         write_to_secret(&mut secret, &stored, now);
-        assert_eq!(identity_of(&secret), Some(stored));
+        assert_eq!(certificate_in(&secret), Some(stored));
         let days = |days: i64| now + SignedDuration::from_hours(24 * days);
         assert!(!must_renew(&secret, days(243)));
         assert!(must_renew(&secret, days(244)));
@@ -347,20 +348,20 @@ mod tests {
     fn unusable_certificate_is_replaced() {
         let now = Timestamp::now();
         let current = |change: fn(&mut GeneratedCertificate)| {
-            let (mut secret, mut stored) = (Secret::default(), identity());
+            let (mut secret, mut stored) = (Secret::default(), generated());
             change(&mut stored);
             write_to_secret(&mut secret, &stored, now);
-            current_identity(&secret, now)
+            current_certificate(&secret, now)
         };
         assert!(current(|_| {}).is_some());
-        assert_eq!(current(|stored| stored.key = identity().key), None);
+        assert_eq!(current(|stored| stored.key = generated().key), None);
         assert_eq!(current(|stored| stored.chain = "garbage".to_owned()), None);
         assert_eq!(current(|stored| stored.authority = "garbage".to_owned()), None);
     }
 
     #[test]
     fn previous_ca_stays_trusted() {
-        let (old, new) = (identity(), identity());
+        let (old, new) = (generated(), generated());
         let bundle = format!("{}{}", new.authority, old.authority);
         assert_eq!(first_certificate(&bundle), Some(&*new.authority));
         assert_eq!(first_certificate("x"), None);

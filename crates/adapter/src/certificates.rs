@@ -35,7 +35,7 @@ impl fmt::Debug for GeneratedCertificate {
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum IdentityError {
+pub enum CertificateGenerationError {
     #[error("unable to generate a certificate")]
     Generate(#[from] rcgen::Error),
     #[error("unable to write {}", path.display())]
@@ -45,7 +45,7 @@ pub enum IdentityError {
 impl GeneratedCertificate {
     /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from at
     /// least an hour before `now`, because clocks differ. The CA's key is dropped.
-    pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, IdentityError> {
+    pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, CertificateGenerationError> {
         let seconds = |offset: i64| {
             let at = now.as_second().saturating_add(offset);
             jiff::Timestamp::from_second(at).unwrap_or(now)
@@ -92,19 +92,19 @@ fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: ji
 pub fn find_or_generate(
     directory: &Path,
     now: jiff::Timestamp,
-) -> Result<(PathBuf, PathBuf), IdentityError> {
+) -> Result<(PathBuf, PathBuf), CertificateGenerationError> {
     let files = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
     if files.0.is_file() && files.1.is_file() {
         return Ok(files);
     }
-    let identity = GeneratedCertificate::generate(&local_names(), now)?;
+    let generated = GeneratedCertificate::generate(&local_names(), now)?;
     let failed = |path: &Path| {
         let path = path.to_owned();
-        move |source| IdentityError::Write { path, source }
+        move |source| CertificateGenerationError::Write { path, source }
     };
     fs::create_dir_all(directory).map_err(failed(directory))?;
-    write_private(&files.1, &identity.key).map_err(failed(&files.1))?;
-    fs::write(&files.0, &identity.chain).map_err(failed(&files.0))?;
+    write_private(&files.1, &generated.key).map_err(failed(&files.1))?;
+    fs::write(&files.0, &generated.chain).map_err(failed(&files.0))?;
     Ok(files)
 }
 

@@ -39,7 +39,7 @@ impl<'a> Plan<'a> {
     pub fn decide(self, readings: Readings, mut history: History, now: Timestamp) -> Decision<'a> {
         let Self { hpa, settings, scale, kind } = self;
         let current = scale.spec_replicas;
-        let (bounds, bounds_change) = settings.schedule_at(&hpa.spec, now);
+        let (bounds, bounds_change) = settings.bounds_and_change_at(&hpa.spec, now);
         let is_scheduled = settings.bounds.is_some();
         let explanation = Explanation {
             current_replicas: current,

@@ -72,9 +72,9 @@ pub enum ConfigError {
     #[error("config value json-key and json-eval are mutually exclusive")]
     PodTwoJson,
     #[error("config value json-key or json-eval not found")]
-    HttpNoJson,
+    HttpNoJsonQuery,
     #[error("config value json-key and json-eval cannot be used together")]
-    HttpTwoJson,
+    HttpTwoJsonQueries,
     /// A setting is missing.
     #[error("config value {0} not found")]
     Missing(&'static str),

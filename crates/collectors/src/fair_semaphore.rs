@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hpa_metrics::KeyedSemaphores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A semaphore of which one namespace gets at most half of the permits, rounded up. If there are at
-/// least two permits, one tenant whose reads hang therefore can't block others.
+/// A semaphore that gives each namespace at most half of the permits, rounded up. With two or more
+/// permits, a namespace whose reads hang can't block others.
 pub(crate) struct FairSemaphore {
     all: Arc<Semaphore>,
     namespaces: KeyedSemaphores,

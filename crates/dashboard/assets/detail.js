@@ -61,7 +61,7 @@ function show(view, charts) {
     return;
   }
   byId("detail").classList.remove("absent");
-  byId("detail-state").replaceChildren(badge(row.state), ...silenceBadge(view));
+  byId("detail-state").replaceChildren(badge(row.state), ...inactivityBadge(view));
   showSentence(view);
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
@@ -87,7 +87,7 @@ function noChangesText(report) {
 }
 
 /** A note if the controller made its last decision long ago. */
-function silenceBadge({ lastDecision, now }) {
+function inactivityBadge({ lastDecision, now }) {
   if (lastDecision === undefined) {
     return [];
   }

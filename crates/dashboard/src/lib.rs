@@ -50,13 +50,13 @@ use crate::{
 pub use crate::{
     cluster::DecisionMetrics,
     past::{
-        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource, silence_limit,
+        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource, inactivity_limit,
     },
     reporter::Reporter,
 };
 
-/// The shortest time between two calls of [`RecordSource::silence_sentence`].
-const MIN_SILENCE_INTERVAL: Duration = Duration::from_secs(5);
+/// The shortest time between two calls of [`RecordSource::inactivity_sentence`].
+const MIN_INACTIVITY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options of a dashboard.
 #[derive(Clone)]
@@ -110,26 +110,26 @@ pub enum StartError {
 }
 
 /// Asks the source at intervals for controllers that make no decisions, and updates the board.
-async fn poll_silence(
+async fn poll_inactivity(
     source: Arc<dyn RecordSource>,
     board: Arc<Board>,
     sync_period: Duration,
     clock: Arc<dyn Clock>,
 ) {
-    let limit = silence_limit(sync_period);
-    let mut period = interval(sync_period.max(MIN_SILENCE_INTERVAL));
+    let limit = inactivity_limit(sync_period);
+    let mut period = interval(sync_period.max(MIN_INACTIVITY_INTERVAL));
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
         board.wait_until_synced().await;
         board.wait_until_up().await;
         let managers = board.managers();
-        let silence = source.silence_sentence(&managers, limit).await;
-        let overdue = match &silence {
+        let inactivity = source.inactivity_sentence(&managers, limit).await;
+        let overdue = match &inactivity {
             Some(_) => source.overdue(&managers, limit).await,
             None => Vec::new(),
         };
-        board.set_silence(silence);
+        board.set_inactivity(inactivity);
         board.set_overdue(overdue, clock.now());
     }
 }
@@ -182,7 +182,7 @@ impl Dashboard {
         }
         if let Some(source) = options.past.clone() {
             let clock = options.clock.clone();
-            tasks.spawn(poll_silence(source, board.clone(), options.sync_period, clock));
+            tasks.spawn(poll_inactivity(source, board.clone(), options.sync_period, clock));
         }
         let title = options.title.clone();
         let cluster = Arc::new(Cluster::new(clients, options, probe));

@@ -9,7 +9,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::{AutoscalerDetail, Run, Sample},
+    debug::{AutoscalerDetail, DecisionSample, RunDocument},
     forecast::ForecastView,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -85,18 +85,18 @@ pub trait RecordSource: Send + Sync {
     /// all make decisions, or if that can't be read.
     ///
     /// `managers` are the field managers of the autoscalers' statuses.
-    async fn silence_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
+    async fn inactivity_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
 
     /// Returns a clause if no controller acts on an autoscaler, as far as the leases show it. `None`
-    /// if a controller may act. Called only while [`Self::silence_sentence`] returns a sentence.
+    /// if a controller may act. Called only while [`Self::inactivity_sentence`] returns a sentence.
     ///
     /// `manager` is the field manager that stored the autoscaler's status last.
-    async fn inactivity(&self, _autoscaler: &HpaKey, _manager: &str) -> Option<String> {
+    async fn autoscaler_inactivity(&self, _autoscaler: &HpaKey, _manager: &str) -> Option<String> {
         None
     }
 
     /// Returns the autoscalers that are due and had no decision for longer than `limit`. Empty if
-    /// that can't be read. Called only while [`Self::silence_sentence`] returns a sentence.
+    /// that can't be read. Called only while [`Self::inactivity_sentence`] returns a sentence.
     async fn overdue(
         &self,
         _managers: &[String],
@@ -116,14 +116,14 @@ pub struct OverdueAutoscaler {
 }
 
 /// A controller without a decision is reported after this time.
-const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(2);
-/// If this number of sync periods is longer than [`SILENT_AFTER`], it is used instead.
-const SILENT_PERIODS: i32 = 4;
+const INACTIVE_AFTER: SignedDuration = SignedDuration::from_mins(2);
+/// If this number of sync periods is longer than [`INACTIVE_AFTER`], it is used instead.
+const INACTIVE_PERIODS: i32 = 4;
 
 /// The time after which a controller that makes no decisions is reported.
-pub fn silence_limit(sync_period: Duration) -> SignedDuration {
-    let period = SignedDuration::try_from(sync_period).unwrap_or(SILENT_AFTER);
-    period.saturating_mul(SILENT_PERIODS).max(SILENT_AFTER)
+pub fn inactivity_limit(sync_period: Duration) -> SignedDuration {
+    let period = SignedDuration::try_from(sync_period).unwrap_or(INACTIVE_AFTER);
+    period.saturating_mul(INACTIVE_PERIODS).max(INACTIVE_AFTER)
 }
 
 impl From<AutoscalerDetail> for ControllerRecords {
@@ -140,16 +140,16 @@ impl From<AutoscalerDetail> for ControllerRecords {
     }
 }
 
-impl From<Sample> for PastSample {
-    fn from(sample: Sample) -> Self {
-        let Sample { at, current, desired, proposed, values } = sample;
+impl From<DecisionSample> for PastSample {
+    fn from(sample: DecisionSample) -> Self {
+        let DecisionSample { at, current, desired, proposed, values } = sample;
         Self { at, current, desired, proposed, values }
     }
 }
 
-impl From<Run> for PastDecision {
-    fn from(run: Run) -> Self {
-        let Run { from, until, decision, .. } = run;
+impl From<RunDocument> for PastDecision {
+    fn from(run: RunDocument) -> Self {
+        let RunDocument { from, until, decision, .. } = run;
         Self {
             from,
             until,

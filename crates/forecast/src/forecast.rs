@@ -178,7 +178,8 @@ impl History {
     /// effect.
     ///
     /// `None` if the history has fewer than two days of the season, if the half hour before the
-    /// reading is incomplete and the model needs it, or if the load is negative or not finite.
+    /// reading is incomplete and the model needs it, if the load is negative or not finite, or if the
+    /// forecast time is out of range.
     pub fn forecast(&self, input: &ForecastInput<'_>) -> Option<Forecast> {
         let ForecastInput { now, load, horizon, zone, model } = *input;
         if !load.is_finite() || load < 0.0 {
@@ -192,9 +193,11 @@ impl History {
         let days_before = self.days_before(second);
         // Two clock changes are never within two weeks. If the oldest day has today's offset, all
         // days have it, and none needs a correction.
-        let offset_at = |days_ago: i64| offset_at(second - days_ago * DAY, zone).unwrap_or(offset);
-        let is_changed = offset_at(days_before) != offset;
-        let clock_change = |days_ago| if is_changed { offset - offset_at(days_ago) } else { 0 };
+        let offset_days_ago =
+            |days_ago: i64| offset_at(second - days_ago * DAY, zone).unwrap_or(offset);
+        let is_changed = offset_days_ago(days_before) != offset;
+        let clock_change =
+            |days_ago| if is_changed { offset - offset_days_ago(days_ago) } else { 0 };
         let mut changes = Changes::new();
         let mut days = 0;
         for days_ago in 1..=days_before {

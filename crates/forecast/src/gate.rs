@@ -252,7 +252,7 @@ fn has_enough_history(trace: &Trace) -> bool {
 
 /// The first minute that is measured: two weeks before the end, and at least one week after the
 /// start, because forecasts learn from that week.
-fn first_measured(trace: &Trace) -> usize {
+pub fn first_measured(trace: &Trace) -> usize {
     let last_days = trace.len().saturating_sub(MEASURED_DAYS * MINUTES_PER_DAY);
     last_days.max(MIN_LEARNED_DAYS * MINUTES_PER_DAY)
 }

@@ -46,7 +46,8 @@ pub use self::{
     autoscaler::{Outcome, Workload},
     forecast::{Forecast, ForecastInput, HISTORY_DAYS, Level, Model, Season},
     gate::{
-        Backtest, Comparison, GateDecision, Reason, Replicas, Settings, decide, overload_ratio,
+        Backtest, Comparison, GateDecision, Reason, Replicas, Settings, decide, first_measured,
+        overload_ratio,
     },
     history::{BUCKET_SECONDS, History, MAX_DAYS},
     model::ModelChoice,

@@ -1,7 +1,7 @@
 //! The autoscaler that a command names, as `NAME` or `NAMESPACE/NAME`.
 
-use anyhow::bail;
-use hpa_calc::suggestions::is_similar;
+use anyhow::{anyhow, bail};
+use hpa_calc::{HorizontalPodAutoscaler, suggestions::is_similar};
 use kube::Client;
 use serde_json::Value;
 
@@ -166,6 +166,16 @@ pub(crate) fn find_in_files<'a>(
             bail!("the files have several autoscalers, name one: {}", names.join(", "))
         }
     }
+}
+
+/// Decodes an autoscaler of `autoscaling/v2` or of the custom API. The error names the autoscaler
+/// and the field, as in `hpa lint`.
+pub(crate) fn decode(object: &Value) -> anyhow::Result<HorizontalPodAutoscaler> {
+    serde_json::from_value(object.clone()).map_err(|error| {
+        let errors = hpa_crd::type_errors(object).unwrap_or_default();
+        let cause = errors.first().map_or_else(|| error.to_string(), ToString::to_string);
+        anyhow!("unable to decode {}: {cause}", describe(object))
+    })
 }
 
 /// Whether an object is in a namespace. Manifests may leave the namespace out.

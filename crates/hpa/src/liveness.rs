@@ -5,7 +5,7 @@ use hpa_controller::{AutoscalerApi, k8s::FieldManager};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    debug_client::{BUILT_IN, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     status::KubeControllerManager,
 };
 
@@ -52,7 +52,7 @@ impl Leases<'_> {
         if lost.is_none() && !matches!(self.holder, Err(Unavailable::NoLease(_))) {
             return None;
         }
-        if manager == BUILT_IN {
+        if manager == KUBE_CONTROLLER_MANAGER {
             let reason = self.built_in_idle()?;
             return Some(Idle { is_certain: true, reason });
         }
@@ -68,7 +68,7 @@ impl Leases<'_> {
             return None;
         }
         let reason = format!(
-            "{reason}, and whether {BUILT_IN} handles autoscalers is unknown: \
+            "{reason}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is unknown: \
              its flags or its lease can't be read"
         );
         Some(Idle { is_certain, reason })
@@ -88,7 +88,7 @@ impl Leases<'_> {
     /// Whether a controller runs, by its lease. `None` if unknown.
     pub(crate) fn is_running(&self, manager: &str) -> Option<bool> {
         let holder = match manager {
-            BUILT_IN => &self.built_in.holder,
+            KUBE_CONTROLLER_MANAGER => &self.built_in.holder,
             _ if self.has_lease_of(manager) => self.holder,
             _ => return None,
         };
@@ -109,7 +109,7 @@ impl Leases<'_> {
     fn built_in_idle(&self) -> Option<String> {
         lost_lease(&self.built_in.holder, self.now).or_else(|| {
             let is_off = self.built_in.has_hpa_controller() == Some(false);
-            is_off.then(|| format!("the HPA controller of {BUILT_IN} is off"))
+            is_off.then(|| format!("the HPA controller of {KUBE_CONTROLLER_MANAGER} is off"))
         })
     }
 }
@@ -205,16 +205,16 @@ mod tests {
     #[case::other_lease("hpa-controller:b/hpa", released(), none(), None, "")]
     #[case::without_election("hpa-controller", released(), none(), None, "")]
     #[case::built_in_crashed(
-        BUILT_IN,
+        KUBE_CONTROLLER_MANAGER,
         none(),
         Ok(expired()),
         None,
         "no controller has renewed the lease a/hpa for 45s"
     )]
-    #[case::built_in_replaced(BUILT_IN, Ok(held()), Ok(expired()), None, "")]
-    #[case::built_in_runs(BUILT_IN, released(), Ok(held()), None, "")]
+    #[case::built_in_replaced(KUBE_CONTROLLER_MANAGER, Ok(held()), Ok(expired()), None, "")]
+    #[case::built_in_runs(KUBE_CONTROLLER_MANAGER, released(), Ok(held()), None, "")]
     #[case::built_in_switched_off(
-        BUILT_IN,
+        KUBE_CONTROLLER_MANAGER,
         released(),
         Ok(held()),
         Some(false),
@@ -248,7 +248,7 @@ mod tests {
     #[rstest]
     #[case::own_stopped(OWN, Some(900), true)]
     #[case::own_wrote_just_now(OWN, Some(960), false)]
-    #[case::built_in_runs(BUILT_IN, Some(900), false)]
+    #[case::built_in_runs(KUBE_CONTROLLER_MANAGER, Some(900), false)]
     #[case::unknown("k3s", Some(900), false)]
     fn controller_that_lost_its_lease_no_longer_writes(
         #[case] manager: &str,

@@ -102,6 +102,9 @@ fn inconclusive_reason(summary: &Summary) -> Option<String> {
     }
     Some(match summary {
         Summary { autoscalers: 0, .. } => "there are no autoscalers".to_owned(),
+        Summary { peer_is_active: false, .. } if !summary.peer_is_quiet() => {
+            "--for is too short: the peer wrote its last status shortly before the start".to_owned()
+        }
         Summary { peer_is_active: false, .. } => {
             "the peer wrote no status. Check that it runs, or compare while the load changes"
                 .to_owned()
@@ -233,7 +236,11 @@ async fn check_scales(
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use hpa_controller::{HpaKey, k8s::KubeconfigOverrides, shadow::Row};
+    use hpa_controller::{
+        HpaKey,
+        k8s::{KubeconfigOverrides, StatusWrite},
+        shadow::Row,
+    };
     use rstest::rstest;
 
     use super::*;
@@ -297,6 +304,17 @@ mod tests {
         Summary { peer_is_active: false, ..summary() },
         "12 autoscalers compared for 10m: no difference could be found: the peer wrote no status. \
          Check that it runs, or compare while the load changes")]
+    #[case::peer_wrote_before_a_short_comparison(
+        Summary {
+            peer_is_active: false,
+            last_peer_write: Some((
+                StatusWrite { manager: "k3s".into(), at: Timestamp::UNIX_EPOCH },
+                SignedDuration::ZERO,
+            )),
+            ..summary()
+        },
+        "12 autoscalers compared for 10m: no difference could be found: --for is too short: the \
+         peer wrote its last status shortly before the start")]
     #[case::too_short(
         Summary { conclusive: 0, ..summary() },
         "12 autoscalers compared for 10m: no difference could be found: --for is shorter than the \

@@ -69,10 +69,9 @@ fn steep_mornings_are_forecastable() {
     ] {
         assert!(stdout.contains(part), "no {part:?} in\n{stdout}");
     }
-    assert!(
-        !stdout.contains('×') || stdout.matches('×').count() == 1,
-        "only of the target: {stdout}"
-    );
+    let headline = stdout.lines().next().unwrap_or_default();
+    assert!(headline.contains(" with target × "), "the compared row is named: {headline}");
+    assert_eq!(stdout.matches('×').count(), 2, "only of the target: {stdout}");
     assert!(!stdout.contains("Forecasting"), "no name of an enum: {stdout}");
     let page = fs::read_to_string(html).unwrap();
     assert!(page.contains("The last week") && page.contains("Recommended setting"));

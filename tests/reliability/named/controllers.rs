@@ -48,9 +48,9 @@ async fn controller_killed_before_slow_writes_take_effect() {
 async fn leader_killed_within_a_window() {
     Scenario::default()
         .kill(0)
-        .start_elected(0, "first")
+        .start_with_election(0, "first")
         .kill(140)
-        .start_elected(141, "second")
+        .start_with_election(141, "second")
         .survives()
         .await;
 }
@@ -59,9 +59,9 @@ async fn leader_killed_within_a_window() {
 async fn leader_stopped_within_a_window() {
     Scenario::default()
         .kill(0)
-        .start_elected(0, "first")
+        .start_with_election(0, "first")
         .stop(140)
-        .start_elected(141, "second")
+        .start_with_election(141, "second")
         .survives()
         .await;
 }
@@ -73,7 +73,7 @@ async fn stalled_leader() {
     let stall = during(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));
     Scenario::with([stall.effect(Effect::Stall)])
         .kill(0)
-        .start_elected(0, CONTROLLER)
+        .start_with_election(0, CONTROLLER)
         .start_standby(30, "standby")
         .survives()
         .await;
@@ -148,8 +148,8 @@ async fn scale_down_after_kill(
 #[tokio::test(start_paused = true)]
 async fn elected_successor_continues_the_window() {
     let down = scale_down_after_kill(
-        |cluster| cluster.start_elected("first"),
-        |cluster| cluster.start_elected("second"),
+        |cluster| cluster.start_with_election("first"),
+        |cluster| cluster.start_with_election("second"),
     )
     .await;
     let [earliest, latest] = [105, 120 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
@@ -169,7 +169,7 @@ async fn disconnected_leader_exits() {
     let faults = Faults::new(1);
     let mut cluster = Cluster::with_faults(&faults);
     cluster.kill_controller().await;
-    cluster.start_elected(CONTROLLER);
+    cluster.start_with_election(CONTROLLER);
     cluster.until(Duration::from_secs(60)).await;
     assert!(!cluster.has_exited());
     faults.add(Fault::on(Match::any().client(CONTROLLER)).effect(Effect::Stall));

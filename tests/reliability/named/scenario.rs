@@ -63,7 +63,7 @@ enum Step {
     Kill,
     Stop,
     Start,
-    StartElected(&'static str),
+    StartWithElection(&'static str),
     StartStandby(&'static str),
 }
 
@@ -117,8 +117,8 @@ impl Scenario {
     }
 
     /// Starts a controller with leader election.
-    pub(super) fn start_elected(self, at: u64, identity: &'static str) -> Self {
-        self.step(at, false, Step::StartElected(identity))
+    pub(super) fn start_with_election(self, at: u64, identity: &'static str) -> Self {
+        self.step(at, false, Step::StartWithElection(identity))
     }
 
     /// Starts a second controller, which waits for the lease.
@@ -241,7 +241,7 @@ async fn apply(cluster: &mut Cluster, step: &Step) {
         Step::Kill => cluster.kill_controller().await,
         Step::Stop => cluster.stop_controller().await,
         Step::Start => cluster.start_controller(),
-        Step::StartElected(identity) => cluster.start_elected(identity),
+        Step::StartWithElection(identity) => cluster.start_with_election(identity),
         Step::StartStandby(identity) => cluster.start_standby(identity),
     }
 }

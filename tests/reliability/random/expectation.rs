@@ -94,7 +94,7 @@ impl Span {
 /// The time spans without incidents. With two instances, also those with changes of the leader.
 fn healthy_spans(plan: &Plan) -> Vec<Span> {
     let mut spans = spans_between(&plan.incidents, LONGEST_GAP);
-    if plan.shape.is_elected {
+    if plan.shape.has_leader_election {
         let changes_leader = |step: &Step| matches!(step, Step::Kill | Step::Stop | Step::Start);
         let others = plan.incidents.iter().filter(|(_, step)| !changes_leader(step)).cloned();
         let others: Vec<_> = others.collect();

@@ -28,8 +28,8 @@ pub(super) struct PlannedFault {
     pub(super) from: Duration,
     pub(super) until: Duration,
     scope: Scope,
-    /// Whether it hides pods or their metrics, or shows old ones.
-    pub(super) hides_pods: bool,
+    /// Whether it hides pods or metrics of any API, or shows old ones.
+    pub(super) hides_pods_or_metrics: bool,
     /// Whether it stays when the faults end.
     pub(super) is_lasting: bool,
 }
@@ -79,22 +79,22 @@ impl PlannedFault {
 struct Requests {
     matching: Match,
     scope: Scope,
-    /// Whether they are for pods or their metrics.
-    of_pods: bool,
+    /// Whether they read pods or any metrics API.
+    reads_pods_or_metrics: bool,
 }
 
 impl Requests {
     fn new(matching: Match) -> Self {
-        Self { matching, scope: Scope::default(), of_pods: false }
+        Self { matching, scope: Scope::default(), reads_pods_or_metrics: false }
     }
 
     fn for_pods(matching: Match) -> Self {
-        Self { of_pods: true, ..Self::new(matching) }
+        Self { reads_pods_or_metrics: true, ..Self::new(matching) }
     }
 
     fn of_group(matching: Match, group: &str) -> Self {
-        let of_pods = group.contains("metrics");
-        Self { matching: matching.group(group), scope: Scope::of_group(group), of_pods }
+        let reads_pods_or_metrics = group.contains("metrics");
+        Self { matching: matching.group(group), scope: Scope::of_group(group), reads_pods_or_metrics }
     }
 }
 
@@ -109,12 +109,12 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
             let all: Vec<_> = groups.into_iter().chain(metrics).collect();
             let group = all[rng.usize(..all.len())];
             let scope = Scope::of_group(group);
-            let of_pods = group.contains("metrics");
-            let requests = Requests { matching: Match::any(), scope, of_pods };
+            let reads_pods_or_metrics = group.contains("metrics");
+            let requests = Requests { matching: Match::any(), scope, reads_pods_or_metrics };
             (requests, Effect::MissingGroup { group: group.to_owned() })
         }
         9 => (permission(rng), forbidden()),
-        10 if shape.is_elected => (Requests::new(election(rng)), failure(rng)),
+        10 if shape.has_leader_election => (Requests::new(election(rng)), failure(rng)),
         // Only lists are stale: an API server reads single objects from etcd, or waits until its
         // cache is current.
         _ => {
@@ -129,7 +129,7 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     let from = if affects_window { from.min(FAULTS_END.saturating_sub(2 * WINDOW)) } else { from };
     let latest = if affects_window { FAULTS_END.saturating_sub(WINDOW) } else { FAULTS_END };
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
-    let Requests { matching, scope, of_pods } = requests;
+    let Requests { matching, scope, reads_pods_or_metrics } = requests;
     let trigger = Fault::on(of_clients(matching, shape, rng)).from(from).until(until);
     let trigger = match rng.u8(..5) {
         0 => trigger.probability(rng.f64()),
@@ -139,7 +139,7 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
         _ => trigger,
     };
     let fault = trigger.effect(effect);
-    PlannedFault { fault, from, until, scope, hides_pods: of_pods, is_lasting: false }
+    PlannedFault { fault, from, until, scope, hides_pods_or_metrics: reads_pods_or_metrics, is_lasting: false }
 }
 
 /// A watch that stays open and silent, even after the faults end.
@@ -155,14 +155,14 @@ pub(super) fn lasting_silence(rng: &mut Rng, shape: &Shape) -> PlannedFault {
         from,
         until,
         scope: requests.scope,
-        hides_pods: requests.of_pods,
+        hides_pods_or_metrics: requests.reads_pods_or_metrics,
         is_lasting: true,
     }
 }
 
 /// Limits requests to those of the controller, or of some of the elected instances.
 fn of_clients(matching: Match, shape: &Shape, rng: &mut Rng) -> Match {
-    if !shape.is_elected {
+    if !shape.has_leader_election {
         return matching.client(CONTROLLER);
     }
     let step = if rng.bool() { 1 } else { 2 };
@@ -191,12 +191,13 @@ fn random_requests(rng: &mut Rng) -> Requests {
 
 /// Sometimes limits requests to a namespace or an object.
 fn limit_randomly(requests: Requests, shape: &Shape, rng: &mut Rng) -> Requests {
-    let Requests { matching, mut scope, of_pods } = requests;
+    let Requests { matching, mut scope, reads_pods_or_metrics } = requests;
     let target = &shape.targets[rng.usize(..shape.targets.len())].id;
     let matching = match rng.u8(..4) {
         0 => {
-            // Without its lease, no instance leads.
-            let includes_lease = shape.is_elected && matching == Match::any();
+            let includes_lease = shape.has_leader_election && matching == Match::any();
+            // The fault also hits the lease in this namespace, so there may be no leader: all
+            // autoscalers are affected.
             if !(includes_lease && target.namespace == NAMESPACE) {
                 scope.namespace = Some(target.namespace.clone());
             }
@@ -209,7 +210,7 @@ fn limit_randomly(requests: Requests, shape: &Shape, rng: &mut Rng) -> Requests 
         }
         _ => matching,
     };
-    Requests { matching, scope, of_pods }
+    Requests { matching, scope, reads_pods_or_metrics }
 }
 
 fn failure(rng: &mut Rng) -> Effect {
@@ -347,6 +348,6 @@ fn malformed(rng: &mut Rng) -> (Requests, Effect) {
     let (pointer, value) = members[rng.usize(..members.len())];
     let value: Value = serde_json::from_str(value).unwrap_or(json!(null));
     let mut requests = Requests::of_group(matching.clone(), group);
-    requests.of_pods |= group.is_empty();
+    requests.reads_pods_or_metrics |= group.is_empty();
     (requests, Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value })
 }

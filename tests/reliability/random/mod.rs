@@ -238,9 +238,9 @@ impl Run<'_> {
     /// Waits until the cluster has this age. The kubelet restarts elected instances that exit.
     async fn until(&mut self, age: Duration) {
         let cluster = &mut self.cluster;
-        while cluster.shape.is_elected && cluster.clock.age() + RESTART_INTERVAL < age {
+        while cluster.shape.has_leader_election && cluster.clock.age() + RESTART_INTERVAL < age {
             cluster.sleep(RESTART_INTERVAL).await;
-            cluster.replace_ended_instances();
+            cluster.start_missing_instances();
         }
         cluster.until(age).await;
     }
@@ -253,7 +253,7 @@ impl Run<'_> {
             }
             Step::Kill => cluster.kill_controller().await,
             Step::Stop => cluster.stop_controller().await,
-            Step::Start if cluster.shape.is_elected => cluster.replace_ended_instances(),
+            Step::Start if cluster.shape.has_leader_election => cluster.start_missing_instances(),
             Step::Start if cluster.has_running_controller() => {}
             Step::Start => cluster.start_controller(),
             Step::RestartApi(down_for) => cluster.testbed.restart(Restart::Same, down_for),

@@ -88,7 +88,7 @@ impl Plan {
     /// Whether all decisions are based on the metrics of all pods. No fault hides them, and no pods
     /// are starting, whose load controllers must estimate.
     pub(super) fn shows_all_pods(&self, is_faulty: bool) -> bool {
-        let hides = self.restores() || self.faults.iter().any(|fault| fault.hides_pods);
+        let hides = self.restores() || self.faults.iter().any(|fault| fault.hides_pods_or_metrics);
         self.shape.delays.startup.is_zero() && !(is_faulty && hides)
     }
 
@@ -100,7 +100,7 @@ impl Plan {
     pub(super) fn extra_recovery(&self) -> Duration {
         let window = if self.has_restart() { WINDOW } else { Duration::ZERO };
         let is_stale = self.faults.iter().any(|fault| fault.is_lasting);
-        let extras = [(self.shape.is_elected, ELECTION), (is_stale || self.restores(), STALENESS)];
+        let extras = [(self.shape.has_leader_election, ELECTION), (is_stale || self.restores(), STALENESS)];
         let extras = extras.into_iter().filter(|(is_needed, _)| *is_needed);
         window + extras.map(|(_, extra)| extra).sum::<Duration>()
     }
@@ -109,7 +109,7 @@ impl Plan {
     /// for a window, which may begin only after the faults.
     pub(super) fn has_restart(&self) -> bool {
         let starts = |step: &Step| matches!(step, Step::Start);
-        self.shape.is_elected || self.incidents.iter().any(|(_, step)| starts(step))
+        self.shape.has_leader_election || self.incidents.iter().any(|(_, step)| starts(step))
     }
 }
 
@@ -221,7 +221,7 @@ fn incident(rng: &mut Rng, shape: &Shape) -> Vec<(Duration, Step)> {
         1 => vec![(begin, Step::RestartApi(Duration::from_millis(rng.u64(..45_000))))],
         2 => vec![(begin, Step::Compact)],
         // A restored lease has an earlier holder: later writes can't be checked against it.
-        3 if !shape.is_elected => {
+        3 if !shape.has_leader_election => {
             let restore = if rng.bool() { Restore::Bumped } else { Restore::Rewound };
             let end = begin + Duration::from_millis(rng.u64(1..45_000));
             vec![(begin, Step::Save), (end, Step::Restore(restore))]

@@ -29,7 +29,7 @@ pub(super) fn shape(seed: u64, rng: &mut Rng) -> Shape {
         target.settings = settings(target, &mut settings_rng);
     }
     let workers = if rng.bool() { 5 } else { 2 };
-    Shape { targets, delays: delays(rng), workers, is_elected: rng.u8(..4) == 0 }
+    Shape { targets, delays: delays(rng), workers, has_leader_election: rng.u8(..4) == 0 }
 }
 
 /// A target. Targets of different namespaces may have the same name.

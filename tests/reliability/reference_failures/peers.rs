@@ -82,7 +82,7 @@ async fn another_release_does_not_prevent_the_start() {
 async fn standby_starts_beside_its_leader() {
     let (mut cluster, _faults) = running_cluster().await;
     cluster.stop_controller().await;
-    cluster.start_elected("first");
+    cluster.start_with_election("first");
     cluster.loads.set("web", 4);
     cluster.wait_for_replicas("web", 4).await;
     cluster.start_standby("second");

@@ -101,7 +101,7 @@ fn cached_autoscalers(cluster: &Cluster) -> u32 {
 /// A standby's caches must be current when it becomes the leader.
 #[tokio::test(start_paused = true)]
 async fn standby_detects_a_rewind_by_the_lease() {
-    let shape = Shape { is_elected: true, ..Shape::default() };
+    let shape = Shape { has_leader_election: true, ..Shape::default() };
     let mut cluster = Cluster::with_shape(&Faults::new(1), shape);
     cluster.until(Duration::from_secs(61)).await;
     let saved = change_after_snapshot(&cluster).await;

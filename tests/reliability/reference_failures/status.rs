@@ -39,7 +39,7 @@ async fn failed_metrics_are_named_in_the_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ambiguous_selectors_are_sorted_and_written_once() {
+async fn autoscalers_of_an_ambiguous_selector_are_sorted_and_written_once() {
     let (cluster, _faults) = running_cluster().await;
     let names: Vec<String> = (1..9).map(|index| format!("web-{index}")).collect();
     for name in &names {

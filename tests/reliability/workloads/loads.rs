@@ -92,7 +92,8 @@ impl Loads {
         self.at(target, self.clock.age().saturating_sub(self.lag))
     }
 
-    /// All loads that the metrics APIs reported between two ages of the cluster.
+    /// The loads that the metrics APIs could report between two ages of the cluster. `[0]` if the
+    /// target's load was never set.
     pub(crate) fn within(&self, target: &Id, from: Duration, to: Duration) -> Vec<i64> {
         let (from, to) = (from.saturating_sub(self.lag), to.saturating_sub(self.lag));
         let by_target = self.by_target.lock();

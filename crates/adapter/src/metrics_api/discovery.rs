@@ -26,7 +26,6 @@ impl Resource {
         Self { name, singular_name: "", namespaced, kind: "MetricValueList", verbs: &["get"] }
     }
 
-    /// An external metric.
     pub fn external(metric: &str, namespaced: bool) -> Self {
         let kind = "ExternalMetricValueList";
         let name = metric.to_owned();
@@ -124,8 +123,8 @@ pub fn groups(installed: ApiGroups, versions: Versions, port: u16) -> Value {
 pub const AGGREGATED_TYPE: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The document of all groups with their resources, which `/apis` serves to clients that accept
-/// [`AGGREGATED_TYPE`]. `resources` returns the resources of a group.
+/// The aggregated document of `groups` with their resources, which `/apis` serves to clients that
+/// accept [`AGGREGATED_TYPE`]. `resources` returns the resources of a group.
 pub fn aggregated(
     groups: impl IntoIterator<Item = Group>,
     resources: impl Fn(Group) -> Vec<Resource>,

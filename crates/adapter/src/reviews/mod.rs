@@ -1,5 +1,6 @@
 //! Delegated authentication and authorization: the API server reviews tokens and accesses. Reviews
-//! are cached and limited in number, and those of unknown tokens also in their rate.
+//! are cached. The number of running and of waiting reviews is limited, and the rate of reviews of
+//! unknown tokens.
 
 mod authorization;
 mod limit;

@@ -39,9 +39,9 @@ async fn connect(
     protocol: &[u8],
 ) -> (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let names = ["localhost".to_owned()];
-    let identity = GeneratedCertificate::generate(&names, jiff::Timestamp::now()).unwrap();
+    let generated = GeneratedCertificate::generate(&names, jiff::Timestamp::now()).unwrap();
     let handshake = HandshakeSettings { protocols: vec![protocol.to_vec()], ..Default::default() };
-    let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
+    let (chain, key) = (generated.chain.as_bytes(), generated.key.as_bytes());
     let certificate = Arc::new(ServingCertificate::from_pem(chain, key, handshake).unwrap());
     let users = ["system:anonymous"].into();
     let reviews = Arc::new(KnownReviews { users, ..KnownReviews::default() });
@@ -58,7 +58,7 @@ async fn connect(
         shared.serve_requests(stream, connection).await;
     });
     let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(identity.authority.as_bytes()) {
+    for authority in CertificateDer::pem_slice_iter(generated.authority.as_bytes()) {
         roots.add(authority.unwrap()).unwrap();
     }
     let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();

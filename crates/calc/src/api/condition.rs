@@ -30,8 +30,8 @@ open_enum! {
         ScalingActive = "ScalingActive",
         /// Whether a bound or a rate limit changed the desired replicas.
         ScalingLimited = "ScalingLimited",
-        /// Whether the selector has matched more pods than the target has for longer than a rollout
-        /// takes. The reference has no such condition.
+        /// Whether the selector matches more pods than the target has, and has done so for longer
+        /// than a rollout takes. The reference has no such condition.
         SelectorMatchesExtraPods = "SelectorMatchesExtraPods",
     }
 }
@@ -102,7 +102,7 @@ open_enum! {
         /// The selector matches pods that the target doesn't count. The reference has no such
         /// reason.
         PodsOfOthers = "PodsOfOthers",
-        /// Stabilization did not change the proposal.
+        /// Stabilization did not change the recommendation.
         ReadyForNewScale = "ReadyForNewScale",
         /// A policy limited scaling down.
         ScaleDownLimit = "ScaleDownLimit",
@@ -141,17 +141,17 @@ open_enum! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What the condition is about.
+    /// The type of the condition.
     #[serde(default, rename = "type")]
     pub condition_type: ConditionType,
     /// Whether the condition holds.
     #[serde(default)]
     pub status: ConditionStatus,
-    /// When `status` last changed, in whole seconds on the wire.
+    /// The time of the last change of `status`, in whole seconds on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_transition_time: Option<Timestamp>,
-    /// Why the condition has this status, in CamelCase on the wire.
+    /// The reason for the status, in CamelCase on the wire.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub reason: ConditionReason,
     /// The human-readable message.

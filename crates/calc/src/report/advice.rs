@@ -141,7 +141,8 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
             let others = headline::other_selecting_autoscalers(inputs).unwrap_or_default();
             format!(
                 "Only one autoscaler may select a pod. Delete {}, or give the targets selectors \
-                 that have no pod in common. Until then, none of them scales.",
+                 that have no pod in common. Until then, none of them scales, apart from one \
+                 decision after each start of a controller.",
                 names(others.iter().map(String::as_str))
             )
         }

@@ -122,8 +122,16 @@ pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> 
     let is_forbidden = |metric: &MetricReport| {
         metric.explanation.error.as_deref().is_some_and(|error| error.contains(FORBIDDEN))
     };
+    // The errors of the sources that flags of this command configure.
+    let has_flags = |metric: &MetricReport| {
+        metric.explanation.error.as_deref().is_some_and(|error| {
+            [PROMETHEUS, NOT_DISCOVERED, "--metrics-config"].iter().any(|one| error.contains(one))
+        })
+    };
     let here = if metrics.iter().any(is_forbidden) {
         "You may not read the metrics here. The controller has its own permissions."
+    } else if metrics.iter().any(has_flags) {
+        return about_cause.into_iter().collect();
     } else {
         "To read the metrics here as the controller does, use its flags: --metrics-config, \
          --prometheus-url, --collectors, --scaling-schedule."

@@ -350,17 +350,17 @@ fn sentence(
         State::New => return "no controller has stored a status yet".to_owned(),
         State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
         State::Failing => {
-            return failed_condition(hpa).map(|failed| cause_text(hpa, failed)).unwrap_or_default();
+            let cause = failed_condition(hpa).map(|failed| cause_text(hpa, failed));
+            let cause = cause.unwrap_or_default();
+            return match pause {
+                Pause::NONE => cause,
+                pause => format!("{}; {cause}", pause_text(pause)),
+            };
         }
         State::Off => return "autoscaling is off because the target is at 0 replicas".to_owned(),
         State::Paused => {
             let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
-            let direction = match pause {
-                Pause::BOTH | Pause::NONE => "",
-                Pause { up: true, .. } => " for scaling up",
-                Pause { .. } => " for scaling down",
-            };
-            return format!("paused{direction} by annotation{measured}");
+            return format!("{}{measured}", pause_text(pause));
         }
         State::MetricMissing => {
             let missing: Vec<_> = missing_metrics(hpa).collect();
@@ -391,6 +391,14 @@ fn sentence(
         }
     };
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
+}
+
+fn pause_text(pause: Pause) -> &'static str {
+    match pause {
+        Pause::BOTH | Pause::NONE => "paused by annotation",
+        Pause { up: true, .. } => "paused for scaling up by annotation",
+        Pause { .. } => "paused for scaling down by annotation",
+    }
 }
 
 /// The text about the bound that the desired replicas are at. A setting may replace the bound of

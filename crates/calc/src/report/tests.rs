@@ -164,6 +164,21 @@ fn unknown_history_is_reported_and_does_not_stabilize() {
 }
 
 #[test]
+fn listed_scale_down_is_qualified_if_the_history_is_unknown() {
+    let qualified = "\nWhat would change it, unless the history prevents it\n";
+    let mut inputs = inputs(json!({}));
+    let report = inputs.report();
+    assert!(!report.to_string().contains(qualified), "{report}");
+    inputs.history = None;
+    assert_contains(&inputs.report(), qualified);
+    inputs.hpa.spec.behavior =
+        serde_json::from_value(json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } }))
+            .unwrap();
+    let report = inputs.report();
+    assert!(!report.to_string().contains(qualified), "{report}");
+}
+
+#[test]
 fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
     inputs.selected.pods.truncate(2);

@@ -39,7 +39,7 @@ impl Display for Report {
         self.print_limits(f)?;
         if !self.changes.is_empty() {
             // The changes were found without the history, if it is unknown.
-            let is_held = self.is_doubtful() && !self.history_known;
+            let is_held = !self.history_known && (self.is_doubtful() || self.may_stabilize());
             let unless = if is_held { ", unless the history prevents it" } else { "" };
             writeln!(f, "\nWhat would change it{unless}")?;
         }
@@ -82,6 +82,15 @@ impl Report {
             limits: limits.lines().map(|line| line.replacen("  ", "", 1)).collect(),
             changes: changes.map(|text| text.to_string().trim().to_owned()).collect(),
         }
+    }
+
+    /// Whether a listed change scales down, which a stabilization window may hold.
+    fn may_stabilize(&self) -> bool {
+        let window = self.limits.as_ref().map_or(0, |one| one.stabilization.down_window_seconds);
+        let is_down = |change: &Change| {
+            self.current_replicas.is_some_and(|current| change.replicas < current)
+        };
+        window > 0 && self.changes.iter().any(is_down)
     }
 
     fn print_target(&self, f: &mut Formatter<'_>) -> Result {

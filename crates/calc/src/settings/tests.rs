@@ -279,6 +279,11 @@ fn names_are_unique_and_defaults_are_stated() {
     r#"[{"start":"08:00","end":"09:00"}]"#,
     "[0]: minReplicas or maxReplicas must be set"
 )]
+#[case::day(
+    "bounds",
+    r#"[{"days":["Monday"],"start":"08:00","end":"09:00","minReplicas":1}]"#,
+    "is invalid: [0].days: unknown variant `Monday`"
+)]
 #[case::time("bounds", r#"[{"start":"8:00","end":"09:00","minReplicas":1}]"#, "a time must be ")]
 #[case::unknown_member("fallback", r#"{"replicas":1,"after":3}"#, "unknown field `after`")]
 #[case::too_early(

@@ -5,7 +5,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    bounds::{MAX_ENTRIES, Schedule, ScheduledBounds},
+    bounds::{Day, MAX_ENTRIES, Schedule, ScheduledBounds},
     fallback::{Fallback, MAX_FAILURE_SECONDS, MIN_FAILURE_SECONDS},
 };
 use crate::{go_duration, quantity::Quantity};
@@ -155,7 +155,8 @@ impl Kind {
                 fallback.problem().map_or(Ok(Value::Fallback(fallback)), |it| Err(invalid_text(it)))
             }
             Self::Bounds => {
-                let entries: Vec<ScheduledBounds> = deserialize(json).map_err(invalid_text)?;
+                let entries: Vec<ScheduledBounds> = deserialize(json)
+                    .map_err(|error| invalid_text(entry_error(json).unwrap_or(error)))?;
                 if entries.is_empty() || entries.len() > MAX_ENTRIES {
                     return Err(format!("must have 1 to {MAX_ENTRIES} entries"));
                 }
@@ -269,6 +270,18 @@ impl Value {
 
 fn deserialize<T: DeserializeOwned>(json: &Json) -> Result<T, String> {
     T::deserialize(json).map_err(|error| error.to_string())
+}
+
+/// The first entry of a schedule of bounds that can't be decoded, and its error.
+fn entry_error(json: &Json) -> Option<String> {
+    json.as_array()?.iter().enumerate().find_map(|(index, entry)| {
+        let days = entry.get("days").and_then(|days| deserialize::<Vec<Day>>(days).err());
+        let days = days.map(|error| format!("[{index}].days: {error}"));
+        days.or_else(|| {
+            let error = deserialize::<ScheduledBounds>(entry).err()?;
+            Some(format!("[{index}]: {error}"))
+        })
+    })
 }
 
 fn fallback_schema() -> Json {

@@ -48,7 +48,7 @@ impl Problems {
         }
     }
 
-    /// The message of the event. Errors come first, after the text that the reference uses.
+    /// The message of the event. Errors come before warnings. Their prefix is the reference's text.
     fn message(&self) -> Option<String> {
         let joined = |texts: &BTreeSet<String>, prefix: &str| {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

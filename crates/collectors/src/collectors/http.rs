@@ -24,8 +24,8 @@ impl Collector for HttpDocument {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let json = JsonSettings::new(metric);
         match (json.key.is_empty(), json.eval.is_empty()) {
-            (true, true) => return Err(ConfigError::HttpNoJson),
-            (false, false) => return Err(ConfigError::HttpTwoJson),
+            (true, true) => return Err(ConfigError::HttpNoJsonQuery),
+            (false, false) => return Err(ConfigError::HttpTwoJsonQueries),
             _ => {}
         }
         let endpoint = metric.value("endpoint").ok_or(ConfigError::Missing("endpoint"))?.to_owned();

@@ -1,7 +1,7 @@
 //! The data of the debug API: the last decisions, histories, cache ages and the queue.
 //!
-//! Without a [`DecisionRecorder`] among the observers, nothing is recorded, and a reconcile does
-//! nothing for it.
+//! Decisions are recorded only if a [`DecisionRecorder`] is among the observers. Without one, they
+//! cost a reconcile nothing.
 
 mod recorder;
 mod schema;
@@ -9,11 +9,11 @@ mod schema;
 mod tests;
 mod view;
 
-pub use crate::cache::DecisionSample as Sample;
+pub use crate::cache::DecisionSample;
 pub use recorder::DecisionRecorder;
 pub use schema::{
     AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, Decision, DecisionMemory,
-    DecisionSettings, QueueState, Run, effective_settings, fill_forecasts, fill_readings,
+    DecisionSettings, QueueState, RunDocument, effective_settings, fill_forecasts, fill_readings,
     settings_of_controller,
 };
 pub use view::{DebugView, ListFilter, ViewSettings};

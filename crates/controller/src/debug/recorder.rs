@@ -47,8 +47,8 @@ impl DecisionRecorder {
 }
 
 impl Observer for DecisionRecorder {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, hpa, conclusion, at, .. } = *reconciled;
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, hpa, conclusion, at, .. } = *concluded;
         let sources = self.telemetry.sources();
         let Some(autoscaler) = sources.autoscalers.get(key) else { return };
         let decision = decision(hpa, conclusion);

@@ -115,7 +115,7 @@ pub struct AutoscalerItem {
     /// Negative if the reconcile is late. Absent before the first reconcile, and on a standby.
     pub next_due_in_seconds: Option<f64>,
     /// The last run of decisions, without its explanation.
-    pub last: Option<Run>,
+    pub last: Option<RunDocument>,
 }
 
 /// An autoscaler with its history and last decisions.
@@ -133,7 +133,7 @@ pub struct AutoscalerDetail {
     /// Recommendations and scale events. Absent on a standby, which has none.
     pub history: Option<History>,
     /// The last decisions, oldest first.
-    pub runs: Vec<Run>,
+    pub runs: Vec<RunDocument>,
     /// The names of the samples' metrics, in the order of the values.
     pub metric_names: Vec<String>,
     /// The numbers of the last reconciles, oldest first.
@@ -193,7 +193,7 @@ pub fn fill_readings(inputs: &mut Inputs, values: &[Option<MilliValue>]) -> Vec<
 /// Consecutive decisions with the same outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Run {
+pub struct RunDocument {
     /// The time of the first decision.
     pub from: Timestamp,
     /// The time of the last decision.

@@ -46,7 +46,7 @@ impl Controller {
     }
 
     fn record(&self, key: &HpaKey, second: i64, conclusion: &Conclusion) {
-        self.recorder.reconciled(&ConcludedReconcile {
+        self.recorder.concluded(&ConcludedReconcile {
             key,
             hpa: &hpa(&key.to_string()),
             settings: &hpa_calc::Settings::default(),
@@ -272,7 +272,7 @@ fn nothing_is_recorded_without_a_recorder() {
     let key = HpaKey::new("shop", "web");
     let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
     let hpa = hpa("web");
-    controller.telemetry.reconciled(&ConcludedReconcile {
+    controller.telemetry.concluded(&ConcludedReconcile {
         key: &key,
         hpa: &hpa,
         settings: &hpa_calc::Settings::default(),

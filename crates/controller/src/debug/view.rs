@@ -11,7 +11,7 @@ use super::{
     recorder::DecisionRecorder,
     schema::{
         AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, DecisionMemory,
-        QueueState, Run,
+        QueueState, RunDocument,
     },
 };
 use crate::{
@@ -199,9 +199,9 @@ fn page_token(key: &HpaKey) -> String {
     format!("{}/{}/{api}", key.namespace, key.name)
 }
 
-fn decode(run: &DecisionRun, with_explanation: bool) -> Option<Run> {
+fn decode(run: &DecisionRun, with_explanation: bool) -> Option<RunDocument> {
     let explanation = with_explanation.then(|| serde_json::from_str(&run.explanation));
-    Some(Run {
+    Some(RunDocument {
         from: run.from,
         until: run.until,
         count: run.count,

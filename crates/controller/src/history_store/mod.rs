@@ -103,8 +103,8 @@ impl StoredShard {
 type SnapshotsByUid = BTreeMap<String, (Timestamp, HistorySnapshot)>;
 
 impl Observer for HistoryStore {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, hpa, settings, conclusion, .. } = reconciled;
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, hpa, settings, conclusion, .. } = concluded;
         let (status, history) = (&conclusion.status, &conclusion.history);
         let (name, now) = (key.to_string(), self.clock.now());
         let history = HistorySnapshot::new(name, &hpa.spec, status, history, settings, now);

@@ -1,4 +1,4 @@
-//! A metric family whose series are read when the metrics are collected.
+//! Builds metric families at scrape time, for values that no registry keeps.
 
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 

@@ -22,8 +22,8 @@ use crate::{
 };
 
 impl Observer for Telemetry {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, hpa, conclusion, read_durations, .. } = *reconciled;
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, hpa, conclusion, read_durations, .. } = *concluded;
         for (index, metric) in conclusion.explanation.metrics.iter().enumerate() {
             let duration = read_durations.get(index).copied().unwrap_or_default();
             self.metric_computed(hpa, index, metric, duration);

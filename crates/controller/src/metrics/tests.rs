@@ -91,7 +91,7 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     let hpa = hpa(name, &vec!["cpu"; proposals.len()]);
     let read_durations = vec![Duration::from_millis(5); proposals.len()];
     let key = key(name);
-    telemetry.reconciled(&ConcludedReconcile {
+    telemetry.concluded(&ConcludedReconcile {
         key: &key,
         hpa: &hpa,
         settings: &Settings::default(),

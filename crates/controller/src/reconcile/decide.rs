@@ -246,7 +246,7 @@ impl<'a> Attempt<'a> {
         if conclusion.error.is_some() {
             autoscaler.distrust_scale();
         }
-        reconciler.observer.reconciled(&ConcludedReconcile {
+        reconciler.observer.concluded(&ConcludedReconcile {
             key,
             hpa,
             settings: self.settings,

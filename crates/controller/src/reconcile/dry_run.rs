@@ -117,10 +117,10 @@ impl Reconciler {
         }
     }
 
-    fn report_dry_run(&self, reconciled: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, conclusion, duration, .. } = *reconciled;
+    fn report_dry_run(&self, concluded: &ConcludedReconcile<'_>) {
+        let ConcludedReconcile { key, conclusion, duration, .. } = *concluded;
         let error = conclusion.error.as_ref();
-        self.observer.reconciled(reconciled);
+        self.observer.concluded(concluded);
         let is_decided = error.is_none_or(ReconcileError::is_partial);
         self.observer.finished(&FinishedReconcile {
             key,

@@ -1,4 +1,4 @@
-//! Callbacks on every reconcile, for metrics, reports and demos.
+//! Callbacks on reconciles, for metrics, reports and demos.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,8 @@ use crate::{cache::ErrorClass, key::HpaKey, shadow::Verdict};
 #[derive(Clone, Copy, Debug)]
 pub struct ConcludedReconcile<'a> {
     pub key: &'a HpaKey,
-    /// The autoscaler that was decided on.
+    /// The autoscaler at the start of the reconcile. In dry run, the decision may use an earlier
+    /// status of the peer.
     pub hpa: &'a HorizontalPodAutoscaler,
     /// The autoscaler's effective settings; in dry run, those of the flags.
     pub settings: &'a Settings,
@@ -52,14 +53,15 @@ impl<'a> FinishedReconcile<'a> {
 /// Callbacks on reconciles. The workers call them, so they must not block.
 pub trait Observer: Send + Sync {
     /// Called when a reconcile has reached its conclusion, before its status is written.
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>);
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>);
 
     /// Called when the decision for an autoscaler in dry run has been compared with the peer's.
     fn compared(&self, key: &HpaKey, verdict: Verdict) {
         let _ = (key, verdict);
     }
 
-    /// Called when a reconcile finds that a peer wrote the status since the last reconcile.
+    /// Called when a reconcile finds that a peer wrote the status since the last reconcile. Not
+    /// called in dry run, where the peer is expected to write.
     fn peer_wrote(&self, key: &HpaKey) {
         let _ = key;
     }
@@ -72,14 +74,14 @@ pub trait Observer: Send + Sync {
 
 /// Ignores everything.
 impl Observer for () {
-    fn reconciled(&self, _: &ConcludedReconcile<'_>) {}
+    fn concluded(&self, _: &ConcludedReconcile<'_>) {}
 }
 
 /// Calls each observer, in order.
 impl Observer for Vec<Arc<dyn Observer>> {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
         for observer in self {
-            observer.reconciled(reconciled);
+            observer.concluded(concluded);
         }
     }
 

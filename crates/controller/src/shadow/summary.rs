@@ -96,24 +96,25 @@ impl Summary {
         self.peer_is_active && self.conclusive > 0
     }
 
+    /// Whether the peer may have stopped, as far as autoscalers record its writes. If it wrote just
+    /// before the start, a short comparison sees no write.
+    pub fn peer_is_quiet(&self) -> bool {
+        self.last_peer_write.as_ref().is_none_or(|(_, age)| *age > QUIET_AFTER)
+    }
+
     /// Writes the time of the peer's last status write.
     fn write_peer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((StatusWrite { manager, .. }, age)) = &self.last_peer_write else {
             return writeln!(f, "The statuses don't record which controller wrote them, or when");
         };
         let manager = one_line(manager);
+        let doubt = if self.peer_is_quiet() { ": it may have stopped" } else { "" };
         match self.peer_is_active {
-            true if *age <= QUIET_AFTER => {
-                writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago")
-            }
-            true => writeln!(
-                f,
-                "The peer ({manager}) last wrote a status {age:#} ago: it may have stopped"
-            ),
+            true => writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago{doubt}"),
             false => writeln!(
                 f,
                 "The peer ({manager}) wrote no status during the comparison, the last one {age:#} \
-                 ago: it may have stopped"
+                 ago{doubt}"
             ),
         }
     }

@@ -405,6 +405,14 @@ fn comparison_with_an_inactive_peer_is_inconclusive() {
         active.to_string(),
         "The peer (k3s) last wrote a status 4m 10s ago: it may have stopped\n"
     );
+    let write = inactive.last_peer_write.clone().map(|(write, _)| write);
+    let last_peer_write = write.map(|write| (write, SignedDuration::ZERO));
+    let recent = Summary { last_peer_write, ..inactive };
+    assert!(!recent.peer_is_quiet());
+    assert_eq!(
+        recent.to_string(),
+        "The peer (k3s) wrote no status during the comparison, the last one 0s ago\n"
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::{
 struct Verdicts(Mutex<Vec<Verdict>>);
 
 impl Observer for Verdicts {
-    fn reconciled(&self, _: &ConcludedReconcile<'_>) {}
+    fn concluded(&self, _: &ConcludedReconcile<'_>) {}
 
     fn compared(&self, _: &HpaKey, verdict: Verdict) {
         self.0.lock().push(verdict);

@@ -34,9 +34,9 @@ impl io::Write for LogBuffer {
     }
 }
 
-/// tracing caches whether a log line is enabled. With one subscriber, it asks only the subscriber
-/// of the thread that first reaches the line, which may be a test without one. With two
-/// subscribers, it asks both.
+/// tracing caches whether a log line is enabled. While only one subscriber exists, the thread that
+/// first reaches the line decides for all. If that thread runs a test without a subscriber, the
+/// line stays disabled. With two subscribers, tracing asks both.
 static OTHER_SUBSCRIBER: LazyLock<Dispatch> =
     LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
@@ -88,7 +88,7 @@ async fn scaling_is_logged_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn failed_metric_is_logged_with_its_cause_once() {
+async fn failed_metric_is_logged_without_repeating_its_cause() {
     let lines = info_lines_of(server(), UnavailableMetrics).await;
     assert_eq!(
         lines,
@@ -98,7 +98,7 @@ async fn failed_metric_is_logged_with_its_cause_once() {
 }
 
 #[tokio::test]
-async fn failed_read_of_the_scale_is_logged_with_its_cause_once() {
+async fn failed_read_of_the_scale_is_logged_without_repeating_its_cause() {
     let lines = info_lines_of(Server { scale_is_served: false, ..server() }, usage(100)).await;
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     let prefix = "WARN reconcile{hpa=shop/web}: reconcile failed error=\"failed to query scale \
@@ -108,7 +108,9 @@ async fn failed_read_of_the_scale_is_logged_with_its_cause_once() {
 }
 
 /// Serves CPU usage. All other metrics fail.
-struct OnlyCpu(i64);
+struct OnlyCpu {
+    milli: i64,
+}
 
 #[async_trait]
 impl MetricsClient for OnlyCpu {
@@ -119,7 +121,9 @@ impl MetricsClient for OnlyCpu {
         query: &MetricQuery,
     ) -> Result<Reading, ReadError> {
         match query {
-            MetricQuery::Resource { .. } => usage(self.0).read(namespace, selector, query).await,
+            MetricQuery::Resource { .. } => {
+                usage(self.milli).read(namespace, selector, query).await
+            }
             _ => UnavailableMetrics.read(namespace, selector, query).await,
         }
     }
@@ -150,6 +154,7 @@ async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
     } } });
     let paused =
         Server { annotations: json!({ "autoscaling.hpa-rs.dev/pause": "true" }), ..server() };
+    let at_zero = Server { replicas: 0, ..server() };
     let situations: Vec<(&str, Server, Value, bool, i64)> = vec![
         ("scaled", server(), json!({}), false, 100),
         ("stabilized", server(), json!({}), false, 10),
@@ -157,14 +162,15 @@ async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
         ("above the bound", server(), json!({ "maxReplicas": 1 }), false, 100),
         ("policy", server(), disabled, false, 100),
         ("paused", paused, json!({}), false, 100),
-        ("off", Server { replicas: 0, ..server() }, json!({}), false, 100),
+        ("disabled at zero replicas", at_zero, json!({}), false, 100),
         ("no scale", Server { scale_is_served: false, ..server() }, json!({}), false, 100),
-        ("others fail", server(), json!({}), true, 100),
-        ("others fail, and block", server(), json!({}), true, 10),
+        ("External metrics fail", server(), json!({}), true, 100),
+        ("failed metrics block the scale-down", server(), json!({}), true, 10),
     ];
-    for (name, server, spec, with_external, percent) in situations {
+    for (name, server, spec, with_external, milli) in situations {
         let server = Arc::new(Mutex::new(server));
-        let reconciler = Reconciler { metrics: Arc::new(OnlyCpu(percent)), ..reconciler(&server) };
+        let metrics = Arc::new(OnlyCpu { milli });
+        let reconciler = Reconciler { metrics, ..reconciler(&server) };
         let hpa = hpa_with(spec, with_external);
         reconciler.autoscalers.apply(&key(), hpa, Origin::List);
         // The second reconcile logs a failure that continues.

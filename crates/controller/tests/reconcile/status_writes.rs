@@ -136,8 +136,8 @@ type Outcome = (Option<Direction>, Option<i32>, Option<ErrorClass>);
 struct Outcomes(Mutex<Vec<Outcome>>);
 
 impl Observer for Outcomes {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
-        assert_eq!(reconciled.read_durations.len(), 1);
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+        assert_eq!(concluded.read_durations.len(), 1);
     }
 
     fn finished(&self, finished: &FinishedReconcile<'_>) {

@@ -31,7 +31,7 @@ use crate::{
     cluster::{Cluster, usable_selector},
     informer::{Informer, Objects},
     model::{Board, Entry, Identity, Sample},
-    past::{ControllerRecords, shifted, silence_limit},
+    past::{ControllerRecords, shifted, inactivity_limit},
 };
 
 /// After a change, wait for this time, to send the changes that follow with it.
@@ -174,7 +174,7 @@ impl Detail {
         let now = self.cluster.clock.now();
         View::new(entry, report, events.items.into_values(), now)
             .with_decisions(decisions)
-            .with_last_decision(self.decided_at.filter(|at| self.is_silent_since(*at)))
+            .with_last_decision(self.decided_at.filter(|at| self.is_inactive_since(*at)))
             .with_forecasts(forecasts)
             .with_problems(problems, missing)
             .with_unread(self.board.outage_summary())
@@ -287,30 +287,30 @@ impl Detail {
 
     /// The reason to doubt that a controller makes this decision too. `None` if there is none.
     async fn doubt(&self, entry: &Entry) -> Option<String> {
-        let is_silent = self.board.is_silent();
+        let is_inactive = self.board.is_inactive();
         if let (true, Some(source), Some(manager)) =
-            (is_silent, &self.cluster.past, &entry.controller.name)
+            (is_inactive, &self.cluster.past, &entry.controller.name)
         {
-            let inactivity = source.inactivity(&HpaKey::from(&self.id), manager).await;
+            let inactivity = source.autoscaler_inactivity(&HpaKey::from(&self.id), manager).await;
             if inactivity.is_some() {
                 return inactivity;
             }
         }
         let text = match self.decided_at {
-            Some(at) if self.is_silent_since(at) => {
+            Some(at) if self.is_inactive_since(at) => {
                 "the controller made its last decision long ago"
             }
             Some(_) => return None,
             // The reference has no debug API, so only its lease shows whether it runs.
-            None if entry.controller.is_reference() || !is_silent => return None,
+            None if entry.controller.is_reference() || !is_inactive => return None,
             None => "the controller may make no decisions",
         };
         Some(text.to_owned())
     }
 
     /// Whether a last decision at this time suggests that the controller has stopped deciding.
-    fn is_silent_since(&self, at: Timestamp) -> bool {
-        self.cluster.clock.now().duration_since(at) > silence_limit(self.cluster.sync_period)
+    fn is_inactive_since(&self, at: Timestamp) -> bool {
+        self.cluster.clock.now().duration_since(at) > inactivity_limit(self.cluster.sync_period)
     }
 
     /// The events about the autoscaler. Starts an informer if the selector is new.

@@ -56,7 +56,7 @@ pub(super) struct View {
     /// The forecasts of the load that the metrics measure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forecasts: Vec<ForecastView>,
-    /// Sentences about silent controllers, outages, missing rights, and other autoscalers of the
+    /// Sentences about inactive controllers, outages, missing rights, and other autoscalers of the
     /// same target.
     problems: Vec<String>,
     /// Sentences about data that the page lacks, with the reason.

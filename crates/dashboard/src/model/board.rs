@@ -77,13 +77,13 @@ struct BoardState {
     rows: Rows,
     sources: Sources,
     /// A sentence about a controller that makes no decisions, if there is one.
-    silence: Option<String>,
+    inactivity: Option<String>,
 }
 
 impl Board {
     pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings, policy: SettingPolicy) -> Self {
         let rows = Rows::new(settings, policy);
-        let state = RwLock::new(BoardState { rows, sources: Sources::new(apis), silence: None });
+        let state = RwLock::new(BoardState { rows, sources: Sources::new(apis), inactivity: None });
         Self { state, version: watch::Sender::new(0), viewers: watch::Sender::new(0) }
     }
 
@@ -224,9 +224,9 @@ impl Board {
     }
 
     /// Sets the sentence about a controller that makes no decisions. `None` if there is none.
-    pub(crate) fn set_silence(&self, silence: Option<String>) {
-        if self.state.read().silence != silence {
-            self.modify(|state| state.silence = silence);
+    pub(crate) fn set_inactivity(&self, inactivity: Option<String>) {
+        if self.state.read().inactivity != inactivity {
+            self.modify(|state| state.inactivity = inactivity);
         }
     }
 
@@ -244,8 +244,8 @@ impl Board {
     }
 
     /// Whether the controller makes no decisions, as far as that can be read.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.state.read().is_silent()
+    pub(crate) fn is_inactive(&self) -> bool {
+        self.state.read().is_inactive()
     }
 
     /// The field managers of the statuses, one for each autoscaler with a status.
@@ -318,7 +318,7 @@ impl Board {
         self.state.read().sources.is_complete(id.api, &id.namespace)
     }
 
-    /// Sentences about silent controllers, outages, and data that is not shown.
+    /// Sentences about inactive controllers, outages, and data that is not shown.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.state.read().problems()
     }
@@ -345,7 +345,7 @@ impl Board {
             deleted: deleted.map(|(_, id)| id.clone()).collect(),
             synced: state.sources.is_synced(),
             problems: state.problems(),
-            silent: state.is_silent(),
+            silent: state.is_inactive(),
             unread: state.outage_summary(),
             now,
             version: state.rows.version,
@@ -368,15 +368,15 @@ impl BoardState {
         self.sources.outage_summary(!self.rows.entries.is_empty())
     }
 
-    /// During an outage, the leases can't be read, so the controller doesn't count as silent.
-    fn is_silent(&self) -> bool {
-        self.silence.is_some() && !self.sources.is_down()
+    /// During an outage, the leases can't be read, so the controller doesn't count as inactive.
+    fn is_inactive(&self) -> bool {
+        self.inactivity.is_some() && !self.sources.is_down()
     }
 
     fn problems(&self) -> Vec<String> {
-        let silence = self.silence.iter().filter(|_| self.is_silent()).cloned();
+        let inactivity = self.inactivity.iter().filter(|_| self.is_inactive()).cloned();
         let outages = self.sources.outages().into_iter();
         let outages = outages.map(|outage| format!("{}.", outage.text));
-        silence.chain(outages).chain(self.sources.visible_notes()).collect()
+        inactivity.chain(outages).chain(self.sources.visible_notes()).collect()
     }
 }

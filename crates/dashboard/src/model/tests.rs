@@ -209,7 +209,7 @@ fn fail_list(board: &Board, api: AutoscalerApi, is_unanswered: bool, second: i64
 #[test]
 fn list_is_incomplete_only_if_its_own_api_fails_or_lacks_the_namespace() {
     let board = board(&["a"]);
-    board.set_silence(Some("No controller makes decisions.".to_owned()));
+    board.set_inactivity(Some("No controller makes decisions.".to_owned()));
     board.set_note(AutoscalerApi::Custom, "only one namespace of the custom API".to_owned());
     board.set_namespace(AutoscalerApi::Custom, "other".to_owned());
     fail_list(&board, AutoscalerApi::Custom, false, 0);

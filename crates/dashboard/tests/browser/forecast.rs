@@ -1,4 +1,4 @@
-//! The page of an autoscaler in special cases: with a forecast, with a silent controller, and
+//! The page of an autoscaler in special cases: with a forecast, with a inactive controller, and
 //! absent. Also line breaks in settings.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl RecordSource for Forecaster {
         })
     }
 
-    async fn silence_sentence(&self, _: &[String], limit: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, _: &[String], limit: SignedDuration) -> Option<String> {
         (self.last_decision > limit).then(|| "No controller makes decisions.".to_owned())
     }
 }
@@ -134,7 +134,7 @@ async fn forecast_is_drawn_around_now_with_its_band_and_the_newest_reading() {
 }
 
 #[tokio::test]
-async fn silent_controller_is_marked_on_the_page_and_in_the_list() {
+async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
     let Some(program) = find_program() else { return };
     let mut tab = Tab::new(&program).await;
     let _cluster = open_detail(&mut tab, SignedDuration::from_secs(190)).await;

@@ -3,9 +3,9 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
 mod http;
+mod inactivity;
 mod outage;
 mod rows;
-mod silence;
 
 use std::{sync::Arc, time::Duration};
 
@@ -350,7 +350,7 @@ impl RecordSource for RecordingController {
         })
     }
 
-    async fn silence_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
         None
     }
 }
@@ -392,7 +392,7 @@ impl RecordSource for ScheduleController {
         Ok(ControllerRecords { settings, ..ControllerRecords::default() })
     }
 
-    async fn silence_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
         None
     }
 }

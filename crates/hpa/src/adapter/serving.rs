@@ -38,10 +38,10 @@ pub(super) async fn load_certificate(
     if let (Some(service), Some(secret)) = (&arguments.service, &arguments.serving_secret) {
         let service = ServiceName::parse(service).context("--service")?;
         let controller = CertificateController::new(client.clone(), service, secret, groups);
-        let identity = controller.identity().await?;
+        let stored = controller.stored_certificate().await?;
         let certificate = ServingCertificate::from_pem(
-            identity.chain.as_bytes(),
-            identity.key.as_bytes(),
+            stored.chain.as_bytes(),
+            stored.key.as_bytes(),
             handshake,
         );
         let certificate = Arc::new(certificate?);
@@ -66,8 +66,8 @@ pub(super) async fn load_certificate(
             }
         }
     }
-    let identity = GeneratedCertificate::generate(&certificates::local_names(), Timestamp::now())?;
+    let generated = GeneratedCertificate::generate(&certificates::local_names(), Timestamp::now())?;
     let certificate =
-        ServingCertificate::from_pem(identity.chain.as_bytes(), identity.key.as_bytes(), handshake);
+        ServingCertificate::from_pem(generated.chain.as_bytes(), generated.key.as_bytes(), handshake);
     Ok(Arc::new(certificate?))
 }

@@ -1,9 +1,9 @@
 //! `hpa dashboard`.
 
 mod browser;
+mod inactivity;
 mod metrics;
 mod past;
-mod silence;
 
 use std::{process::ExitCode, sync::Arc};
 

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     args::ControllerArguments,
-    dashboard::silence,
+    dashboard::inactivity,
     debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
     liveness::Leases,
     status::KubeControllerManager,
@@ -119,7 +119,7 @@ impl RecordSource for ControllerPast {
         Ok(past)
     }
 
-    async fn inactivity(&self, autoscaler: &HpaKey, manager: &str) -> Option<String> {
+    async fn autoscaler_inactivity(&self, autoscaler: &HpaKey, manager: &str) -> Option<String> {
         if self.location.controller_url.is_some() {
             return None;
         }
@@ -137,10 +137,10 @@ impl RecordSource for ControllerPast {
             Ok(api) => api.autoscalers().await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        items.iter().filter_map(|item| silence::overdue(item, limit)).collect()
+        items.iter().filter_map(|item| inactivity::overdue(item, limit)).collect()
     }
 
-    async fn silence_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
         let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
         if self.location.controller_url.is_none() {
             let holder = LeaseHolder::read(&self.client, &lease).await;
@@ -148,7 +148,7 @@ impl RecordSource for ControllerPast {
             let now = Timestamp::now();
             let since = self.update_released_since(&holder, now).await;
             let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
-            let sentence = silence::describe_leases(&leases, managers, since);
+            let sentence = inactivity::describe_leases(&leases, managers, since);
             if sentence.is_some() || holder.is_err() {
                 return sentence;
             }
@@ -158,9 +158,9 @@ impl RecordSource for ControllerPast {
             Err(error) => Err(error),
         };
         match (status, &self.location.controller_url) {
-            (Ok(status), _) => silence::describe_status(&status, limit),
+            (Ok(status), _) => inactivity::describe_status(&status, limit),
             (Err(error), Some(url)) => {
-                Some(silence::describe_unreadable_url(&url.to_string(), &error))
+                Some(inactivity::describe_unreadable_url(&url.to_string(), &error))
             }
             // The lease has a holder, so a controller probably runs. The page of each autoscaler
             // has the reason why its past is unknown.

@@ -93,9 +93,9 @@ pub(crate) async fn start_local(view: DebugView) -> anyhow::Result<(Server, Sock
 /// A self-signed certificate, which encrypts tokens on the network. No client can verify it, and
 /// kube-apiserver doesn't verify certificates of pods.
 fn generate_certificate() -> anyhow::Result<ServingCertificate> {
-    let identity = GeneratedCertificate::generate(&local_names(), Timestamp::now());
-    let identity = identity.context("unable to generate a certificate for the debug API")?;
-    let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
+    let generated = GeneratedCertificate::generate(&local_names(), Timestamp::now());
+    let generated = generated.context("unable to generate a certificate for the debug API")?;
+    let (chain, key) = (generated.chain.as_bytes(), generated.key.as_bytes());
     Ok(ServingCertificate::from_pem(chain, key, HandshakeSettings::default())?)
 }
 

@@ -14,7 +14,7 @@ use crate::args::ControllerArguments;
 const DEBUG_PORT_NAME: &str = "debug";
 
 /// The name of kube-controller-manager's field manager and lease.
-pub(crate) const BUILT_IN: &str = "kube-controller-manager";
+pub(crate) const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The default name and namespace of the lease of hpa-rs.
 const DEFAULT_LEASE: &str = "hpa-controller";
@@ -30,7 +30,7 @@ pub(crate) struct LeaseName {
 impl LeaseName {
     /// The lease of kube-controller-manager.
     pub(crate) fn built_in() -> Self {
-        Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: BUILT_IN.to_owned() }
+        Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: KUBE_CONTROLLER_MANAGER.to_owned() }
     }
 
     /// Chooses name and namespace: each from the flags, else from the lease that most field
@@ -114,14 +114,15 @@ impl LeaseHolder {
         format!("no controller has renewed the lease {namespace}/{name}{since}")
     }
 
-    /// The name of the holder's pod, which by default is its host name.
-    pub(crate) fn pod_name(&self) -> &str {
+    /// The identity without its UUID: for hpa-rs the pod's name, for kube-controller-manager usually
+    /// the node's.
+    pub(crate) fn host_name(&self) -> &str {
         self.identity.rsplit_once('_').map_or(&*self.identity, |(host, _)| host)
     }
 
     /// Reads the pod of the holder.
     pub(crate) async fn read_leader_pod(&self, client: &Client) -> Result<LeaderPod, Unavailable> {
-        let (namespace, name) = (&self.lease.namespace, self.pod_name());
+        let (namespace, name) = (&self.lease.namespace, self.host_name());
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let action = format!("get the pod {namespace}/{name}");
         let pod = pods.get_opt(name).await.map_err(|error| Unavailable::request(&action, error))?;

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use self::token::DebugToken;
 pub(crate) use self::{
-    lease::{BUILT_IN, LeaderPod, LeaseHolder, LeaseName},
+    lease::{KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName},
     unavailable::Unavailable,
 };
 use crate::{
@@ -151,11 +151,13 @@ impl DebugClient {
                 message: message(&body, "/message"),
             }),
             (StatusCode::OK, false) => Err(Unavailable::not_the_api(&self.source)),
-            (status, false) => Err(Unavailable::Unreachable(format!(
-                "{} answered {status}: {}",
-                self.source,
-                message(&body, "/message")
-            ))),
+            (status, false) => {
+                let message = message(&body, "/message");
+                let colon = if message.is_empty() { "" } else { ": " };
+                let source = &self.source;
+                let text = format!("{source} answered {status}{colon}{message}");
+                Err(Unavailable::Unreachable(text))
+            }
         }
     }
 }

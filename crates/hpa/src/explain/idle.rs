@@ -9,7 +9,7 @@ use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{BUILT_IN, DebugClient, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, DebugClient, LeaseHolder, LeaseName, Unavailable},
     liveness::{Idle, Leases},
     status::{KubeControllerManager, ListedAutoscaler, shorten_names},
 };
@@ -27,7 +27,7 @@ pub(super) async fn detect<'a>(
     manager: &str,
     others: impl Iterator<Item = &'a str>,
 ) -> Option<Idle> {
-    if manager != BUILT_IN && FieldManager::parse_lease(manager).is_none() {
+    if manager != KUBE_CONTROLLER_MANAGER && FieldManager::parse_lease(manager).is_none() {
         return None;
     }
     let name = choose_lease(location, manager, others);
@@ -88,7 +88,7 @@ pub(super) async fn describe_all(
     let mut writers = BTreeMap::<&str, Vec<String>>::new();
     for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
         let names = of_manager.iter().map(|one| one.name.clone());
-        let has_lease = *manager == BUILT_IN || FieldManager::parse_lease(manager).is_some();
+        let has_lease = *manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some();
         if index >= MAX_MANAGERS || !has_lease {
             writers.insert(manager, names.collect());
             continue;

@@ -41,7 +41,7 @@ use crate::{
     autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{BUILT_IN, DebugClient, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::string_at,
     metric_reader::MetricReader,
@@ -255,7 +255,7 @@ impl Cluster {
         manager: &str,
     ) -> impl Iterator<Item = &'a str> {
         let api: AutoscalerApi = self.autoscaler.api.into();
-        let is_replaceable = manager == BUILT_IN;
+        let is_replaceable = manager == KUBE_CONTROLLER_MANAGER;
         autoscalers
             .iter()
             .filter(move |autoscaler| is_replaceable && autoscaler.api == api)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hpa_controller::debug::{AutoscalerDetail, Decision, Run};
+use hpa_controller::debug::{AutoscalerDetail, Decision, RunDocument};
 use jiff::{Timestamp, tz::TimeZone};
 
 use crate::terminal::escape_line;
@@ -10,7 +10,7 @@ use crate::terminal::escape_line;
 /// Formats past decisions, with one line for each run of decisions with the same outcome.
 pub(super) fn format_past(detail: &AutoscalerDetail, since: Timestamp) -> String {
     let mut text = "Earlier decisions (times are UTC)\n".to_owned();
-    let recent: Vec<&Run> = detail.runs.iter().filter(|run| run.until >= since).collect();
+    let recent: Vec<&RunDocument> = detail.runs.iter().filter(|run| run.until >= since).collect();
     // Writing to a string doesn't fail.
     let _ = match recent.first() {
         None => writeln!(text, "  the controller has recorded no decision since {}", time(since)),
@@ -25,8 +25,8 @@ pub(super) fn format_past(detail: &AutoscalerDetail, since: Timestamp) -> String
     text
 }
 
-fn format_run(run: &Run) -> String {
-    let Run { from, until, count, decision, .. } = run;
+fn format_run(run: &RunDocument) -> String {
+    let RunDocument { from, until, count, decision, .. } = run;
     let Decision { current_replicas, scaled_to, sentence, .. } = decision;
     let action = match (current_replicas, scaled_to) {
         (None, _) => "can't decide".to_owned(),

@@ -9,6 +9,8 @@ use hpa_prometheus::{
     source::PrometheusSource,
 };
 
+use crate::status::shorten_names;
+
 /// Texts in the errors of metrics APIs that are not registered.
 const NOT_REGISTERED: [&str; 2] =
     ["no custom metrics API (", "the server could not find the requested resource ("];
@@ -44,11 +46,32 @@ pub(super) fn complete_errors(
             {
                 let similar = most_similar(name, known_names.iter().map(String::as_str));
                 let similar = similar.map(|one| format!(" (similar: {one})")).unwrap_or_default();
-                let missing = format!("no rule of --metrics-config has {name}{similar}");
-                let text = format!(
-                    "Correct the name in spec.metrics[{index}], or add a rule: {missing}. hpa \
-                     rules check FILE --prometheus-url URL lists the metrics of a rules file."
-                );
+                let empty = rules_without_series(rules, &query);
+                let missing = match empty.as_slice() {
+                    [] => format!("no rule of --metrics-config has {name}{similar}"),
+                    empty => format!(
+                        "no rule of --metrics-config has {name} now{similar}; {} found no series",
+                        shorten_names(empty)
+                    ),
+                };
+                let text = if empty.is_empty() {
+                    format!(
+                        "Correct the name in spec.metrics[{index}], or add a rule: {missing}. hpa \
+                         rules check FILE --prometheus-url URL lists the metrics of a rules file."
+                    )
+                } else {
+                    let namespace = &inputs.hpa.metadata.namespace;
+                    let metric = match &query {
+                        MetricQuery::External { .. } => format!("external {name}"),
+                        MetricQuery::Pods { .. } => format!("custom pods/{name}"),
+                        _ => format!("custom RESOURCE/{name}"),
+                    };
+                    format!(
+                        "Check the seriesQuery of the rules without series, and the name in \
+                         spec.metrics[{index}]: {missing}. hpa rules explain {metric} --namespace \
+                         {namespace} --config FILE --prometheus-url URL says why."
+                    )
+                };
                 if !only_reported.contains(&index) {
                     advice.insert(index, text);
                 }
@@ -73,6 +96,18 @@ fn metric_names(rules: &PrometheusSource, query: &MetricQuery) -> Option<Vec<Str
         }
         MetricQuery::Resource { .. } => return None,
     })
+}
+
+/// The rules of the query's API whose series were read, but that have none.
+fn rules_without_series(rules: &PrometheusSource, query: &MetricQuery) -> Vec<String> {
+    let list = match query {
+        MetricQuery::External { .. } => "externalRules[",
+        _ => "rules[",
+    };
+    let all = rules.rule_status().into_iter();
+    let empty = all
+        .filter(|one| one.rule.starts_with(list) && one.series == 0 && one.last_success.is_some());
+    empty.map(|one| one.rule).collect()
 }
 
 /// Advice about a metric whose rule returned no value.

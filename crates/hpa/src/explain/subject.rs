@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::past;
 use crate::{
     args::TargetApi,
-    debug_client::{BUILT_IN, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, Unavailable},
     liveness::Idle,
     manifests::string_at,
     status::shorten_names,
@@ -146,7 +146,7 @@ impl StatusController {
 
     /// Whether it is kube-controller-manager, which ignores the settings of single autoscalers.
     pub(crate) fn is_reference(&self) -> bool {
-        self.name.as_deref() == Some(BUILT_IN)
+        self.name.as_deref() == Some(KUBE_CONTROLLER_MANAGER)
     }
 }
 

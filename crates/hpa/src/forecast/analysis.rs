@@ -1,7 +1,8 @@
-//! Compares a load with and without forecasts.
+//! Compares how an autoscaler follows a load with and without forecasts.
 
 use hpa_forecast::{
     Backtest, Comparison, GateDecision, Reason, Replicas, Settings, Trace, Workload, decide,
+    first_measured,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,7 +13,6 @@ const QUANTILES: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
 /// If forecasts reduce the overload to this share, a quantile that costs more pod-hours isn't worth
 /// it.
 const LOW_OVERLOAD_RATIO: f64 = 0.25;
-const MINUTES_PER_DAY: usize = 24 * 60;
 
 /// A load, and the autoscaler that has to follow it.
 pub(super) struct Subject {
@@ -43,9 +43,9 @@ pub(super) struct Runs {
     pub(super) reactive: Vec<Replicas>,
     /// Without forecasts, with a lower target for the same pod-hours.
     pub(super) lowered: Vec<Replicas>,
-    pub(super) forecast: Vec<Replicas>,
+    pub(super) with_forecasts: Vec<Replicas>,
     /// The forecast load that a decision at each minute of the trace uses. NaN if there is none.
-    pub(super) forecasts: Vec<f32>,
+    pub(super) forecast_loads: Vec<f32>,
 }
 
 impl Analysis {
@@ -56,8 +56,9 @@ impl Analysis {
             arguments.past.pod_capacity.map(|capacity| capacity / subject.workload.target);
         if settings.capacity.is_none() {
             subject.assumptions.push(
-                "A pod can serve the load that the autoscaler without forecasts exceeds for 2 % of \
-                 the time, and at least its target and the tolerance (--pod-capacity)."
+                "The capacity of a pod is assumed: the load per ready pod that is exceeded for 2 % \
+                 of the time without forecasts, but at least the target plus tolerance \
+                 (--pod-capacity)."
                     .to_owned(),
             );
         }
@@ -105,16 +106,14 @@ fn recommended(decisions: &[(f64, GateDecision)]) -> (f64, GateDecision) {
 
 impl Runs {
     fn new(trace: &Trace, settings: &Settings, comparison: &Comparison) -> Self {
-        // The time that `decide` measures: the last two weeks, after at least a week to learn from.
-        let first = trace.len().saturating_sub(14 * MINUTES_PER_DAY).max(7 * MINUTES_PER_DAY);
         let settings = Settings { capacity: Some(comparison.capacity), ..settings.clone() };
-        let backtest = Backtest::new(trace, &settings, first);
-        let forecasts = backtest.forecasts();
+        let backtest = Backtest::new(trace, &settings, first_measured(trace));
+        let forecast_loads = backtest.forecasts();
         Self {
             reactive: backtest.replicas(1.0, None),
             lowered: backtest.replicas(comparison.lowered_target, None),
-            forecast: backtest.replicas(1.0, Some(&forecasts)),
-            forecasts,
+            with_forecasts: backtest.replicas(1.0, Some(&forecast_loads)),
+            forecast_loads,
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<Strin
     let saved = |(without, with): (&Replicas, &Replicas)| {
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
     };
-    let saved: Vec<i32> = runs.lowered.iter().zip(&runs.forecast).map(saved).collect();
+    let saved: Vec<i32> = runs.lowered.iter().zip(&runs.with_forecasts).map(saved).collect();
     let minutes = hours * MINUTES_PER_HOUR;
     let first = runs.reactive.get(best_start(&saved, minutes)?)?.minute;
     let range = first..=(first + minutes);
@@ -63,7 +63,7 @@ fn draw(
     let served = |one: &Replicas| f64::from(one.ready) * capacity;
     let replicas = |one: &Replicas| f64::from(one.replicas);
     let line = |name: &str, style, points| Line { name: name.to_owned(), style, points };
-    let drawn = runs.lowered.iter().chain(&runs.forecast).filter(is_in_range);
+    let drawn = runs.lowered.iter().chain(&runs.with_forecasts).filter(is_in_range);
     let highest = drawn.map(|one| one.load.max(served(one))).fold(0.0, f64::max);
     let plot = |title: &str, run: &[Replicas]| Plot {
         title: title.to_owned(),
@@ -78,7 +78,7 @@ fn draw(
             .map(|one| (second(one.minute), one.load, served(one)))
             .collect(),
     };
-    let mut with_forecasts = plot(WITH_FORECASTS, &runs.forecast);
+    let mut with_forecasts = plot(WITH_FORECASTS, &runs.with_forecasts);
     with_forecasts
         .lines
         .insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, range)));
@@ -88,7 +88,7 @@ fn draw(
         Plot {
             title: "Replicas with and without forecasts".to_owned(),
             lines: vec![
-                line("with forecasts", Style::Replicas, points(&runs.forecast, &replicas)),
+                line("with forecasts", Style::Replicas, points(&runs.with_forecasts, &replicas)),
                 line("without", Style::Baseline, points(&runs.reactive, &replicas)),
             ],
             min_axis_end: 0.0,
@@ -108,7 +108,7 @@ fn forecasts(analysis: &Analysis, runs: &Runs, range: &RangeInclusive<usize>) ->
     let ahead = analysis.settings.horizon - analysis.subject.workload.delay;
     let ahead = ahead.as_secs_f64() / SECONDS_PER_MINUTE;
     let (first, last) = (*range.start() as f64, *range.end() as f64);
-    let points = runs.forecasts.iter().enumerate().filter(|(_, load)| !load.is_nan());
+    let points = runs.forecast_loads.iter().enumerate().filter(|(_, load)| !load.is_nan());
     points
         .map(|(minute, load)| (minute as f64 + ahead, f64::from(*load)))
         .filter(|(minute, _)| (first..=last).contains(minute))

@@ -117,7 +117,7 @@ fn answer(analysis: &Analysis) -> String {
     }
 }
 
-/// The overload with and without forecasts.
+/// The overload with forecasts, and with the lowered target of the table.
 fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     let Comparison { forecast, with_lowered_target: lowered, .. } = comparison;
     let capacity = match analysis.settings.capacity {
@@ -126,9 +126,10 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     };
     let cost = cost(forecast.pod_hours, lowered.pod_hours);
     format!(
-        "{cost}, simulated pods were overloaded for {} with them and for {} without{capacity}",
+        "{cost}, simulated pods were overloaded for {} with them and for {} with {}{capacity}",
         overload(forecast),
-        overload(lowered)
+        overload(lowered),
+        lowered_target_row(comparison)
     )
 }
 
@@ -250,7 +251,7 @@ fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
     };
     let header =
         ["", "POD-HOURS", "CHANGE", "OVERLOADED FOR", "OF THE TIME", "LOAD BEYOND CAPACITY"];
-    let lowered = format!("target × {}, no forecasts", share_of_target(comparison.lowered_target));
+    let lowered = lowered_target_row(comparison);
     vec![
         header.map(str::to_owned).to_vec(),
         row("without forecasts", comparison.reactive),
@@ -258,6 +259,11 @@ fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
         row("with forecasts", comparison.forecast),
         row("if the load were known", comparison.perfect),
     ]
+}
+
+/// The name of the run without forecasts whose target is lowered to a similar cost.
+fn lowered_target_row(comparison: &Comparison) -> String {
+    format!("target × {}, no forecasts", share_of_target(comparison.lowered_target))
 }
 
 /// Formats a share of the target with three to five decimals: as many as it needs to differ from 1.

@@ -25,7 +25,6 @@ pub(super) struct Metric {
     pub(super) target: Target,
 }
 
-/// The source of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Source {
     /// CPU in cores or memory in bytes, of a container or of whole pods.
@@ -68,13 +67,14 @@ impl Source {
 impl Metric {
     /// Whether the metric is one value with a target of type `Value`. Such a value is assumed to be
     /// inversely proportional to the replicas.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(super) fn falls_with_replicas(&self) -> bool {
         matches!(self.target, Target::Value(_)) && !self.source.is_of_pods()
     }
 
-    /// Converts recorded values to totals over all pods. Only values of a shared metric change.
+    /// Converts recorded values to the load. Values of a metric that falls with the replicas are
+    /// multiplied by them. Other values are totals already.
     pub(super) fn total(&self, value: Series, replicas: &Series) -> Series {
-        if self.is_shared() {
+        if self.falls_with_replicas() {
             value.zip(replicas, |value, replicas| value * replicas)
         } else {
             value
@@ -126,19 +126,17 @@ impl Metric {
         }
     }
 
-    /// One unit of the rebuilt load, in the unit of the metric.
-    pub(super) fn load_scale(&self) -> f64 {
+    /// The size of the load's unit: 1 MiB in bytes for memory, else 1.
+    pub(super) fn load_unit_size(&self) -> f64 {
         if self.resource() == Some("memory") { MEBI } else { 1.0 }
     }
 
     /// The unit of the rebuilt load.
     pub(super) fn load_unit(&self) -> String {
-        match (self.resource(), self.target) {
-            (Some("cpu"), _) => "cores".to_owned(),
-            (Some("memory"), _) => "MiB".to_owned(),
-            (_, Target::Value(_)) if !self.source.is_of_pods() => {
-                format!("{} × replicas", self.name)
-            }
+        match self.resource() {
+            Some("cpu") => "cores".to_owned(),
+            Some("memory") => "MiB".to_owned(),
+            _ if self.falls_with_replicas() => format!("{} × replicas", self.name),
             _ => self.name.clone(),
         }
     }

@@ -58,7 +58,7 @@ pub(super) fn main_load(past: &Past) -> anyhow::Result<MainLoad<'_>> {
     let Some(recorded) = past.metrics.get(index) else { bail!("there is no metric") };
     let mut total = recorded.total(&past.replicas);
     total.zero_gaps_where_zero(&past.replicas);
-    let unit = recorded.metric.load_scale();
+    let unit = recorded.metric.load_unit_size();
     let load = Series(total.0.iter().map(|value| value.map(|value| value / unit)).collect());
     if load.values().count() < 2 {
         bail!("{}: there are fewer than two samples with replicas", recorded.metric.field);

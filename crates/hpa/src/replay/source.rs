@@ -64,7 +64,7 @@ impl PrometheusPastLoads {
             Some(rules) if !has_listed(rules) => PastError::Failed(message),
             _ => PastError::Unknown(message),
         })?;
-        let replicas = if metric.is_shared() {
+        let replicas = if metric.falls_with_replicas() {
             reader.read(&target.replicas_query(None)).await.map_err(read_error)?
         } else {
             Series::default()

@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use anyhow::Context;
 use hpa_calc::{
-    HorizontalPodAutoscaler, Settings,
+    Settings,
     defaults::apply_defaults,
     settings::{Bounds, BoundsChange, Setting, SettingPlace, SettingPolicy, SettingProblem},
 };
@@ -13,8 +12,12 @@ use serde_json::{Value, json};
 
 use super::preview::format_local;
 use crate::{
-    autoscaler_name::describe, convert::versions, debug_client::BUILT_IN,
-    explain::StatusController, lint::is_autoscaler, manifests::Manifest,
+    autoscaler_name::{decode, describe},
+    convert::versions,
+    debug_client::KUBE_CONTROLLER_MANAGER,
+    explain::StatusController,
+    lint::is_autoscaler,
+    manifests::Manifest,
 };
 
 /// The name of the setting with the schedule of bounds.
@@ -54,8 +57,7 @@ fn preview_autoscaler(
     let name = describe(&manifest.object);
     let mut object = versions::without_nulls(manifest.object.clone());
     versions::to_v2(&mut object);
-    let mut hpa: HorizontalPodAutoscaler =
-        serde_json::from_value(object).with_context(|| name.clone())?;
+    let mut hpa = decode(&object)?;
     apply_defaults(&mut hpa.spec);
     let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
     let is_of_bounds = |problem: &&SettingProblem| match &problem.place {
@@ -116,7 +118,7 @@ impl BoundsPreview {
         if self.status_is_from_reference {
             let _ = writeln!(
                 text,
-                "warning: the bounds have no effect: {BUILT_IN}, which stored the status last, \
+                "warning: the bounds have no effect: {KUBE_CONTROLLER_MANAGER}, which stored the status last, \
                  ignores them"
             );
         }

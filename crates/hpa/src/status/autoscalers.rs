@@ -48,6 +48,10 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         }
         match state {
             State::Failing => {
+                let pause = sentence.split(';').next().filter(|start| start.starts_with("paused "));
+                if let Some(pause) = pause.filter(|start| start.ends_with(" by annotation")) {
+                    by_pause.entry(pause.to_owned()).or_default().push(autoscaler.name.clone());
+                }
                 let reason = autoscaler.failed_reason().unwrap_or_default();
                 let entry = failing.entry(reason).or_insert((Vec::new(), sentence));
                 entry.0.push(autoscaler.name.clone());

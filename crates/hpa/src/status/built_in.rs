@@ -9,7 +9,7 @@ use super::{
     cluster::ClusterState,
     controller::format_seconds,
 };
-use crate::debug_client::{BUILT_IN as NAME, LeaseHolder, LeaseName, Unavailable};
+use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
 
 const NAMESPACE: &str = "kube-system";
 /// The names of the HPA controller in `--controllers`.
@@ -35,7 +35,7 @@ impl KubeControllerManager {
         let lease = LeaseName::built_in();
         let holder = LeaseHolder::read(client, &lease).await;
         let flags = match &holder {
-            Ok(holder) => ManagerFlags::read(client, holder.pod_name()).await,
+            Ok(holder) => ManagerFlags::read(client, holder.host_name()).await,
             Err(_) => None,
         };
         Self { holder, flags }
@@ -93,7 +93,7 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
         }
         Err(error) => return unknown(error),
     };
-    let (host, renewed) = (holder.pod_name(), holder.renewed);
+    let (host, renewed) = (holder.host_name(), holder.renewed);
     let age =
         renewed.map(|renewed| format_seconds(cluster.now.duration_since(renewed).as_secs_f64()));
     let age = age.map_or("never renewed".to_owned(), |age| format!("renewed {age} ago"));

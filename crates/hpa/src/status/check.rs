@@ -15,7 +15,7 @@ const MAX_NAMES: usize = 3;
 #[serde(rename_all = "camelCase")]
 pub(super) enum Level {
     Ok,
-    /// The check was not possible, or has no result yet. Neither is a problem in this set-up.
+    /// The check was not possible, or has no result yet. Neither affects the exit status.
     Skipped,
     Warning,
     Error,
@@ -101,8 +101,8 @@ impl Report {
         let count = |level| of_level(level).count();
         match (count(Level::Error), count(Level::Warning), count(Level::Skipped)) {
             (0, 0, 0) => "no problems found".to_owned(),
-            (0, 0, unknown) => {
-                format!("no problems found; {} not possible", counted(unknown, "check"))
+            (0, 0, skipped) => {
+                format!("no problems found; {} skipped", counted(skipped, "check"))
             }
             (errors, warnings, _) => {
                 let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::{built_in::KubeControllerManager, scales::read_scales};
 use crate::{
     args::{AutoscalerApiArgument, StatusArguments, to_std},
-    debug_client::{BUILT_IN, DebugClient, LeaderPod, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, DebugClient, LeaderPod, LeaseHolder, LeaseName, Unavailable},
     explain::StatusController,
     kubectl::{self, escape, get, get_if_served},
     liveness::{Idle, Leases},
@@ -201,7 +201,7 @@ impl ListedAutoscaler {
 
     /// Summarizes the stored status. `settings` are those of the controller's flags.
     pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
-        let is_reference = self.manager.as_deref() == Some(BUILT_IN);
+        let is_reference = self.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER);
         let resolved = settings_of_controller(settings.clone(), &self.hpa, policy, is_reference);
         let surroundings =
             Surroundings { scale: self.scale.as_ref(), other_autoscalers: &self.other_autoscalers };

@@ -97,7 +97,7 @@ fn check_lease(cluster: &ClusterState) -> Check {
         age.map_or("never".to_owned(), |age| format!("{} ago", format_seconds(age.as_secs_f64())));
     let text = format!(
         "lease {namespace}/{name} is held by {}, renewed {age}, {}",
-        holder.pod_name(),
+        holder.host_name(),
         counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
     );
     if holder.is_expired(cluster.now) {

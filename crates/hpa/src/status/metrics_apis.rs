@@ -134,6 +134,9 @@ fn group_of(source_type: &MetricSourceType) -> &'static str {
 fn install_hint(group: &str) -> &'static str {
     match group {
         "metrics.k8s.io" => "install metrics-server, or hpa adapter with resource rules",
-        _ => "install hpa adapter (docs/adapter.md) or another adapter",
+        _ => {
+            "install hpa adapter (docs/adapter.md) or another adapter; if hpa run reads rules \
+             (--metrics-config), check with hpa rules explain that they have these metrics"
+        }
     }
 }

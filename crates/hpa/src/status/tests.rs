@@ -570,6 +570,18 @@ fn paused_autoscalers_are_not_counted_as_able_to_scale() {
 }
 
 #[test]
+fn paused_autoscaler_that_fails_is_listed_as_paused() {
+    let mut cluster = healthy();
+    let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
+    cluster.autoscalers = vec![autoscaler("web", failed)];
+    cluster.autoscalers[0].hpa.metadata.annotations =
+        [("autoscaling.hpa-rs.dev/pause".into(), "true".into())].into();
+    let paused = "1 autoscaler paused by annotation: shop/web".to_owned();
+    assert!(problems(&cluster).contains(&(Level::Warning, paused)));
+    assert!(problems(&cluster)[0].1.contains("1 of 1 autoscaler can't scale"));
+}
+
+#[test]
 fn controller_without_election_is_ok_if_its_debug_api_answers() {
     let mut cluster = healthy();
     cluster.autoscalers[0].manager = Some("hpa-controller".into());

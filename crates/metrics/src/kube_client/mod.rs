@@ -222,7 +222,7 @@ impl MetricSource for KubeMetricsClient {
 impl Transport {
     async fn discover(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
         let group = group(api);
-        // The message names the request that the reference sends without a discovery.
+        // Errors name a request for pods, as if no discovery were needed, whatever the query reads.
         let get = request::discovery_request(group, &format!("get pods.{group}"));
         let body = match self.fetch(&get).await {
             Err(MetricError::Status { code: 404, .. }) if api == MetricsApi::Custom => {

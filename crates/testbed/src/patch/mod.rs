@@ -13,7 +13,7 @@ use crate::{
     schema::{Shape, decode_json},
 };
 
-const MEDIA_TYPES: &str =
+const CUSTOM_RESOURCE_MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 const REJECTED: &str = "the server rejected our request due to an error in our request";
 
@@ -44,7 +44,7 @@ impl Patch {
                 let (code, reason) = (415, "UnsupportedMediaType");
                 Err(ApiError::with_empty_details(code, reason, "415: Unsupported Media Type"))
             }
-            _ => Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
+            _ => Err(ApiError::unsupported_media_type(CUSTOM_RESOURCE_MEDIA_TYPES)),
         }
     }
 
@@ -69,6 +69,7 @@ impl Patch {
     }
 
     /// Applies the patch to a copy of the object. Strategic merge patch requires a built-in kind.
+    /// Server-side apply, which gets here only for a scale, counts as a merge patch.
     pub(crate) fn apply_to(&self, object: &Value, is_builtin: bool) -> Result<Value, ApiError> {
         let mut object = object.clone();
         match self {
@@ -77,7 +78,9 @@ impl Patch {
             }
             Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut object, patch),
             Self::Strategic(patch) if is_builtin => strategic::apply(&mut object, patch),
-            Self::Strategic(_) => return Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
+            Self::Strategic(_) => {
+                return Err(ApiError::unsupported_media_type(CUSTOM_RESOURCE_MEDIA_TYPES));
+            }
         }
         Ok(object)
     }

@@ -110,9 +110,10 @@ fn merge_list(target: &mut Value, name: &str, patch: &[Value]) {
     restore_order(items, name, &live, patch);
 }
 
-/// Orders the merged list as kube-apiserver does. Patched elements have the order of the patch.
-/// Each other element comes directly before the first of them that it preceded in the live list, or
-/// else at the end.
+/// Orders the merged list as kube-apiserver does for a patch without `$setElementOrder`, which is
+/// ignored. Patched elements have the order of the patch. An element that is not in the patch keeps
+/// its place before the first patched element that followed it in the live list. If there is none,
+/// it goes to the end.
 fn restore_order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
     let position = |all: &[Value], item: &Value| {
         let key = merge_key(list, item).filter(|_| item.is_object());

@@ -27,7 +27,8 @@ use crate::test_env::{Target, WAIT_LIMIT};
 #[derive(Clone, Default)]
 pub(super) struct Webhook {
     holds: Holds,
-    /// By namespace: notified when the webhook receives a probe, which is a dry run of the suite.
+    /// By namespace: notified when the webhook receives a probe, which is a scale write of the
+    /// suite with `dryRun`.
     probed: Arc<Mutex<HashMap<String, Arc<Notify>>>>,
 }
 

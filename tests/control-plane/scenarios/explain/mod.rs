@@ -161,7 +161,7 @@ async fn explain(expected: &Expected) -> Result<()> {
 
 /// The explanation must have a next step, or a change that would affect the decision.
 fn check_next_step(text: &str) -> Result<()> {
-    let sections = ["\nWhat to do\n  ", "\nWhat would change it\n  "];
+    let sections = ["\nWhat to do\n  ", "\nWhat would change it"];
     ensure!(sections.iter().any(|section| text.contains(section)), "no next step in:\n{text}");
     Ok(())
 }

@@ -26,7 +26,8 @@ struct Migration {
     web: Target,
 }
 
-/// All commands of the guide succeed, and after each switch the new controller scales.
+/// The commands of the guide that need no pods succeed, and after each switch the new controller
+/// scales.
 pub(super) async fn migration_guide(env: TestEnv) -> Result<()> {
     let skipped = |reason: &str| println!("  migration_guide: skipped, {reason}");
     if !hpa_tests::harness::are_long_tests_enabled() {

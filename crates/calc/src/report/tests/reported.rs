@@ -90,6 +90,15 @@ fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
 }
 
 #[test]
+fn flags_that_were_given_are_not_advised() {
+    let here = "the request to Prometheus at http://localhost:9090 failed: Connection refused";
+    let message = "the request to Prometheus at http://p:9090 failed: Connection refused";
+    let report = failing_inputs(here, message).report();
+    assert_contains(&report, "Check that Prometheus runs");
+    assert!(!report.to_string().contains("use its flags"), "{report}");
+}
+
+#[test]
 fn metric_that_can_be_read_here_is_decided_on() {
     let mut inputs = failing_inputs(NOT_FOUND, "missing request for cpu in container app of Pod a");
     let names = ["web-0", "web-1", "web-2", "web-3"];

@@ -62,7 +62,7 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
 #[case::off(0, 0, &[condition("ScalingActive", "False", "ScalingDisabled")],
     State::Off, "autoscaling is off because the target is at 0 replicas")]
 #[case::failing(4, 4, &[condition("ScalingActive", "False", "FailedGetResourceMetric")],
-    State::Failing, "FailedGetResourceMetric!")]
+    State::Failing, "paused by annotation; FailedGetResourceMetric!")]
 fn state_and_sentence_follow_from_the_status(
     #[case] current: i32,
     #[case] desired: i32,

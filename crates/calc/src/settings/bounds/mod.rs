@@ -27,8 +27,8 @@ pub struct Schedule {
 /// The bounds of one spec in a range of time.
 #[derive(Clone, Copy, Debug)]
 struct CachedBounds {
-    /// The bounds of the spec, and whether a schedule may set its minimum to zero.
-    spec: (Bounds, bool),
+    /// The spec's bounds, and whether a scheduled minimum may be zero.
+    key: (Bounds, bool),
     from: Timestamp,
     /// The end of the range, which is not part of it.
     until: Timestamp,
@@ -37,7 +37,7 @@ struct CachedBounds {
 }
 
 /// If the bounds have no next change, they are cached for this time.
-const MAX_CACHE_AGE: SignedDuration = SignedDuration::from_hours(24);
+const CACHE_TIME_WITHOUT_CHANGE: SignedDuration = SignedDuration::from_hours(24);
 
 impl PartialEq for Schedule {
     fn eq(&self, other: &Self) -> bool {
@@ -102,10 +102,10 @@ impl std::fmt::Display for Bounds {
 }
 
 impl Settings {
-    /// The effective bounds at a time: those of the entries of the schedule that hold, else those
-    /// of the spec. Of several entries, the highest minimum and the highest maximum count. If the
-    /// minimum is above the maximum, the maximum is raised. If the autoscaler may not scale to
-    /// zero, or has no metric that can scale up from zero, the minimum of a schedule is at least 1.
+    /// The effective bounds at a time. Each bound is the highest one that an active entry of the
+    /// schedule sets, else the spec's. If the minimum is above the maximum, the maximum is raised.
+    /// If the autoscaler may not scale to zero, or has no metric that can scale up from zero, the
+    /// minimum of a schedule is at least 1.
     pub fn bounds_at(&self, spec: &HorizontalPodAutoscalerSpec, now: Timestamp) -> Bounds {
         match &self.bounds {
             None => Bounds::of_spec(spec),
@@ -122,11 +122,11 @@ impl Settings {
         spec: &HorizontalPodAutoscalerSpec,
         now: Timestamp,
     ) -> Option<BoundsChange> {
-        self.schedule_at(spec, now).1
+        self.bounds_and_change_at(spec, now).1
     }
 
     /// [`Settings::bounds_at`] and [`Settings::next_bounds_change`] at once.
-    pub(crate) fn schedule_at(
+    pub(crate) fn bounds_and_change_at(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
         now: Timestamp,
@@ -134,13 +134,14 @@ impl Settings {
         let Some(schedule) = &self.bounds else { return (Bounds::of_spec(spec), None) };
         let key = (Bounds::of_spec(spec), self.may_scale_to_zero(spec));
         let lock = || schedule.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_valid = |it: &CachedBounds| it.spec == key && (it.from..it.until).contains(&now);
+        let is_valid = |it: &CachedBounds| it.key == key && (it.from..it.until).contains(&now);
         if let Some(found) = lock().filter(is_valid) {
             return (found.bounds, found.change);
         }
         let (bounds, change) = self.find_change(spec, schedule, now);
-        let until = change.map_or_else(|| after(now, MAX_CACHE_AGE), |change| change.at);
-        *lock() = Some(CachedBounds { spec: key, from: now, until, bounds, change });
+        let until =
+            change.map_or_else(|| after(now, CACHE_TIME_WITHOUT_CHANGE), |change| change.at);
+        *lock() = Some(CachedBounds { key, from: now, until, bounds, change });
         (bounds, change)
     }
 
@@ -150,15 +151,16 @@ impl Settings {
         entries: &[ScheduledBounds],
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
-        let within = |days| self.schedule_within(days, spec, entries, now);
+        let within = |days| self.bounds_and_change_within(days, spec, entries, now);
+        // `bounds_and_change_within` searches one day less than it is given.
         // Most schedules change within a day. A weekly entry changes within a week, or within two
         // if the clocks skip one occurrence.
         let (bounds, change) = within(2);
         (bounds, change.or_else(|| within(8).1).or_else(|| within(15).1))
     }
 
-    /// The changes of the bounds after `from`, up to and including `to`. They end before two weeks
-    /// without a change.
+    /// The changes of the bounds after `from`, up to and including `to`. The list
+    /// ends early if two weeks pass without a change.
     pub fn bounds_changes(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -187,7 +189,7 @@ impl Settings {
         self.scale_to_zero && has_object_or_external_metric(&spec.metrics)
     }
 
-    fn schedule_within(
+    fn bounds_and_change_within(
         &self,
         days: i32,
         spec: &HorizontalPodAutoscalerSpec,

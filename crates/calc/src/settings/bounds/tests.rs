@@ -26,8 +26,8 @@ fn bounds_are_computed_again_only_after_their_change() {
             let now = start + SignedDuration::from_mins(quarter * 15);
             let fresh = Schedule::from(schedule.to_vec());
             let fresh = Settings { bounds: Some(fresh), ..Settings::default() };
-            let found = settings.schedule_at(&spec, now);
-            assert_eq!(found, fresh.schedule_at(&spec, now), "{now}");
+            let found = settings.bounds_and_change_at(&spec, now);
+            assert_eq!(found, fresh.bounds_and_change_at(&spec, now), "{now}");
             assert_eq!(found.1.is_some(), has_changes, "{now}");
             let from = schedule.cache.lock().unwrap().map(|found| found.from);
             computed += usize::from(from != last);
@@ -37,7 +37,10 @@ fn bounds_are_computed_again_only_after_their_change() {
         // bounds never change.
         assert_eq!(computed, if has_changes { 27 } else { 3 });
         let other = HorizontalPodAutoscalerSpec { max_replicas: 20, ..spec.clone() };
-        assert_eq!(settings.schedule_at(&other, start).0, settings.bounds_at(&other, start));
-        assert_eq!(settings.schedule_at(&spec, start).0, settings.bounds_at(&spec, start));
+        assert_eq!(
+            settings.bounds_and_change_at(&other, start).0,
+            settings.bounds_at(&other, start)
+        );
+        assert_eq!(settings.bounds_and_change_at(&spec, start).0, settings.bounds_at(&spec, start));
     }
 }

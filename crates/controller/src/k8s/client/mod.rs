@@ -73,7 +73,8 @@ pub struct ClientConfig {
     pub user_agent: Option<HeaderValue>,
 }
 
-/// The two clients. They don't retry failed requests: the next reconcile does.
+/// The two clients. They don't retry failed requests. The caller does, for example with its next
+/// reconcile.
 #[derive(Clone)]
 pub struct Clients {
     /// The client for all requests but those for metrics.
@@ -155,18 +156,19 @@ fn build_client(
     origin: &str,
 ) -> Result<Client, ClientError> {
     // Without the rest of the URL, which may contain credentials.
-    let server = config.cluster_url.host().unwrap_or_default().to_owned();
-    let host = config.cluster_url.port().map_or(server.clone(), |port| format!("{server}:{port}"));
+    let hostname = config.cluster_url.host().unwrap_or_default().to_owned();
+    let port = config.cluster_url.port();
+    let host = port.map_or(hostname.clone(), |port| format!("{hostname}:{port}"));
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build {
-        server,
+        server: hostname,
         origin: origin.to_owned(),
         source: ClientBuildError::from_kube(&error),
     })?;
     Ok(with_limits(builder, limits, observer, log, host))
 }
 
-/// A connection that can't be established. The error of the HTTP client names neither the server
-/// nor, at first, the cause.
+/// A connection that can't be established. The HTTP client's error doesn't name the server, and has
+/// the cause only at the end of its source chain.
 #[derive(Debug, thiserror::Error)]
 #[error("unable to connect to the API server at {server}: {cause}")]
 pub struct ConnectError {
@@ -178,6 +180,8 @@ pub struct ConnectError {
 impl ConnectError {
     /// Replaces a connection error with a `ConnectError`. Returns any other error as it is.
     fn replace(server: &str, error: BoxError) -> BoxError {
+        // hyper-util displays the kind of its error: `client error (Connect)`. The error's type is
+        // unknown here, and this crate doesn't depend on hyper-util.
         if !error.to_string().contains("(Connect)") {
             return error;
         }

@@ -35,7 +35,7 @@ fn problem_of_a_list_lasts_until_it_is_synced() {
 fn outage_of_the_api_server_replaces_other_problems() {
     let board = board(&["a"]);
     board.mark_up(at(100));
-    board.set_silence(Some("No controller makes decisions.".to_owned()));
+    board.set_inactivity(Some("No controller makes decisions.".to_owned()));
     fail_list(&board, AutoscalerApi::Core, true, 110);
     fail_connection(&board, 110, "refused");
     fail_connection(&board, 120, "starting");

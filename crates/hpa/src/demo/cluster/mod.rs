@@ -109,9 +109,9 @@ struct DecisionSender {
 }
 
 impl Observer for DecisionSender {
-    fn reconciled(&self, reconciled: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
         // Fails only while the demo ends.
-        let _ = self.decisions.send(Decision::from_reconcile(reconciled, self.clock.second()));
+        let _ = self.decisions.send(Decision::from_reconcile(concluded, self.clock.second()));
     }
 }
 

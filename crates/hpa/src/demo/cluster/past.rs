@@ -25,7 +25,7 @@ impl RecordSource for DemoPast {
     }
 
     /// The controller is part of this process.
-    async fn silence_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
         None
     }
 }

@@ -37,8 +37,8 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    pub(crate) fn from_reconcile(reconciled: &ConcludedReconcile<'_>, second: f64) -> Self {
-        let ConcludedReconcile { key, hpa, settings, conclusion, at, .. } = *reconciled;
+    pub(crate) fn from_reconcile(concluded: &ConcludedReconcile<'_>, second: f64) -> Self {
+        let ConcludedReconcile { key, hpa, settings, conclusion, at, .. } = *concluded;
         let explanation = &conclusion.explanation;
         let target = &hpa.spec.scale_target_ref;
         Self {
@@ -53,7 +53,7 @@ impl Decision {
             limit: explanation.limit(hpa),
             sentence: explanation.sentence(hpa),
             measurement: explanation.measurement(hpa),
-            waits_for_forecast: waits_for_forecast(reconciled),
+            waits_for_forecast: waits_for_forecast(concluded),
         }
     }
 

@@ -14,14 +14,14 @@ const SERVED_AFTER_REACTION: f64 = 0.95;
 const SERVED_OVERALL: f64 = 0.8;
 /// Relative difference that is accepted between replicas and the number needed, in addition to one
 /// replica.
-const TOLERANCE: f64 = 0.1;
+const ACCEPTED_DEVIATION: f64 = 0.1;
 
 /// The description of the rules, for the summary.
 pub(super) const CRITERIA: &str = "\
 To follow the load, each workload must
   - serve 80% of it, and 95% not counting the first 3 minutes of each shortage
-  - end within bounds, and within 10% plus one replica of the pods needed
-  - drain its queues
+  - end within bounds, and (without a queue) within 10% plus one replica of the pods needed
+  - not end with a growing backlog
   - with minReplicas 0, be scaled to zero when idle, and up when work arrives
 Times are simulated.";
 
@@ -112,7 +112,7 @@ fn check_too_few(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<S
         return None;
     }
     let needed = needed_pods(history, REACTION_SECONDS).fold(f64::INFINITY, f64::min);
-    let is_too_few = f64::from(last.desired) < needed * (1.0 - TOLERANCE) - 1.0;
+    let is_too_few = f64::from(last.desired) < needed * (1.0 - ACCEPTED_DEVIATION) - 1.0;
     is_too_few.then(|| {
         format!("it ended with {}, but {needed} were needed", counted(last.desired, "replica"))
     })
@@ -128,7 +128,7 @@ fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<
     let is_scaling_down =
         history.last_scale_down.is_some_and(|second| second >= last.second - window);
     let most_needed = needed_pods(history, window).fold(0.0, f64::max);
-    let is_too_many = f64::from(last.desired) > most_needed * (1.0 + TOLERANCE) + 1.0;
+    let is_too_many = f64::from(last.desired) > most_needed * (1.0 + ACCEPTED_DEVIATION) + 1.0;
     (is_too_many && !is_scaling_down).then(|| {
         format!(
             "it ended with {}, but at most {most_needed} were needed in the last {}",
@@ -138,8 +138,8 @@ fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<
     })
 }
 
-/// The backlog at the end must not be larger than the one [`REACTION_SECONDS`] before, if there has
-/// been a backlog since then.
+/// If the queue was never empty in the last [`REACTION_SECONDS`], the backlog must not have grown
+/// in that time.
 fn check_queue(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
     if !history.has_queue || last.backlog < 1.0 {
         return None;

@@ -56,8 +56,7 @@ impl Dump {
     ) -> anyhow::Result<Subject> {
         let object = autoscaler_name::find_in_files(self.objects.iter(), name)?;
         let controller = StatusController::from_managed_fields(object);
-        let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
-            .with_context(|| format!("unable to decode {}", describe(object)))?;
+        let mut hpa = autoscaler_name::decode(object)?;
         apply_defaults(&mut hpa.spec);
         let scale = self.scale(&hpa);
         let selector = scale.as_ref().ok().and_then(usable_selector);

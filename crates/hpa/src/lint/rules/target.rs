@@ -17,6 +17,10 @@ use crate::{
 pub(in crate::lint) const TARGET_POINTER: &str = "/spec/scaleTargetRef";
 const TARGET_FIELD: &str = "spec.scaleTargetRef";
 const KEDA: &str = "keda.sh";
+/// The effect of autoscalers of one API on one target. The controller detects it with the second
+/// one that it reconciles, so the first one can scale before.
+const SAME_API_EFFECT: &str = "none of them scales it, apart from one decision after each start \
+                               of a controller";
 /// The effect of autoscalers of both APIs on one target.
 const BOTH_APIS_EFFECT: &str = "a controller of both APIs (--autoscaler-api=both) scales it by \
                                 neither; two controllers, each of one API, may undo each \
@@ -170,9 +174,7 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     };
     let others = workspace.autoscalers().filter(has_same_target).filter(is_other);
     let (of_same_api, of_other_api): (Vec<_>, Vec<_>) = others.partition(is_same_api);
-    for (others, effect) in
-        [(of_same_api, "none of them scales it"), (of_other_api, BOTH_APIS_EFFECT)]
-    {
+    for (others, effect) in [(of_same_api, SAME_API_EFFECT), (of_other_api, BOTH_APIS_EFFECT)] {
         if !others.is_empty() {
             let is_certain = |other: &&Manifest| namespace(other) == namespace(manifest);
             let condition = if others.iter().all(is_certain) {
@@ -209,7 +211,7 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (created_kind, effect) = if api_group(manifest) == hpa_crd::GROUP {
         ("autoscaling/v2 autoscaler", BOTH_APIS_EFFECT)
     } else {
-        ("autoscaler", "none of them scales it")
+        ("autoscaler", SAME_API_EFFECT)
     };
     for object in scaled_objects.filter(|_| !is_created_by_keda) {
         let message = format!(

@@ -16,7 +16,7 @@ use crate::workload::{
 /// The shortest time over which metrics-server averages a container's CPU usage, in seconds.
 const SHORTEST_WINDOW: f64 = 10.0;
 
-/// The source of a metric's value.
+/// A [`MetricValue`] with the workload's name resolved.
 #[derive(Clone, Debug)]
 enum ValueSource {
     Load(WorkloadId),
@@ -92,7 +92,7 @@ impl MetricSources {
         seconds.into_iter().fold(0.0, f64::max).ceil()
     }
 
-    /// Scrapes every source whose resolution elapsed between `before` and `now`.
+    /// Scrapes every source for which a scrape became due after `before`, up to `now`.
     pub(super) fn scrape(
         &mut self,
         workloads: &mut BTreeMap<WorkloadId, Workload>,

@@ -11,7 +11,7 @@ use hpa_dashboard::OverdueAutoscaler;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    debug_client::{BUILT_IN, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     liveness::{Idle, Leases},
 };
 
@@ -19,10 +19,13 @@ const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 /// A lease without a holder is reported after this time, because a rollout releases it too.
 const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// A sentence about each lease with which no controller makes decisions, with the number of
-/// statuses that its holder stored: the lease is not held, or kube-controller-manager's HPA
-/// controller is off. `managers` has the field manager of each autoscaler's status. The lease of
-/// hpa-rs has had no holder since `released`, which is `None` if it has one.
+/// Describes each lease whose controller makes no decisions: no instance holds it, it has expired,
+/// or kube-controller-manager's HPA controller is off. Each sentence has the number of statuses that
+/// the controller stored.
+///
+/// `managers` has the field manager of each autoscaler's status. `released` is the time at which the
+/// lease of hpa-rs was first seen missing or without a holder. `None` if it has one or can't be
+/// read.
 pub(super) fn describe_leases(
     leases: &Leases<'_>,
     managers: &[String],
@@ -42,12 +45,12 @@ pub(super) fn describe_leases(
     let sentences = by_manager.into_iter().filter_map(|(manager, (idle, statuses))| {
         let built_in = LeaseName::built_in();
         let (name, holder) = match manager {
-            BUILT_IN => (&built_in, &leases.built_in.holder),
+            KUBE_CONTROLLER_MANAGER => (&built_in, &leases.built_in.holder),
             _ => (leases.name, leases.holder),
         };
         match holder {
             Ok(holder) if holder.is_expired(now) => describe_expired(holder, statuses, now),
-            Err(_) if manager != BUILT_IN => describe_released(name, statuses, released?, now),
+            Err(_) if manager != KUBE_CONTROLLER_MANAGER => describe_released(name, statuses, released?, now),
             Ok(_) | Err(_) => Some(describe_cause(name, statuses, &idle.reason)),
         }
     });
@@ -61,7 +64,7 @@ fn describe_expired(holder: &LeaseHolder, statuses: usize, now: Timestamp) -> Op
     if !holder.is_expired(now) {
         return None;
     }
-    let pod = holder.pod_name();
+    let pod = holder.host_name();
     let renewed = match age {
         Some(age) => format!("has not renewed it for {}", format_minutes(age)),
         None => "has never renewed it".to_owned(),

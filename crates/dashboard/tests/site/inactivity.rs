@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use crate::{Cluster, hpa, options, with_status};
 
 /// A controller whose last decision is this old. `None` if its debug API doesn't answer.
-struct SilentController(Option<SignedDuration>);
+struct InactiveController(Option<SignedDuration>);
 
 #[async_trait]
-impl RecordSource for SilentController {
+impl RecordSource for InactiveController {
     async fn past(
         &self,
         _: &HpaKey,
@@ -42,7 +42,7 @@ impl RecordSource for SilentController {
     }
 
     /// A dead kube-controller-manager.
-    async fn inactivity(&self, _: &HpaKey, manager: &str) -> Option<String> {
+    async fn autoscaler_inactivity(&self, _: &HpaKey, manager: &str) -> Option<String> {
         let is_reference = manager == "kube-controller-manager";
         is_reference.then(|| "No controller acts on this autoscaler".to_owned())
     }
@@ -52,19 +52,19 @@ impl RecordSource for SilentController {
         self.0.filter(|age| *age > limit).map(overdue).into_iter().collect()
     }
 
-    async fn silence_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
-        let is_silent = self.0.is_none_or(|age| age > limit);
-        is_silent.then(|| format!("No controller makes decisions ({} managers).", managers.len()))
+    async fn inactivity_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
+        let is_inactive = self.0.is_none_or(|age| age > limit);
+        is_inactive.then(|| format!("No controller makes decisions ({} managers).", managers.len()))
     }
 }
 
 async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
-    let past: Arc<dyn RecordSource> = Arc::new(SilentController(age));
+    let past: Arc<dyn RecordSource> = Arc::new(InactiveController(age));
     Cluster::start(&[], Options { past: Some(past), ..options() }).await
 }
 
 #[tokio::test]
-async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
+async fn inactive_controller_is_reported_in_the_list_and_on_the_page() {
     // The limit is two minutes.
     let cluster = start_cluster(Some(SignedDuration::from_secs(190))).await;
     let changes = cluster.open_list().await.until(|changes| changes["silent"] == true).await;
@@ -93,7 +93,7 @@ async fn controller_with_a_decision_a_minute_ago_is_not_reported() {
 }
 
 #[tokio::test]
-async fn silent_controller_makes_a_scaling_doubtful() {
+async fn inactive_controller_makes_a_scaling_doubtful() {
     let old = Some(SignedDuration::from_secs(190));
     for (age, doubt) in [(None, "may make no decisions"), (old, "made its last decision long ago")]
     {
