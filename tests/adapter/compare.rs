@@ -104,8 +104,8 @@ impl Cluster {
         Ok(Self { dir, prometheus_url, _adapter: adapter, _prometheus: prometheus, server })
     }
 
-    /// Starts `hpa adapter` with the flags of prometheus-adapter and additional ones. No APIService
-    /// refers to it.
+    /// Starts `hpa adapter` with the flags of prometheus-adapter and additional ones. No
+    /// `APIService` refers to it.
     async fn start_adapter(&self, extra_flags: &[&str]) -> Result<(Process, u16)> {
         let [port] = free_ports()?;
         let mut command = Command::new(hpa_tests::harness::hpa_binary());

@@ -158,11 +158,11 @@ pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
 
 /// The role has the rules of the shipped file, without write verbs.
 fn check_read_only(role: &Value, shipped: &Value) -> Result<()> {
-    let reading = |rule: &Value| {
-        let mut rule = rule.clone();
-        let verbs = rule["verbs"].as_array_mut()?;
-        verbs.retain(|verb| READ_VERBS.iter().any(|reading| verb == reading));
-        (!verbs.is_empty()).then_some(rule)
+    let reading = |entry: &Value| {
+        let mut reduced = entry.clone();
+        let verbs = reduced["verbs"].as_array_mut()?;
+        verbs.retain(|verb| READ_VERBS.iter().any(|allowed| verb == allowed));
+        (!verbs.is_empty()).then_some(reduced)
     };
     let expected: Vec<Value> =
         shipped["rules"].as_array().into_iter().flatten().filter_map(reading).collect();

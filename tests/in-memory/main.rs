@@ -39,20 +39,20 @@ const PERIOD: Duration = Duration::from_millis(50);
 struct Requests {
     scales_fail: AtomicBool,
     /// Reads and writes of scales. Each reconcile reads one if scales are not watched.
-    scale_requests: watch::Sender<usize>,
+    scale_count: watch::Sender<usize>,
     /// Requests for pod metrics: one per reconcile.
-    metrics_requests: watch::Sender<usize>,
+    metrics_count: watch::Sender<usize>,
 }
 
 impl Interceptor for Requests {
     fn intercept(&self, request: &RequestInfo) -> Action {
         if request.group == "metrics.k8s.io" && request.resource == "pods" {
-            self.metrics_requests.send_modify(|requests| *requests += 1);
+            self.metrics_count.send_modify(|requests| *requests += 1);
         }
         if request.subresource != "scale" {
             return Action::Pass;
         }
-        self.scale_requests.send_modify(|requests| *requests += 1);
+        self.scale_count.send_modify(|requests| *requests += 1);
         if !self.scales_fail.load(Ordering::SeqCst) {
             return Action::Pass;
         }
@@ -223,16 +223,16 @@ async fn steady_state_writes_nothing() {
         )
         .await;
     let version_before = cluster.testbed.resource_version();
-    let mut requests = cluster.requests.metrics_requests.subscribe();
+    let mut requests = cluster.requests.metrics_count.subscribe();
     let awaited_count = *requests.borrow() + 10;
     let reconciled = requests.wait_for(|requests| *requests >= awaited_count);
     tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
     assert_eq!(cluster.testbed.resource_version(), version_before);
     // After the first reconciles, scales come from the watch.
     assert!(
-        *cluster.requests.scale_requests.borrow() < 5,
+        *cluster.requests.scale_count.borrow() < 5,
         "{} requests",
-        *cluster.requests.scale_requests.borrow()
+        *cluster.requests.scale_count.borrow()
     );
     cluster.controller.stop().await;
 }

@@ -336,7 +336,8 @@ impl Cluster {
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
             let outcome = instance.controller.terminate().await;
-            if !(self.shape.has_leader_election && matches!(outcome, Err(RunError::LeadershipLost))) {
+            if !(self.shape.has_leader_election && matches!(outcome, Err(RunError::LeadershipLost)))
+            {
                 outcome.expect("an orderly shutdown");
             }
             self.journal.ended(&instance.name);

@@ -305,8 +305,11 @@ fn must_renew(secret: &Secret, now: Timestamp) -> bool {
 }
 
 fn write_to_secret(secret: &mut Secret, generated: &GeneratedCertificate, now: Timestamp) {
-    let data =
-        [(CERTIFICATE, &generated.chain), (KEY, &generated.key), (AUTHORITIES, &generated.authority)];
+    let data = [
+        (CERTIFICATE, &generated.chain),
+        (KEY, &generated.key),
+        (AUTHORITIES, &generated.authority),
+    ];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     secret.data.get_or_insert_with(BTreeMap::new).extend(data);
     let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or_default();

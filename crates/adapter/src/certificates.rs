@@ -45,7 +45,10 @@ pub enum CertificateGenerationError {
 impl GeneratedCertificate {
     /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from at
     /// least an hour before `now`, because clocks differ. The CA's key is dropped.
-    pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, CertificateGenerationError> {
+    pub fn generate(
+        names: &[String],
+        now: jiff::Timestamp,
+    ) -> Result<Self, CertificateGenerationError> {
         let seconds = |offset: i64| {
             let at = now.as_second().saturating_add(offset);
             jiff::Timestamp::from_second(at).unwrap_or(now)

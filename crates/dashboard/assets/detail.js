@@ -14,18 +14,36 @@ const MAX_UNBROKEN = 20;
 
 const NOT_COMPUTED = "Not known: the decision is not computed here.";
 
+const UNKNOWN_FORM = "The address must name the autoscaler as core/NAMESPACE/NAME, custom/NAMESPACE/NAME, "
+  + "or NAMESPACE/NAME for the core API.";
+
 /** Milliseconds for which a recommendation is drawn if no other one follows. */
 const MAX_GAP = 90_000;
 
+/** Parses the autoscaler of an address, by default of the core API. Null if it has another form. */
+function parse(address) {
+  const parts = /^(?:(core|custom)\/)?([^/]+)\/([^/]+)$/.exec(address);
+  if (parts === null) {
+    return null;
+  }
+  const [, api = "core", namespace, name] = parts;
+  return { id: `${api}/${namespace}/${name}`, title: `${namespace}/${name}` };
+}
+
 /** Shows the autoscaler and its changes. Returns a function that closes the stream. */
-export function openDetail(id, showProblems) {
-  const [, namespace, name] = id.split("/");
-  const title = `${namespace}/${name}`;
+export function openDetail(address, showProblems) {
+  const autoscaler = parse(address);
+  const title = autoscaler?.title ?? address;
   setText(byId("detail-title"), title);
   document.title = `${title} - Autoscalers`;
   clear();
+  if (autoscaler === null) {
+    byId("detail").classList.add("absent");
+    setText(byId("detail-sentence"), UNKNOWN_FORM);
+    return () => {};
+  }
   const charts = { replicas: createChart(byId("replicas-chart")), metrics: [] };
-  const close = openStream(`/api/autoscaler?id=${encodeURIComponent(id)}`, (view) => {
+  const close = openStream(`/api/autoscaler?id=${encodeURIComponent(autoscaler.id)}`, (view) => {
     showProblems(view.problems);
     show(view, charts);
   }, () => {});
@@ -112,7 +130,7 @@ function showFacts(view) {
     ["Target", row.target],
     ["Replicas", report?.currentReplicas ?? row.current ?? "unknown"],
     ["Desired", desired === row.desired ? desired ?? "none" : `${desired} (status: ${row.desired ?? "none"})`],
-    ["Recommended by metrics", report?.proposedReplicas ?? "none"],
+    ["Recommended by metrics", report === undefined ? "not known" : report.proposedReplicas ?? "none"],
     ["Bounds", row.min === null ? "unknown" : `${row.min} to ${row.max}`],
     ["Own settings", row.settings ?? "none"],
     ["Last scaled", lastScaled(row, Date.parse(now))],
@@ -342,9 +360,11 @@ function showConditions({ conditions, controller, now }) {
   setItems(byId("conditions"), texts, "None.");
 }
 
-function showEvents({ events, moreEvents, now }) {
+function showEvents({ events, moreEvents, areEventsKnown, now }) {
   if (events.length === 0) {
-    const text = "No event is stored. The API server keeps events for an hour by default.";
+    const text = areEventsKnown
+      ? "No event is stored. The API server keeps events for an hour by default."
+      : "Not known: the events have not been read.";
     byId("events").replaceChildren(element("p", { className: "quiet", textContent: text }));
     return;
   }

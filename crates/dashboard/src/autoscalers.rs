@@ -303,7 +303,7 @@ mod tests {
         let limit = Duration::from_secs(10);
         let probe = Probe::new(&clients, None, limit, board.clone(), clock.clone());
         probe.check_connection().await;
-        let watcher = AutoscalerWatcher {
+        let autoscalers = AutoscalerWatcher {
             client: clients.api,
             api,
             namespace: None,
@@ -313,7 +313,7 @@ mod tests {
             probe: Arc::new(probe),
             clock,
         };
-        let watching = tokio::spawn(watcher.run());
+        let watching = tokio::spawn(autoscalers.run());
         let mut changes = board.subscribe();
         let mut problems = async |are_expected: bool| {
             let read = changes.wait_for(|_| board.problems().is_empty() != are_expected);

@@ -170,6 +170,11 @@ impl<T> Drop for Informer<T> {
 }
 
 impl<T> Objects<T> {
+    /// Whether the first list is complete, and the list or watch has not failed since.
+    pub(crate) fn are_known(&self) -> bool {
+        self.is_first_list_done && self.watch_error.is_none()
+    }
+
     /// An error because of which the objects may be incomplete or stale. `None` if there is none.
     pub(crate) fn problem(&self) -> Option<String> {
         let mut undecodable = self.undecodable.iter();

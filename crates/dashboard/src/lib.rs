@@ -50,7 +50,8 @@ use crate::{
 pub use crate::{
     cluster::DecisionMetrics,
     past::{
-        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource, inactivity_limit,
+        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource,
+        inactivity_limit,
     },
     reporter::Reporter,
 };

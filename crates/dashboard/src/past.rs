@@ -85,7 +85,11 @@ pub trait RecordSource: Send + Sync {
     /// all make decisions, or if that can't be read.
     ///
     /// `managers` are the field managers of the autoscalers' statuses.
-    async fn inactivity_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
+    async fn inactivity_sentence(
+        &self,
+        managers: &[String],
+        limit: SignedDuration,
+    ) -> Option<String>;
 
     /// Returns a clause if no controller acts on an autoscaler, as far as the leases show it. `None`
     /// if a controller may act. Called only while [`Self::inactivity_sentence`] returns a sentence.

@@ -64,12 +64,15 @@ impl Leases<'_> {
         if is_certain {
             return Some(Idle { is_certain, reason });
         }
-        if self.built_in.holder.is_ok() && self.built_in.has_hpa_controller() == Some(true) {
+        let is_held = self.built_in.holder.is_ok();
+        let is_on = self.built_in.has_hpa_controller() == Some(true);
+        if is_held && (is_on || self.is_recent_write(self.built_in.last_write)) {
             return None;
         }
+        let unread = if is_held { "flags" } else { "lease" };
         let reason = format!(
             "{reason}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is unknown: \
-             its flags or its lease can't be read"
+             its {unread} can't be read"
         );
         Some(Idle { is_certain, reason })
     }
@@ -134,8 +137,12 @@ mod tests {
 
     const OWN: &str = "hpa-controller:a/hpa";
     const CORE: AutoscalerApi = AutoscalerApi::Core;
-    const UNKNOWN: &str = "no instance holds the lease a/hpa, and whether kube-controller-manager \
-                           handles autoscalers is unknown: its flags or its lease can't be read";
+    const UNREAD_FLAGS: &str = "no instance holds the lease a/hpa, and whether \
+                                kube-controller-manager handles autoscalers is unknown: its flags \
+                                can't be read";
+    const UNREAD_LEASE: &str = "no instance holds the lease a/hpa, and whether \
+                                kube-controller-manager handles autoscalers is unknown: its lease \
+                                can't be read";
 
     fn name() -> LeaseName {
         LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
@@ -196,8 +203,8 @@ mod tests {
         Some(false),
         "no instance holds the lease a/hpa"
     )]
-    #[case::built_in_is_unknown(OWN, released(), Ok(held()), None, UNKNOWN)]
-    #[case::built_in_is_unread(OWN, released(), unread(), None, UNKNOWN)]
+    #[case::built_in_is_unknown(OWN, released(), Ok(held()), None, UNREAD_FLAGS)]
+    #[case::built_in_is_unread(OWN, released(), unread(), None, UNREAD_LEASE)]
     #[case::built_in_is_on(OWN, released(), Ok(held()), Some(true), "")]
     #[case::runs(OWN, Ok(held()), Ok(expired()), None, "")]
     #[case::unread(OWN, unread(), Ok(expired()), None, "")]
@@ -229,18 +236,34 @@ mod tests {
     ) {
         let flags = has_hpa_controller
             .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller });
-        let (name, built_in) = (name(), KubeControllerManager { holder: built_in, flags });
+        let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
+        let name = name();
         let idle = leases(&name, &holder, &built_in).idle(CORE, manager);
         let (is_certain, reason) =
             idle.map(|idle| (idle.is_certain, idle.reason)).unwrap_or_default();
         assert_eq!(reason, expected);
-        assert_eq!(is_certain, !matches!(expected, "" | UNKNOWN));
+        assert_eq!(is_certain, !matches!(expected, "" | UNREAD_FLAGS | UNREAD_LEASE));
+    }
+
+    #[rstest]
+    #[case::recently(960, true)]
+    #[case::long_ago(900, false)]
+    fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
+        #[case] second: i64,
+        #[case] handles: bool,
+    ) {
+        let last_write = Timestamp::from_second(second).ok();
+        let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
+        let name = name();
+        let idle = leases(&name, &released(), &built_in).idle(CORE, OWN);
+        assert_eq!(idle.is_none(), handles, "{idle:?}");
     }
 
     #[test]
     fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
         let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: true });
-        let (name, built_in) = (name(), KubeControllerManager { holder: Ok(held()), flags });
+        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+        let name = name();
         let idle = leases(&name, &released(), &built_in).idle(AutoscalerApi::Custom, OWN);
         assert!(idle.is_some_and(|idle| idle.is_certain));
     }
@@ -255,7 +278,8 @@ mod tests {
         #[case] newest: Option<i64>,
         #[case] expected: bool,
     ) {
-        let (name, built_in) = (name(), KubeControllerManager { holder: Ok(held()), flags: None });
+        let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
+        let name = name();
         let holder = released();
         let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
         assert_eq!(leases(&name, &holder, &built_in).no_longer_writes(manager, newest), expected);

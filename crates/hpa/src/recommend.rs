@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
                 print_json(&patch.unwrap_or_default())?;
             }
             RecommendationFormat::Markdown => {
-                print(&markdown_row(&scenario_file.name, &recommendation))?
+                print(&markdown_row(&scenario_file.name, &recommendation))?;
             }
         }
     }

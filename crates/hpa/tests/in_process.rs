@@ -376,6 +376,8 @@ async fn check_and_explain(cluster: &Cluster, url: &str) {
     }
     let (report, is_good) = run_rules(&["check", &bad], url).await;
     assert!(!is_good && report.contains("problem: Prometheus has no such series"), "{report}");
+    assert!(report.contains("  not queried, because of the mistake in the rule"), "{report}");
+    assert!(!report.contains("unable to construct query: template"), "{report}");
 }
 
 /// Frequent mistakes in rules.

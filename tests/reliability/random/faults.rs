@@ -94,7 +94,11 @@ impl Requests {
 
     fn of_group(matching: Match, group: &str) -> Self {
         let reads_pods_or_metrics = group.contains("metrics");
-        Self { matching: matching.group(group), scope: Scope::of_group(group), reads_pods_or_metrics }
+        Self {
+            matching: matching.group(group),
+            scope: Scope::of_group(group),
+            reads_pods_or_metrics,
+        }
     }
 }
 
@@ -139,7 +143,14 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
         _ => trigger,
     };
     let fault = trigger.effect(effect);
-    PlannedFault { fault, from, until, scope, hides_pods_or_metrics: reads_pods_or_metrics, is_lasting: false }
+    PlannedFault {
+        fault,
+        from,
+        until,
+        scope,
+        hides_pods_or_metrics: reads_pods_or_metrics,
+        is_lasting: false,
+    }
 }
 
 /// A watch that stays open and silent, even after the faults end.

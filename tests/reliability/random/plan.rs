@@ -100,7 +100,8 @@ impl Plan {
     pub(super) fn extra_recovery(&self) -> Duration {
         let window = if self.has_restart() { WINDOW } else { Duration::ZERO };
         let is_stale = self.faults.iter().any(|fault| fault.is_lasting);
-        let extras = [(self.shape.has_leader_election, ELECTION), (is_stale || self.restores(), STALENESS)];
+        let extras =
+            [(self.shape.has_leader_election, ELECTION), (is_stale || self.restores(), STALENESS)];
         let extras = extras.into_iter().filter(|(is_needed, _)| *is_needed);
         window + extras.map(|(_, extra)| extra).sum::<Duration>()
     }

@@ -46,7 +46,8 @@ async fn late_status_write_of_a_former_leader_is_refused() {
     let mut cluster = Cluster::with_faults(&faults);
     cluster.kill_controller().await;
     let service = UncancellableService(cluster.testbed.service_named("first"));
-    cluster.start_with_election_and_clients(Clients::from_service(service, &client_limits()), "first");
+    cluster
+        .start_with_election_and_clients(Clients::from_service(service, &client_limits()), "first");
     cluster.edit(cluster.testbed.hpa("jobs"), |hpa| {
         hpa["spec"]["behavior"] = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
     });

@@ -24,7 +24,7 @@ pub(super) fn render(families: &[MetricFamily]) -> String {
                     write_series(&mut text, name, metric, None, metric.get_counter().get_value());
                 }
                 MetricType::HISTOGRAM => {
-                    write_histogram(&mut text, name, metric, metric.get_histogram())
+                    write_histogram(&mut text, name, metric, metric.get_histogram());
                 }
                 _ => write_series(&mut text, name, metric, None, metric.get_gauge().get_value()),
             }

@@ -109,14 +109,14 @@ impl Summary {
         };
         let manager = one_line(manager);
         let doubt = if self.peer_is_quiet() { ": it may have stopped" } else { "" };
-        match self.peer_is_active {
-            true => writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago{doubt}"),
-            false => writeln!(
-                f,
-                "The peer ({manager}) wrote no status during the comparison, the last one {age:#} \
-                 ago{doubt}"
-            ),
+        if self.peer_is_active {
+            return writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago{doubt}");
         }
+        writeln!(
+            f,
+            "The peer ({manager}) wrote no status during the comparison, the last one {age:#} \
+             ago{doubt}"
+        )
     }
 }
 

@@ -13,7 +13,9 @@ pub(crate) fn apply_defaults(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(members) => apply_member_defaults(members, schema),
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| apply_defaults(item, &schema["items"]));
+            for item in items {
+                apply_defaults(item, &schema["items"]);
+            }
         }
         _ => {}
     }

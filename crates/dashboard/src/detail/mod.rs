@@ -31,7 +31,7 @@ use crate::{
     cluster::{Cluster, usable_selector},
     informer::{Informer, Objects},
     model::{Board, Entry, Identity, Sample},
-    past::{ControllerRecords, shifted, inactivity_limit},
+    past::{ControllerRecords, inactivity_limit, shifted},
 };
 
 /// After a change, wait for this time, to send the changes that follow with it.
@@ -165,6 +165,7 @@ impl Detail {
         }
         let events = self.watch_events(&entry).await;
         let has_failed = has_failed || events.problem().is_some();
+        let are_events_known = events.are_known();
         missing.extend(events.problem().map(|text| format!("Events can't be read: {text}.")));
         // Get the entry again: it has the sample of this decision now.
         let mut entry = self.board.get(&self.id).unwrap_or(entry);
@@ -173,6 +174,7 @@ impl Detail {
         }
         let now = self.cluster.clock.now();
         View::new(entry, report, events.items.into_values(), now)
+            .with_known_events(are_events_known)
             .with_decisions(decisions)
             .with_last_decision(self.decided_at.filter(|at| self.is_inactive_since(*at)))
             .with_forecasts(forecasts)

@@ -45,6 +45,8 @@ pub(super) struct View {
     events: Vec<EventLine>,
     /// The number of older events.
     more_events: usize,
+    /// Whether the events have been read and are still watched.
+    are_events_known: bool,
     series: Series,
     /// Earlier decisions, newest first.
     decisions: Vec<PastDecision>,
@@ -98,6 +100,7 @@ impl View {
             conditions: Vec::new(),
             events: Vec::new(),
             more_events: 0,
+            are_events_known: false,
             series: Series::default(),
             decisions: Vec::new(),
             more_decisions: 0,
@@ -143,6 +146,10 @@ impl View {
 
     pub(super) fn with_complete_list(self, is_complete: bool) -> Self {
         Self { is_complete, ..self }
+    }
+
+    pub(super) fn with_known_events(self, are_events_known: bool) -> Self {
+        Self { are_events_known, ..self }
     }
 
     pub(super) fn with_decisions(self, mut decisions: Vec<PastDecision>) -> Self {

@@ -88,6 +88,17 @@ impl Cluster {
         self.faults.add(Fault::on(Match::any()).effect(Effect::Disconnect { applied: false }));
     }
 
+    /// Makes the API server refuse reads of a resource.
+    pub(crate) fn forbid(&self, resource: &str) {
+        let effect = Effect::Status {
+            code: 403,
+            reason: "Forbidden".into(),
+            message: "you may not".into(),
+            retry_after_seconds: None,
+        };
+        self.faults.add(Fault::on(Match::any().resource(resource)).effect(effect));
+    }
+
     pub(crate) fn answer_again(&self) {
         self.faults.clear();
     }

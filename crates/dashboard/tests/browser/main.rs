@@ -1,7 +1,7 @@
 //! The page in a headless Chromium. If there is none, the tests are skipped.
 //!
 //! - `AXE_CORE` is the path of `axe.min.js` of the npm package `axe-core`, which checks
-//! accessibility.
+//!   accessibility.
 //! - `DASHBOARD_SCREENSHOTS` is a directory for screenshots.
 
 #![allow(
@@ -153,6 +153,39 @@ async fn page_of_an_autoscaler_has_its_decision_and_shows_changes() {
         .expect("deleted");
     tab.wait_for("document.getElementById('detail-sentence').textContent.includes('There is no autoscaler web in ')")
         .await;
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn unread_events_and_decision_are_shown_as_not_known() {
+    let Some(program) = find_program() else { return };
+    let cluster = Cluster::new(0).await;
+    cluster.forbid("pods");
+    cluster.forbid("events");
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    tab.open(&format!("{origin}/?autoscaler=core/{NAMESPACE}/web"), DECIDED).await;
+    let events = text(&mut tab, "events").await;
+    assert_eq!(events, "Not known: the events have not been read.");
+    let facts = text(&mut tab, "facts").await;
+    assert!(facts.contains("not known"), "{facts}");
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn address_without_an_api_means_the_core_api() {
+    let Some(program) = find_program() else { return };
+    let cluster = Cluster::new(0).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    tab.open(&format!("{origin}/?autoscaler={NAMESPACE}/web"), EXPLAINED).await;
+    assert_eq!(text(&mut tab, "detail-title").await, format!("{NAMESPACE}/web"));
+    let refused = "document.getElementById('detail-sentence').textContent
+        .includes('core/NAMESPACE/NAME')";
+    tab.open(&format!("{origin}/?autoscaler=web"), refused).await;
+    assert_eq!(text(&mut tab, "detail-title").await, "web");
     assert_no_errors(&tab);
 }
 

@@ -52,7 +52,11 @@ impl RecordSource for InactiveController {
         self.0.filter(|age| *age > limit).map(overdue).into_iter().collect()
     }
 
-    async fn inactivity_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(
+        &self,
+        managers: &[String],
+        limit: SignedDuration,
+    ) -> Option<String> {
         let is_inactive = self.0.is_none_or(|age| age > limit);
         is_inactive.then(|| format!("No controller makes decisions ({} managers).", managers.len()))
     }

@@ -239,6 +239,7 @@ async fn change_of_pods_events_or_status_updates_the_page() {
     assert_eq!(view["words"]["metrics"].as_array().map(Vec::len), Some(1));
     assert_eq!(view["events"].as_array().map(Vec::len), Some(1));
     assert_eq!(view["events"][0]["message"], "New size: 4");
+    assert_eq!(view["areEventsKnown"], true);
     assert_eq!(view["series"]["metrics"][0]["targetMilli"], 60_000);
     let missing = view["missing"].to_string();
     assert!(missing.contains("Only the controller knows past"), "{missing}");

@@ -92,5 +92,6 @@ async fn missing_right_for_the_decision_does_not_fail_the_autoscaler(#[case] fau
     assert_eq!(view["conditions"].as_array().map(Vec::len), Some(2), "they are shown");
     let missing = view["missing"].to_string();
     assert!(missing.contains("Events can't be read: "), "{missing}");
+    assert_eq!(view["areEventsKnown"], false);
     assert_eq!(view["unread"], Value::Null);
 }

@@ -39,11 +39,8 @@ pub(super) async fn load_certificate(
         let service = ServiceName::parse(service).context("--service")?;
         let controller = CertificateController::new(client.clone(), service, secret, groups);
         let stored = controller.stored_certificate().await?;
-        let certificate = ServingCertificate::from_pem(
-            stored.chain.as_bytes(),
-            stored.key.as_bytes(),
-            handshake,
-        );
+        let certificate =
+            ServingCertificate::from_pem(stored.chain.as_bytes(), stored.key.as_bytes(), handshake);
         let certificate = Arc::new(certificate?);
         tokio::spawn(controller.run(certificate.clone(), stop.clone()));
         return Ok(certificate);
@@ -67,7 +64,10 @@ pub(super) async fn load_certificate(
         }
     }
     let generated = GeneratedCertificate::generate(&certificates::local_names(), Timestamp::now())?;
-    let certificate =
-        ServingCertificate::from_pem(generated.chain.as_bytes(), generated.key.as_bytes(), handshake);
+    let certificate = ServingCertificate::from_pem(
+        generated.chain.as_bytes(),
+        generated.key.as_bytes(),
+        handshake,
+    );
     Ok(Arc::new(certificate?))
 }

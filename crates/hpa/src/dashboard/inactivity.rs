@@ -50,7 +50,9 @@ pub(super) fn describe_leases(
         };
         match holder {
             Ok(holder) if holder.is_expired(now) => describe_expired(holder, statuses, now),
-            Err(_) if manager != KUBE_CONTROLLER_MANAGER => describe_released(name, statuses, released?, now),
+            Err(_) if manager != KUBE_CONTROLLER_MANAGER => {
+                describe_released(name, statuses, released?, now)
+            }
             Ok(_) | Err(_) => Some(describe_cause(name, statuses, &idle.reason)),
         }
     });
@@ -130,12 +132,12 @@ pub(super) fn describe_unreadable_url(url: &str, error: &Unavailable) -> String 
     )
 }
 
-/// Formats `3m` or `2h 5m`. Seconds are left out, because each change of a sentence is sent to all
-/// pages.
+/// Formats `40s`, `3m` or `2h 5m`. Seconds are left out after the first minute, because each
+/// change of a sentence is sent to all pages.
 fn format_minutes(age: SignedDuration) -> String {
     let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
     match (hours, minutes) {
-        (0, 0) => "less than a minute".to_owned(),
+        (0, 0) => format!("{}s", age.as_secs()),
         (0, _) => format!("{minutes}m"),
         _ => format!("{hours}h {minutes}m"),
     }
@@ -153,7 +155,7 @@ mod tests {
 
     #[rstest]
     #[case::renewed(Some(5), None)]
-    #[case::just_expired(Some(40), Some("hpa-1 has not renewed it for less than a minute."))]
+    #[case::just_expired(Some(40), Some("hpa-1 has not renewed it for 40s."))]
     #[case::dead(Some(200), Some("hpa-1 has not renewed it for 3m."))]
     #[case::dead_for_hours(Some(7500), Some("hpa-1 has not renewed it for 2h 5m."))]
     #[case::never_renewed(None, Some("hpa-1 has never renewed it."))]
@@ -228,7 +230,7 @@ mod tests {
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         });
-        let built_in = KubeControllerManager { holder: dead, flags: None };
+        let built_in = KubeControllerManager { holder: dead, flags: None, last_write: None };
         let managers = [
             "hpa-controller:scaling/hpa",
             "hpa-controller:a/hpa",
@@ -245,8 +247,8 @@ mod tests {
                 "No controller makes decisions with the lease scaling/hpa, whose holder stored the \
                  status of 1 autoscaler: no instance holds it. The rest of the page may be old. No \
                  controller makes decisions with the lease kube-system/kube-controller-manager, \
-                 whose holder stored the status of 2 autoscalers: cp-1 has not renewed it for less \
-                 than a minute. The rest of the page may be old."
+                 whose holder stored the status of 2 autoscalers: cp-1 has not renewed it for 45s. \
+                 The rest of the page may be old."
             )
         );
         assert_eq!(describe_leases(&leases, &[], released), None);

@@ -140,7 +140,11 @@ impl RecordSource for ControllerPast {
         items.iter().filter_map(|item| inactivity::overdue(item, limit)).collect()
     }
 
-    async fn inactivity_sentence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(
+        &self,
+        managers: &[String],
+        limit: SignedDuration,
+    ) -> Option<String> {
         let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
         if self.location.controller_url.is_none() {
             let holder = LeaseHolder::read(&self.client, &lease).await;

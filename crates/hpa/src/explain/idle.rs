@@ -9,7 +9,7 @@ use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{KUBE_CONTROLLER_MANAGER, DebugClient, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     liveness::{Idle, Leases},
     status::{KubeControllerManager, ListedAutoscaler, shorten_names},
 };
@@ -26,13 +26,14 @@ pub(super) async fn detect<'a>(
     api: AutoscalerApi,
     manager: &str,
     others: impl Iterator<Item = &'a str>,
+    autoscalers: &[ListedAutoscaler],
 ) -> Option<Idle> {
     if manager != KUBE_CONTROLLER_MANAGER && FieldManager::parse_lease(manager).is_none() {
         return None;
     }
     let name = choose_lease(location, manager, others);
     let holder = LeaseHolder::read(client, &name).await;
-    let built_in = KubeControllerManager::read(client).await;
+    let built_in = KubeControllerManager::read(client).await.with_statuses(autoscalers);
     let leases =
         Leases { name: &name, holder: &holder, built_in: &built_in, now: Timestamp::now() };
     leases.idle(api, manager)
@@ -83,12 +84,13 @@ pub(super) async fn describe_all(
     }
     let mut by_manager: Vec<_> = by_manager.into_iter().collect();
     by_manager.sort_by_key(|(_, of_manager)| std::cmp::Reverse(of_manager.len()));
-    let built_in = KubeControllerManager::read(client).await;
+    let built_in = KubeControllerManager::read(client).await.with_statuses(autoscalers);
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     let mut writers = BTreeMap::<&str, Vec<String>>::new();
     for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
         let names = of_manager.iter().map(|one| one.name.clone());
-        let has_lease = *manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some();
+        let has_lease =
+            *manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some();
         if index >= MAX_MANAGERS || !has_lease {
             writers.insert(manager, names.collect());
             continue;

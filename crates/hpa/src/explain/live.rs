@@ -41,7 +41,7 @@ use crate::{
     autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{KUBE_CONTROLLER_MANAGER, DebugClient, LeaseName, Unavailable},
+    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::string_at,
     metric_reader::MetricReader,
@@ -158,7 +158,7 @@ impl Cluster {
             (Err(_), Some(manager)) => {
                 let others = self.managers_of_namespace(&autoscalers, manager);
                 let api = self.autoscaler.api.into();
-                idle::detect(&self.client, &self.location, api, manager, others).await
+                idle::detect(&self.client, &self.location, api, manager, others, &autoscalers).await
             }
             _ => None,
         };

@@ -55,7 +55,7 @@ pub(super) async fn read_past(
             && !load_queries.contains_key(&metric.name)
     };
     let source = if metrics.iter().any(needs_rules) {
-        connect_rules(arguments, autoscaler).await?
+        connect_rules(arguments, autoscaler, window.start).await?
     } else {
         None
     };
@@ -159,13 +159,18 @@ fn parse_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {
 async fn connect_rules(
     arguments: &PastArguments,
     autoscaler: &Autoscaler,
+    start: Timestamp,
 ) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
     let mapper = match &autoscaler.client {
         Some(client) => Arc::new(DiscoveryMapper(client.clone())),
         None => rules::builtin_mapper(),
     };
     let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
-    let source = rules_source::create_from_flags(&arguments.rules, mapper, pods).await?;
+    let mut source = rules_source::create_from_flags(&arguments.rules, mapper, pods).await?;
+    if let Some(source) = source.as_mut().and_then(Arc::get_mut) {
+        // The newest samples may be as old as the start of the replayed time.
+        source.extend_max_age(to_std(Timestamp::now().duration_since(start)));
+    }
     if let Some(source) = &source {
         rules_source::relist(source).await?;
     }

@@ -34,7 +34,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     let mut waiting = Vec::new();
     // Autoscalers whose targets are scaled by several controllers.
     let mut contested = Vec::new();
-    let (mut unhandled, mut new_count) = (Vec::new(), 0);
+    let (mut unhandled, mut new_count, mut paused_count) = (Vec::new(), 0, 0);
     for autoscaler in all {
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(cluster.now);
@@ -48,8 +48,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         }
         match state {
             State::Failing => {
-                let pause = sentence.split(';').next().filter(|start| start.starts_with("paused "));
-                if let Some(pause) = pause.filter(|start| start.ends_with(" by annotation")) {
+                if let Some(pause) = pause_text(&sentence) {
                     by_pause.entry(pause.to_owned()).or_default().push(autoscaler.name.clone());
                 }
                 let reason = autoscaler.failed_reason().unwrap_or_default();
@@ -62,6 +61,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             State::New => new_count += 1,
             State::WaitingForPods if is_problem => waiting.push((&autoscaler.name, sentence)),
             State::Paused => {
+                paused_count += 1;
                 let pause = sentence.split(';').next().unwrap_or_default();
                 by_pause.entry(pause.to_owned()).or_default().push(autoscaler.name.clone());
             }
@@ -70,20 +70,11 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     }
     let off_or_dry_run =
         [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
-    let inactive =
-        off_or_dry_run.iter().chain(&[by_pause.values().map(Vec::len).sum()]).sum::<usize>();
+    let inactive = off_or_dry_run.iter().sum::<usize>() + paused_count;
     let failing_count =
         failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
     let mut checks = vec![summarize(all.len(), failing_count, inactive, new_count)];
-    for (reason, (names, cause)) in &failing {
-        let text =
-            format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), shorten_names(names));
-        let command = names.first().map(|name| format!("; hpa explain {name}"));
-        checks.push(
-            Check::new(Level::Error, text)
-                .with_hint(format!("{cause}{}", command.unwrap_or_default())),
-        );
-    }
+    checks.extend(failing_checks(&failing));
     let mut add = |level, names: Option<&Vec<String>>, state: &str| {
         if let Some(names) = names.filter(|names| !names.is_empty()) {
             let text =
@@ -132,6 +123,21 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     checks
 }
 
+/// The pause that the sentence about a failing autoscaler begins with.
+fn pause_text(sentence: &str) -> Option<&str> {
+    let start = sentence.split(';').next()?;
+    (start.starts_with("paused ") && start.ends_with(" by annotation")).then_some(start)
+}
+
+fn failing_checks(failing: &FailuresByReason) -> impl Iterator<Item = Check> {
+    failing.iter().map(|(reason, (names, cause))| {
+        let text =
+            format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), shorten_names(names));
+        let command = names.first().map(|name| format!("; hpa explain {name}"));
+        Check::new(Level::Error, text).with_hint(format!("{cause}{}", command.unwrap_or_default()))
+    })
+}
+
 /// Sums up the statuses of `count` autoscalers. `inactive` ones are off, paused or in dry run.
 /// `new` ones have no status yet.
 fn summarize(count: usize, failing: usize, inactive: usize, new: usize) -> Check {
@@ -153,8 +159,15 @@ fn summarize(count: usize, failing: usize, inactive: usize, new: usize) -> Check
 fn has_other_controller(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -> bool {
     let others = cluster.autoscalers.iter();
     let mut others = others.filter(|other| autoscaler.other_autoscalers.contains(&other.name));
-    autoscaler.manager.is_some()
-        && others.any(|other| other.manager.is_some() && other.manager != autoscaler.manager)
+    controller_of(cluster, autoscaler).is_some_and(|controller| {
+        others.any(|other| controller_of(cluster, other).is_some_and(|one| one != controller))
+    })
+}
+
+/// The controller that stored the status last. `None` if it has lost its lease.
+fn controller_of<'a>(cluster: &ClusterState, autoscaler: &'a ListedAutoscaler) -> Option<&'a str> {
+    let manager = autoscaler.manager.as_deref()?;
+    (cluster.leases().is_running(manager) != Some(false)).then_some(manager)
 }
 
 /// Whether the autoscaler is so old that a controller should have stored a status.

@@ -1,12 +1,13 @@
 //! Reads the lease and the flags of kube-controller-manager, which has the built-in HPA controller.
 
 use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
 use super::{
     check::{Check, Level},
-    cluster::ClusterState,
+    cluster::{ClusterState, ListedAutoscaler},
     controller::format_seconds,
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
@@ -22,6 +23,8 @@ pub(crate) struct KubeControllerManager {
     /// `None` if the lease has no holder, or if the holder has no static pod, as on managed
     /// clusters, or the pod can't be read.
     pub(crate) flags: Option<ManagerFlags>,
+    /// When it last stored a status. `None` if that is unknown.
+    pub(crate) last_write: Option<Timestamp>,
 }
 
 /// The flags of the lease holder's pod.
@@ -38,7 +41,14 @@ impl KubeControllerManager {
             Ok(holder) => ManagerFlags::read(client, holder.host_name()).await,
             Err(_) => None,
         };
-        Self { holder, flags }
+        Self { holder, flags, last_write: None }
+    }
+
+    /// Sets `last_write` from the statuses of autoscalers.
+    pub(crate) fn with_statuses(self, autoscalers: &[ListedAutoscaler]) -> Self {
+        let stored = autoscalers.iter().filter(|one| one.manager.as_deref() == Some(NAME));
+        let last_write = stored.filter_map(|one| one.status_stored_at).max();
+        Self { last_write, ..self }
     }
 
     /// Whether the HPA controller is on. `None` if the flags can't be read.
@@ -80,7 +90,7 @@ fn has_hpa_controller(words: &[String]) -> bool {
 
 /// Reports the lease holder, and whether its HPA controller is on.
 pub(super) fn check(cluster: &ClusterState) -> Check {
-    let KubeControllerManager { holder, flags } = &cluster.built_in;
+    let KubeControllerManager { holder, flags, .. } = &cluster.built_in;
     let is_needed = cluster
         .autoscalers
         .iter()

@@ -20,7 +20,9 @@ use serde_json::Value;
 use super::{built_in::KubeControllerManager, scales::read_scales};
 use crate::{
     args::{AutoscalerApiArgument, StatusArguments, to_std},
-    debug_client::{KUBE_CONTROLLER_MANAGER, DebugClient, LeaderPod, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{
+        DebugClient, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName, Unavailable,
+    },
     explain::StatusController,
     kubectl::{self, escape, get, get_if_served},
     liveness::{Idle, Leases},
@@ -117,7 +119,7 @@ impl ClusterState {
         };
         let metrics_apis = list_metrics_apis(&client).await.map_err(|error| format!("{error:#}"));
         let now = Timestamp::now();
-        let built_in = KubeControllerManager::read(&client).await;
+        let built_in = KubeControllerManager::read(&client).await.with_statuses(&autoscalers);
         let settings = status.as_ref().map(|status| status.settings.into()).unwrap_or_default();
         let (timeout, policy) =
             (to_std(arguments.cluster.request_timeout), SettingPolicy::default());

@@ -115,6 +115,7 @@ fn healthy() -> ClusterState {
                 pod: "kube-system/k-cp-1".into(),
                 has_hpa_controller: false,
             }),
+            last_write: None,
         },
         metrics_apis: Ok(Some(vec![metrics_api("True", "")])),
     }
@@ -367,6 +368,20 @@ fn autoscalers_without_a_controller_are_the_first_problem(
     let text = run_checks(&cluster).text(false);
     let headline = text.lines().next().unwrap_or_default();
     assert!(headline.starts_with("× ") && headline.ends_with(&first), "{headline}");
+}
+
+#[test]
+fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() {
+    let mut cluster = healthy();
+    cluster.holder = Err(Unavailable::NotHeld(cluster.lease.clone()));
+    cluster.built_in.flags = None;
+    assert!(problems(&cluster)[0].1.starts_with("maybe no controller acts on 1 autoscaler"));
+    let mut other = autoscaler("other", healthy_conditions());
+    other.manager = Some("kube-controller-manager".into());
+    cluster.autoscalers.push(other);
+    cluster.built_in = cluster.built_in.with_statuses(&cluster.autoscalers);
+    let found = problems(&cluster);
+    assert!(found.iter().all(|one| !one.1.contains("no controller acts")), "{found:?}");
 }
 
 #[test]
@@ -624,6 +639,12 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let contested = "2 autoscalers sharing a target with an autoscaler of another controller, so \
                      the replicas may flap: shop/web, rhpa/shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, contested.to_owned())));
+    cluster.holder = Err(Unavailable::NotHeld(cluster.lease.clone()));
+    let shared = "2 autoscalers of a target that another autoscaler scales too: shop/web, \
+                  rhpa/shop/web";
+    let found = problems(&cluster);
+    assert!(found.contains(&(Level::Warning, shared.to_owned())), "{found:?}");
+    assert!(found.iter().all(|one| !one.1.contains("may flap")), "{found:?}");
     let sentences = all.map(|one| one.short_report(&settings, &policy).sentence);
     let with = |other: &str| format!("no metric is reported; {other} scales the same target");
     assert_eq!(

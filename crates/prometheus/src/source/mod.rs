@@ -16,7 +16,7 @@ mod usage;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::rules::{Compat, Config, ruleset::InvalidRule, value::timestamp};
+use crate::rules::{Compat, Config, lint::lint, ruleset::InvalidRule, value::timestamp};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use parking_lot::RwLock;
@@ -43,6 +43,8 @@ use hpa_metrics::{
 
 /// The delay before a failed discovery is first repeated. It doubles up to the relist interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The maximum number of mistakes in a rules file that are logged.
+const MAX_LOGGED_MISTAKES: usize = 20;
 
 /// Settings of a [`PrometheusSource`].
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +166,7 @@ impl PrometheusSource {
     pub async fn run(&self, file: Option<RulesFile>) {
         let mut retry_delay = MIN_RETRY_DELAY.min(self.settings.relist_interval);
         let mut last_error = None;
+        let mut linted = None;
         let mut file = reload::WatchedFile::new(file, self.settings.reload_interval);
         loop {
             let started = Instant::now();
@@ -173,10 +176,38 @@ impl PrometheusSource {
             retry_delay = next_delay.min(self.settings.relist_interval);
             log_change(last_error.as_deref(), error.as_deref());
             last_error = error;
+            self.log_mistakes(&mut linted);
             let reloaded = async { while self.reload(&file.wait_for_change().await).is_err() {} };
             // Waits until the end of the delay, or until a valid change of the file.
             _ = timeout_at(started + delay, reloaded).await;
         }
+    }
+
+    /// Logs the mistakes in the compiled rules, unless they are the rules in `linted`.
+    fn log_mistakes(&self, linted: &mut Option<Arc<Config>>) {
+        let state = self.state();
+        let config = &state.rules.config;
+        if !state.is_compiled() || linted.as_ref().is_some_and(|last| Arc::ptr_eq(last, config)) {
+            return;
+        }
+        *linted = Some(config.clone());
+        for mistake in self.mistakes() {
+            tracing::warn!(mistake, "the rules file has a mistake");
+        }
+    }
+
+    /// The first mistakes in the rules of the last discovery, as `hpa rules check` reports them,
+    /// except for those of rules that don't compile, which are in [`RelistError::Rules`].
+    fn mistakes(&self) -> Vec<String> {
+        let state = self.state();
+        let findings = lint(&state.rules.config, &state.compiled, &state.resources);
+        let errors = findings.iter().filter(|finding| !finding.is_warning);
+        errors.take(MAX_LOGGED_MISTAKES).map(ToString::to_string).collect()
+    }
+
+    /// Raises the maximum age of series to at least `age`, for reads of the past.
+    pub fn extend_max_age(&mut self, age: Duration) {
+        self.settings.max_age = self.settings.max_age.max(age);
     }
 
     /// Reads the certificate and credential files of all servers, to report the first error at the

@@ -555,3 +555,27 @@ async fn failed_discovery_is_repeated_before_the_interval_ends() {
     }
     task.abort();
 }
+
+#[tokio::test]
+async fn mistakes_that_compile_are_found_after_discovery() {
+    let server = prometheus();
+    let source = source_with(&server, RULES, Compat::Off);
+    source.relist().await.unwrap();
+    assert_eq!(source.mistakes(), [""; 0]);
+    let query = "max(<<.Series>>{<<.LabelMatchers>>}) by";
+    let rules = RULES.replace(query, &query.replace(") by", " by"));
+    let source = source_with(&server, &rules, Compat::Off);
+    source.relist().await.unwrap();
+    let mistakes = source.mistakes();
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    assert!(mistakes[0].contains(": rules[1].metricsQuery: not PromQL"), "{mistakes:?}");
+}
+
+#[tokio::test]
+async fn maximum_age_is_extended_but_not_reduced() {
+    let mut source = source_with(&prometheus(), RULES, Compat::Off);
+    for (age, expected) in [(60, 600), (3600, 3600)] {
+        source.extend_max_age(Duration::from_secs(age));
+        assert_eq!(source.settings().max_age, Duration::from_secs(expected));
+    }
+}

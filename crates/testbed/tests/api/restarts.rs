@@ -75,7 +75,7 @@ async fn server_has_the_given_state_after_a_restart(
         match events.next().await.unwrap() {
             Ok(WatchEvent::Added(pod)) => assert!(can_resume && pod.name_any() == "c"),
             Ok(WatchEvent::Error(status)) => {
-                assert!(!can_resume && status.code == 410, "{status:?}")
+                assert!(!can_resume && status.code == 410, "{status:?}");
             }
             other => panic!("{other:?}"),
         }

@@ -11,7 +11,7 @@ use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
         config::{Issues, ManifestRules},
-        lint::{Finding, lint, query_warnings},
+        lint::{lint, lint_each, query_warnings},
         ruleset::InvalidRule,
     },
     source::RelistError,
@@ -77,11 +77,15 @@ async fn check_config(
     }
     let compiled = RuleSet::compile(config, &source.resources());
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
-    let mut report = Report { source: &source, refused, text: String::new(), problems: 0 };
+    let mistakes = lint_each(config, &compiled, &source.resources()).into_iter();
+    let mistakes = mistakes.filter(|finding| !finding.is_warning).map(|finding| finding.path);
+    let mistakes = mistakes.collect();
+    let mut report =
+        Report { source: &source, refused, mistakes, text: String::new(), problems: 0 };
     let mut sections = Vec::new();
     for finding in lint(config, &compiled, &source.resources()) {
         report.problems += usize::from(!finding.is_warning);
-        sections.push((finding.position, display(&finding) + "\n"));
+        sections.push((finding.position, format!("{finding}\n")));
     }
     for rules in [source.inspect_custom(), source.inspect_external()] {
         for (index, rule) in rules.iter().enumerate() {
@@ -118,7 +122,7 @@ async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments
     let findings = lint(rest, &rules, &resources).into_iter();
     let lines: Vec<String> = std::iter::once(format!("{error:#}"))
         .chain(rejected.map(InvalidRule::describe))
-        .chain(findings.filter(|finding| is_independent(&finding.path)).map(|one| display(&one)))
+        .chain(findings.filter(|finding| is_independent(&finding.path)).map(|one| one.to_string()))
         .collect();
     anyhow::Error::msg(lines.join("\n"))
 }
@@ -129,7 +133,7 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     let findings = lint(config, &rules, resources);
     let refused = rules.errors().map(|error| (error.position, error.describe()));
     let warnings = query_warnings(config, &rules, resources);
-    let others = findings.iter().chain(&warnings).map(|one| (one.position, display(one)));
+    let others = findings.iter().chain(&warnings).map(|one| (one.position, one.to_string()));
     let mut lines: Vec<_> = refused.chain(others).collect();
     lines.sort_by_key(|(position, _)| *position);
     let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
@@ -161,11 +165,4 @@ fn rule_counts(config: &Config) -> String {
     ];
     let counts: Vec<String> = counts.into_iter().flatten().collect();
     if counts.is_empty() { "no rules".to_owned() } else { counts.join(", ") }
-}
-
-/// The line about a finding.
-fn display(finding: &Finding) -> String {
-    let position = finding.position.map(|position| format!("{position}: ")).unwrap_or_default();
-    let warning = if finding.is_warning { "warning: " } else { "" };
-    format!("{position}{}: {warning}{}", finding.path, finding.message)
 }

@@ -26,6 +26,8 @@ pub(super) struct Report<'p> {
     pub(super) source: &'p PrometheusSource,
     /// The mistakes of the refused rules, by the names of the rules.
     pub(super) refused: BTreeMap<String, String>,
+    /// The paths of the fields with a mistake that was already reported.
+    pub(super) mistakes: Vec<String>,
     pub(super) text: String,
     /// The number of problems, without warnings.
     pub(super) problems: usize,
@@ -57,8 +59,18 @@ impl Report<'_> {
         let status = &rule.status;
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
         self.line(&format!("{}{position}: {}", status.rule, rule.definition.series_query));
-        if let Some(error) = self.refused.get(&status.rule).or(status.error.as_ref()) {
+        if let Some(error) = self.refused.get(&status.rule) {
             return self.problem(&error.clone());
+        }
+        let prefix = format!("{}.", status.rule);
+        let is_mistaken = self.mistakes.iter().any(|path| path.starts_with(&prefix));
+        let is_series_query_mistaken = self.mistakes.contains(&format!("{prefix}seriesQuery"));
+        let unchecked = "  not queried, because of the mistake in the rule";
+        if is_series_query_mistaken {
+            return self.line(unchecked);
+        }
+        if let Some(error) = &status.error {
+            return self.problem(error);
         }
         self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
         if status.series == 0 {
@@ -75,6 +87,9 @@ impl Report<'_> {
                     .to_owned(),
             };
             return self.unused_rule(query, &text);
+        }
+        if is_mistaken {
+            return self.line(unchecked);
         }
         if rule.metrics.is_empty() {
             let query = &rule.definition.series_query;

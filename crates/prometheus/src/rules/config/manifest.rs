@@ -1,10 +1,11 @@
 //! Finds rules that are not in a plain rules file, but in a `ConfigMap` or in Helm values
 //! (`rules.custom`, `rules.external` and `rules.resource`).
 
+use hpa_calc::suggestions::is_similar;
 use hpa_go_compat::yaml::{self, Content, Node, Position};
 
 use super::{
-    Config, ConfigError,
+    Config, ConfigError, Issue, Issues,
     decode::{Chart, decode_values, similar_section},
 };
 use crate::rules::generate::default_rules;
@@ -48,10 +49,17 @@ fn find_rules(text: &str, document: &Node) -> Vec<ManifestRules> {
         return items.iter().flat_map(|item| find_rules(text, item)).collect();
     }
     if kind != "ConfigMap" {
-        let rules = find_values(document, [""; 2], 0);
-        let in_values = rules.map(|(rules, chart)| ManifestRules {
-            place: format!("Helm values in line {}", rules.position.line),
-            config: decode_with_defaults(rules, chart),
+        let place = |position: Position| format!("Helm values in line {}", position.line);
+        if let Some((rules, chart)) = find_values(document, [""; 2], 0) {
+            let config = decode_with_defaults(rules, chart);
+            return vec![ManifestRules { place: place(rules.position), config }];
+        }
+        // Other objects may have such fields with another meaning.
+        let may_be_values = kind.is_empty() || kind == "HelmRelease";
+        let mistake = if may_be_values { controller_mistake(document, 0) } else { None };
+        let in_values = mistake.map(|issue| ManifestRules {
+            place: place(issue.position),
+            config: Err(ConfigError::Fields(Issues { issues: vec![issue], rest: Box::default() })),
         });
         return in_values.into_iter().collect();
     }
@@ -93,9 +101,14 @@ fn find_values<'n>(
     depth: usize,
 ) -> Option<(&'n Node, Chart)> {
     let Content::Mapping(members) = &node.content else { return None };
-    let [_, parent] = parents;
+    let [grandparent, parent] = parents;
+    let is_controller = parents == ["metrics", "prometheus"];
+    let is_misspelled =
+        !is_controller && is_similar(grandparent, "metrics") && is_similar(parent, "prometheus");
+    if is_misspelled {
+        return None;
+    }
     if let Some(rules) = node.member("rules") {
-        let is_controller = parents == ["metrics", "prometheus"];
         let chart = if is_controller { Chart::Controller } else { Chart::Adapter };
         let is_section =
             |key: &Node| key.text().is_some_and(|name| similar_section(name, chart).is_some());
@@ -111,6 +124,48 @@ fn find_values<'n>(
     members.iter().find_map(|(key, value)| {
         find_values(value, [parent, key.text().unwrap_or_default()], depth + 1)
     })
+}
+
+/// The mistake in values of the controller's chart that have no `metrics.prometheus.rules`.
+fn controller_mistake(node: &Node, depth: usize) -> Option<Issue> {
+    let Content::Mapping(members) = &node.content else { return None };
+    let found = members.iter().find_map(|(key, value)| {
+        is_similar(key.text()?, "metrics").then_some(())?;
+        Some((key, similar_member(value, "prometheus")?))
+    });
+    let Some((metrics, (prometheus, values))) = found else {
+        let mut values = members.iter().filter(|_| depth < MAX_DEPTH);
+        return values.find_map(|(_, value)| controller_mistake(value, depth + 1));
+    };
+    let issue = |key: &Node, path: &str, message: String| Issue {
+        position: key.position,
+        path: path.to_owned(),
+        message,
+    };
+    let unknown = |key: &Node, path: &str, known: &str| {
+        let name = key.text().unwrap_or_default();
+        issue(key, path, format!("unknown field `{name}`: did you mean `{known}`?"))
+    };
+    Some(match similar_member(values, "rules") {
+        _ if metrics.text() != Some("metrics") => unknown(metrics, "", "metrics"),
+        _ if prometheus.text() != Some("prometheus") => {
+            unknown(prometheus, "metrics", "prometheus")
+        }
+        Some((rules, _)) if rules.text() != Some("rules") => {
+            unknown(rules, "metrics.prometheus", "rules")
+        }
+        _ => issue(prometheus, "metrics.prometheus", "these values have no rules".to_owned()),
+    })
+}
+
+/// The key and value of the member with this name, or else with a similar one.
+fn similar_member<'n>(node: &'n Node, name: &str) -> Option<(&'n Node, &'n Node)> {
+    let Content::Mapping(members) = &node.content else { return None };
+    let find = |is_meant: &dyn Fn(&str) -> bool| {
+        members.iter().find(|(key, _)| key.text().is_some_and(is_meant))
+    };
+    let found = find(&|key| key == name).or_else(|| find(&|key| is_similar(key, name)));
+    found.map(|(key, value)| (&**key, &**value))
 }
 
 /// Decodes the rules in Helm values. An adapter's chart prepends its own rules, unless `default` is
@@ -270,6 +325,34 @@ mod tests {
         let expected = "unknown field `default`: expected one of custom, external, resource, \
                         existing, credentialsSecret";
         assert!(error.to_string().ends_with(expected), "{error}");
+    }
+
+    #[rstest]
+    #[case::prometheus(
+        "metrics: {promethues: {url: http://p, rules: {custom: []}}}",
+        "line 1, column 11: metrics: unknown field `promethues`: did you mean `prometheus`?"
+    )]
+    #[case::metrics(
+        "metric: {prometheus: {rules: {custom: [{seriesQuery: up}]}}}",
+        "line 1, column 1: unknown field `metric`: did you mean `metrics`?"
+    )]
+    #[case::rules(
+        "metrics: {prometheus: {rule: {custom: []}}}",
+        "line 1, column 24: metrics.prometheus: unknown field `rule`: did you mean `rules`?"
+    )]
+    #[case::no_rules(
+        "metrics: {prometheus: {url: http://p}}",
+        "line 1, column 11: metrics.prometheus: these values have no rules"
+    )]
+    #[case::subchart(
+        "hpa-controller: {metrics: {promethues: {rules: {custom: []}}}}",
+        "line 1, column 28: metrics: unknown field `promethues`: did you mean `prometheus`?"
+    )]
+    fn misspelled_values_of_the_controller_chart_are_refused(
+        #[case] values: &str,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(parse(values).unwrap_err().to_string(), expected);
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod invalid_rules;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use hpa_calc::Selector;
 use hpa_metrics::resource::{ApiResources, GroupResource};
 
@@ -32,6 +34,16 @@ pub struct Finding {
     pub message: String,
 }
 
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(position) = self.position {
+            write!(f, "{position}: ")?;
+        }
+        let warning = if self.is_warning { "warning: " } else { "" };
+        write!(f, "{}: {warning}{}", self.path, self.message)
+    }
+}
+
 /// Stands for the name of the series in rendered queries, if `seriesQuery` has no constant name.
 const ANY_SERIES: &str = "series_name";
 
@@ -44,6 +56,11 @@ const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy
 /// Finds mistakes in `rules`, then in `externalRules` and `resourceRules`, except for those in
 /// [`RuleSet::errors`].
 pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
+    merge_unknown_fields(lint_each(config, rules, resources))
+}
+
+/// Like [`lint`], but with one finding for each path.
+pub fn lint_each(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
     let lists = [
         ("rules", &config.rules, &rules.custom),
@@ -64,7 +81,7 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
         (Some(Err(_)), Some(definition)) => linter.check_invalid_resource_rules(definition),
         _ => {}
     }
-    merge_unknown_fields(linter.findings)
+    linter.findings
 }
 
 /// Merges findings about the same unknown field of templates: the first one lists the other paths.
