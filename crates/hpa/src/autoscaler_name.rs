@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     args::TargetApi,
-    kubectl::{escape, get, list, missing_namespace},
+    kubectl::{NoResponse, escape, get, list, missing_namespace},
     manifests::string_at,
     status::shorten_names,
 };
@@ -66,6 +66,9 @@ impl AutoscalerName {
             Err(error) => error,
         };
         let full_name = format!("{}/{}", self.namespace, self.name);
+        if error.is::<NoResponse>() {
+            return Err(error.context(format!("unable to read the autoscaler {full_name}")));
+        }
         let (other_api, flag) = match self.api {
             TargetApi::Core => (TargetApi::Custom, "custom"),
             TargetApi::Custom => (TargetApi::Core, "core"),

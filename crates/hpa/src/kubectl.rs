@@ -89,9 +89,23 @@ fn failure(error: &kube::Error, path: &str) -> anyhow::Error {
             anyhow!("the server answered {} without a message to {path}", status.code)
         }
         kube::Error::Api(status) => anyhow!("{}", status.message),
-        error => anyhow!("{}", describe(error)),
+        error => {
+            let text = describe(error);
+            let timed_out = text.ends_with("context deadline exceeded");
+            NoResponse(if timed_out {
+                "no response from the API server within --request-timeout".to_owned()
+            } else {
+                text
+            })
+            .into()
+        }
     }
 }
+
+/// A request without a response of the API server. Further ones would most likely fail as well.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NoResponse(String);
 
 /// The message that a namespace doesn't exist, with similar names. `None` if it exists or can't be
 /// read.

@@ -3,16 +3,58 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-use std::{fs, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::Ipv4Addr,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
+    net::TcpListener,
     process::{ChildStdout, Command},
     time::timeout,
 };
+
+#[tokio::test]
+async fn hanging_api_server_is_reported_after_one_request() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    let connections = Arc::new(AtomicUsize::new(0));
+    let accepted = connections.clone();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            accepted.fetch_add(1, Ordering::SeqCst);
+            open.push(connection);
+        }
+    });
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("kubeconfig");
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "silent",
+        "clusters": [{ "name": "silent", "cluster": { "server": server } }],
+        "contexts": [{ "name": "silent", "context": { "cluster": "silent", "user": "silent" } }],
+        "users": [{ "name": "silent", "user": {} }],
+    });
+    fs::write(&kubeconfig, text.to_string()).expect("a kubeconfig");
+    let mut explain = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    explain.args(["explain", "shop/web", "--request-timeout=1s", "--kubeconfig"]).arg(kubeconfig);
+    let output = explain.output().await.expect("the program runs");
+    let error = String::from_utf8(output.stderr).expect("UTF-8");
+    let expected = "unable to read the autoscaler shop/web: no response from the API server within \
+                    --request-timeout";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!(connections.load(Ordering::SeqCst), 1, "{error}");
+}
 
 /// The CPU usage of every pod at first, in percent of its request.
 const CPU_PERCENT: i64 = 60;

@@ -143,7 +143,7 @@ pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
     ensure!(status.code() == Some(2), "{status}\n{}", log());
     let line = shadow.tail(1, "wrote no status during the comparison, the last one ");
     ensure!(line.contains("The peer (hpa-controller)"), "{line:?}\n{}", log());
-    let error = shadow.tail(1, "no difference could be found: the peer wrote no status");
+    let error = shadow.tail(1, "no difference could be found: --for is too short: the peer wrote");
     ensure!(!error.is_empty(), "{}", log());
     Ok(())
 }
