@@ -5,7 +5,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use hpa_controller::{
     AutoscalerApi, Clock,
-    k8s::{Clients, ConnectError},
+    k8s::{Clients, ConnectError, DEADLINE_EXCEEDED},
 };
 use hpa_metrics::describe;
 use http::Request;
@@ -160,9 +160,6 @@ impl Failure {
         format!("{subject} {} since {since}: {cause}{advice}", self.kind())
     }
 }
-
-/// The error text of a request that exceeded its timeout.
-const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
 /// The text of the last error in a chain of sources. The earlier ones only repeat it or name the
 /// server.

@@ -2,7 +2,9 @@
 
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::suggestions::is_similar;
-use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
+use hpa_controller::k8s::{
+    ClientConfig, ClientLimits, ClientSource, Clients, DEADLINE_EXCEEDED, KubeconfigOverrides,
+};
 use hpa_metrics::{describe, percent_encode};
 use http::Request;
 use kube::Client;
@@ -91,7 +93,7 @@ fn failure(error: &kube::Error, path: &str) -> anyhow::Error {
         kube::Error::Api(status) => anyhow!("{}", status.message),
         error => {
             let text = describe(error);
-            let timed_out = text.ends_with("context deadline exceeded");
+            let timed_out = text.ends_with(DEADLINE_EXCEEDED);
             NoResponse(if timed_out {
                 "no response from the API server within --request-timeout".to_owned()
             } else {

@@ -63,7 +63,7 @@ impl MetricReader {
             Arc::new(DiscoveryMapper(clients.api.clone())),
             Arc::new(CachedPods(pods.clone())),
         );
-        let rules = rules.await?;
+        let rules = rules.await?.map(Arc::new);
         let schedules = scaling_schedules::start(
             &arguments.schedules,
             Compat::Off,

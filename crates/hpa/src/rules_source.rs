@@ -102,7 +102,7 @@ pub(crate) async fn create_from_flags(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
-) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
+) -> anyhow::Result<Option<PrometheusSource>> {
     let RulesFileArguments { metrics_config, connect, prometheus } = arguments;
     let Some(path) = metrics_config else { return Ok(None) };
     let name = || format!("--metrics-config {}", path.display());
@@ -114,7 +114,7 @@ pub(crate) async fn create_from_flags(
         let connect = if has_servers { ", or --connect for the file's servers" } else { "" };
         bail!("{} needs a server: add --prometheus-url{connect}", name());
     };
-    Ok(Some(Arc::new(source)))
+    Ok(Some(source))
 }
 
 /// Reads the series of all rules. Warns of rules that fail; the others work.

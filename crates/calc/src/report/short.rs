@@ -72,6 +72,9 @@ pub struct ShortReport {
     pub state: State,
     /// The cause, in a few words.
     pub sentence: String,
+    /// The pause of an autoscaler that is paused or fails, in a few words. The sentence begins with
+    /// it.
+    pub pause: Option<&'static str>,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
     /// The problems with the autoscaler's settings. The sentence includes them.
@@ -150,7 +153,8 @@ impl ShortReport {
             )),
             None => measured.map(|(measurement, _)| measurement.to_string()),
         };
-        let mut sentence = sentence(hpa, state, measured, settings.pause, scale);
+        let pause = pause_text(state, settings.pause);
+        let mut sentence = sentence(hpa, state, measured, pause, scale);
         let mut warnings = warnings(hpa, settings);
         // The condition about an ambiguous selector names them already.
         if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
@@ -165,7 +169,7 @@ impl ShortReport {
         let starting_until =
             starting_until.map(|scaled| after(scaled, settings.cpu_initialization_period));
         let sentence = one_line(&sentence).into_owned();
-        Self { state, sentence, load, warnings, starting_until }
+        Self { state, sentence, pause, load, warnings, starting_until }
     }
 
     /// Whether the target's scale would complete the sentence.
@@ -342,7 +346,7 @@ fn sentence(
     hpa: &HorizontalPodAutoscaler,
     state: State,
     measured: Option<String>,
-    pause: Pause,
+    pause: Option<&str>,
     scale: Option<&Scale>,
 ) -> String {
     let (status, spec) = (&hpa.status, &hpa.spec);
@@ -352,15 +356,12 @@ fn sentence(
         State::Failing => {
             let cause = failed_condition(hpa).map(|failed| cause_text(hpa, failed));
             let cause = cause.unwrap_or_default();
-            return match pause {
-                Pause::NONE => cause,
-                pause => format!("{}; {cause}", pause_text(pause)),
-            };
+            return pause.map_or_else(|| cause.clone(), |pause| format!("{pause}; {cause}"));
         }
         State::Off => return "autoscaling is off because the target is at 0 replicas".to_owned(),
         State::Paused => {
             let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
-            return format!("{}{measured}", pause_text(pause));
+            return format!("{}{measured}", pause.unwrap_or_default());
         }
         State::MetricMissing => {
             let missing: Vec<_> = missing_metrics(hpa).collect();
@@ -393,11 +394,15 @@ fn sentence(
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
 }
 
-fn pause_text(pause: Pause) -> &'static str {
-    match pause {
-        Pause::BOTH | Pause::NONE => "paused by annotation",
-        Pause { up: true, .. } => "paused for scaling up by annotation",
-        Pause { .. } => "paused for scaling down by annotation",
+fn pause_text(state: State, pause: Pause) -> Option<&'static str> {
+    match (state, pause) {
+        (State::Failing, Pause::NONE) => None,
+        (State::Failing | State::Paused, Pause::BOTH | Pause::NONE) => Some("paused by annotation"),
+        (State::Failing | State::Paused, Pause { up: true, .. }) => {
+            Some("paused for scaling up by annotation")
+        }
+        (State::Failing | State::Paused, _) => Some("paused for scaling down by annotation"),
+        _ => None,
     }
 }
 

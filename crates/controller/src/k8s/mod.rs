@@ -30,4 +30,5 @@ pub use request::RequestError;
 pub(crate) use request::{ApiError, ApiRequest, path_segment};
 pub use request_observer::RequestObserver;
 pub use status_write::{FieldManager, StatusWrite};
+pub use timeout::DEADLINE_EXCEEDED;
 pub(crate) use watch_throttle::is_watch;

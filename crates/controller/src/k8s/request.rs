@@ -8,6 +8,8 @@ use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 
+use super::timeout::DEADLINE_EXCEEDED;
+
 /// An error of a request for a path. Prints as client-go does, because the text is shown in
 /// conditions and events. For that reason, the cause is part of the text and not a source.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -75,7 +77,7 @@ impl ApiRequest<'_> {
         match tokio::time::timeout(self.timeout, self.response_body(body)).await {
             Ok(body) => serde_json::from_slice(&body?)
                 .map_err(|error| RequestError::Decode(Arc::new(error))),
-            Err(_) => Err(self.transport_error("context deadline exceeded")),
+            Err(_) => Err(self.transport_error(DEADLINE_EXCEEDED)),
         }
     }
 

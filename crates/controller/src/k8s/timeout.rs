@@ -36,9 +36,12 @@ pub(super) struct RequestTimeout<S> {
     timeout: Duration,
 }
 
-/// The error has Go's text, because it is shown in conditions and events.
+/// The error text of a request that exceeded its timeout. It is Go's, because it is shown in
+/// conditions and events.
+pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
+
 #[derive(Debug, thiserror::Error)]
-#[error("context deadline exceeded")]
+#[error("{}", DEADLINE_EXCEEDED)]
 struct DeadlineExceeded;
 
 impl<S, B> Service<Request<Body>> for RequestTimeout<S>

@@ -28,7 +28,7 @@ pub(super) async fn detect<'a>(
     others: impl Iterator<Item = &'a str>,
     autoscalers: &[ListedAutoscaler],
 ) -> Option<Idle> {
-    if manager != KUBE_CONTROLLER_MANAGER && FieldManager::parse_lease(manager).is_none() {
+    if !has_lease(manager) {
         return None;
     }
     let name = choose_lease(location, manager, others);
@@ -37,6 +37,11 @@ pub(super) async fn detect<'a>(
     let leases =
         Leases { name: &name, holder: &holder, built_in: &built_in, now: Timestamp::now() };
     leases.idle(api, manager)
+}
+
+/// Whether the controller with this field manager has a lease.
+fn has_lease(manager: &str) -> bool {
+    manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some()
 }
 
 /// Chooses the lease of hpa-rs: that of the flags, else the one that `manager` names, else the one
@@ -89,9 +94,7 @@ pub(super) async fn describe_all(
     let mut writers = BTreeMap::<&str, Vec<String>>::new();
     for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
         let names = of_manager.iter().map(|one| one.name.clone());
-        let has_lease =
-            *manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some();
-        if index >= MAX_MANAGERS || !has_lease {
+        if index >= MAX_MANAGERS || !has_lease(manager) {
             writers.insert(manager, names.collect());
             continue;
         }

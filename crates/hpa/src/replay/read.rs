@@ -166,15 +166,12 @@ async fn connect_rules(
         None => rules::builtin_mapper(),
     };
     let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
-    let mut source = rules_source::create_from_flags(&arguments.rules, mapper, pods).await?;
-    if let Some(source) = source.as_mut().and_then(Arc::get_mut) {
-        // The newest samples may be as old as the start of the replayed time.
-        source.extend_max_age(to_std(Timestamp::now().duration_since(start)));
-    }
-    if let Some(source) = &source {
-        rules_source::relist(source).await?;
-    }
-    Ok(source)
+    let source = rules_source::create_from_flags(&arguments.rules, mapper, pods).await?;
+    let Some(mut source) = source else { return Ok(None) };
+    // The newest samples may be as old as the start of the replayed time.
+    source.extend_max_age(to_std(Timestamp::now().duration_since(start)));
+    rules_source::relist(&source).await?;
+    Ok(Some(Arc::new(source)))
 }
 
 /// The window of rates in seconds. If it is not configured, it is that of [`SCRAPES_PER_RATE`]

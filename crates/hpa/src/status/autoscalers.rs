@@ -30,7 +30,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     let mut failing = FailuresByReason::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let mut by_warning = BTreeMap::<Warning, Vec<String>>::new();
-    let mut by_pause = BTreeMap::<String, Vec<String>>::new();
+    let mut by_pause = BTreeMap::<&str, Vec<String>>::new();
     let mut waiting = Vec::new();
     // Autoscalers whose targets are scaled by several controllers.
     let mut contested = Vec::new();
@@ -38,7 +38,10 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     for autoscaler in all {
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(cluster.now);
-        let ShortReport { state, sentence, warnings, .. } = report;
+        let ShortReport { state, sentence, pause, warnings, .. } = report;
+        if let Some(pause) = pause {
+            by_pause.entry(pause).or_default().push(autoscaler.name.clone());
+        }
         for warning in warnings {
             if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
                 contested.push(autoscaler.name.clone());
@@ -48,9 +51,6 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         }
         match state {
             State::Failing => {
-                if let Some(pause) = pause_text(&sentence) {
-                    by_pause.entry(pause.to_owned()).or_default().push(autoscaler.name.clone());
-                }
                 let reason = autoscaler.failed_reason().unwrap_or_default();
                 let entry = failing.entry(reason).or_insert((Vec::new(), sentence));
                 entry.0.push(autoscaler.name.clone());
@@ -60,11 +60,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             }
             State::New => new_count += 1,
             State::WaitingForPods if is_problem => waiting.push((&autoscaler.name, sentence)),
-            State::Paused => {
-                paused_count += 1;
-                let pause = sentence.split(';').next().unwrap_or_default();
-                by_pause.entry(pause.to_owned()).or_default().push(autoscaler.name.clone());
-            }
+            State::Paused => paused_count += 1,
             state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
     }
@@ -121,12 +117,6 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         );
     }
     checks
-}
-
-/// The pause that the sentence about a failing autoscaler begins with.
-fn pause_text(sentence: &str) -> Option<&str> {
-    let start = sentence.split(';').next()?;
-    (start.starts_with("paused ") && start.ends_with(" by annotation")).then_some(start)
 }
 
 fn failing_checks(failing: &FailuresByReason) -> impl Iterator<Item = Check> {

@@ -16,7 +16,7 @@ mod usage;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::rules::{Compat, Config, lint::lint, ruleset::InvalidRule, value::timestamp};
+use crate::rules::{Compat, Config, ruleset::InvalidRule, value::timestamp};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use parking_lot::RwLock;
@@ -43,8 +43,6 @@ use hpa_metrics::{
 
 /// The delay before a failed discovery is first repeated. It doubles up to the relist interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// The maximum number of mistakes in a rules file that are logged.
-const MAX_LOGGED_MISTAKES: usize = 20;
 
 /// Settings of a [`PrometheusSource`].
 #[derive(Clone, Copy, Debug)]
@@ -191,18 +189,9 @@ impl PrometheusSource {
             return;
         }
         *linted = Some(config.clone());
-        for mistake in self.mistakes() {
+        for mistake in state.mistakes() {
             tracing::warn!(mistake, "the rules file has a mistake");
         }
-    }
-
-    /// The first mistakes in the rules of the last discovery, as `hpa rules check` reports them,
-    /// except for those of rules that don't compile, which are in [`RelistError::Rules`].
-    fn mistakes(&self) -> Vec<String> {
-        let state = self.state();
-        let findings = lint(&state.rules.config, &state.compiled, &state.resources);
-        let errors = findings.iter().filter(|finding| !finding.is_warning);
-        errors.take(MAX_LOGGED_MISTAKES).map(ToString::to_string).collect()
     }
 
     /// Raises the maximum age of series to at least `age`, for reads of the past.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::client::Client;
 use crate::rules::{
     Config, CustomRegistry, ExternalRegistry, RuleSeries, RuleSet, config::DiscoveryRule,
-    registry::DiscoveredRule,
+    lint::lint, registry::DiscoveredRule,
 };
 use hpa_metrics::resource::{ApiResources, GroupResource};
 use jiff::Timestamp;
@@ -14,6 +14,9 @@ use super::servers::Servers;
 
 /// The short reason for a rule that can't be compiled.
 pub(super) const INVALID_RULE: &str = "the rule is invalid";
+
+/// The maximum number of mistakes in a rules file that are logged.
+const MAX_LOGGED_MISTAKES: usize = 20;
 
 /// A rules file, and clients for its servers.
 pub(super) struct Rules {
@@ -114,6 +117,14 @@ impl DiscoveryState {
             Some(format!("{}: {error}", entry.status.rule))
         });
         failures.collect()
+    }
+
+    /// The first mistakes in the rules, as `hpa rules check` reports them, except for those of rules
+    /// that don't compile, which are in [`Self::failures`].
+    pub(super) fn mistakes(&self) -> Vec<String> {
+        let findings = lint(&self.rules.config, &self.compiled, &self.resources);
+        let errors = findings.iter().filter(|finding| !finding.is_warning);
+        errors.take(MAX_LOGGED_MISTAKES).map(ToString::to_string).collect()
     }
 
     /// The rules that are invalid or whose series can't be read, with a reason for unauthorized

@@ -561,12 +561,12 @@ async fn mistakes_that_compile_are_found_after_discovery() {
     let server = prometheus();
     let source = source_with(&server, RULES, Compat::Off);
     source.relist().await.unwrap();
-    assert_eq!(source.mistakes(), [""; 0]);
+    assert_eq!(source.state().mistakes(), [""; 0]);
     let query = "max(<<.Series>>{<<.LabelMatchers>>}) by";
     let rules = RULES.replace(query, &query.replace(") by", " by"));
     let source = source_with(&server, &rules, Compat::Off);
     source.relist().await.unwrap();
-    let mistakes = source.mistakes();
+    let mistakes = source.state().mistakes();
     assert_eq!(mistakes.len(), 1, "{mistakes:?}");
     assert!(mistakes[0].contains(": rules[1].metricsQuery: not PromQL"), "{mistakes:?}");
 }

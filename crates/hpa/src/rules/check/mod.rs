@@ -11,7 +11,7 @@ use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
         config::{Issues, ManifestRules},
-        lint::{lint, lint_each, query_warnings},
+        lint::{lint, lint_each, merge_unknown_fields, query_warnings},
         ruleset::InvalidRule,
     },
     source::RelistError,
@@ -77,13 +77,13 @@ async fn check_config(
     }
     let compiled = RuleSet::compile(config, &source.resources());
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
-    let mistakes = lint_each(config, &compiled, &source.resources()).into_iter();
-    let mistakes = mistakes.filter(|finding| !finding.is_warning).map(|finding| finding.path);
-    let mistakes = mistakes.collect();
+    let findings = lint_each(config, &compiled, &source.resources());
+    let mistakes = findings.iter().filter(|finding| !finding.is_warning);
+    let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
     let mut report =
         Report { source: &source, refused, mistakes, text: String::new(), problems: 0 };
     let mut sections = Vec::new();
-    for finding in lint(config, &compiled, &source.resources()) {
+    for finding in merge_unknown_fields(findings) {
         report.problems += usize::from(!finding.is_warning);
         sections.push((finding.position, format!("{finding}\n")));
     }

@@ -59,7 +59,7 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
     merge_unknown_fields(lint_each(config, rules, resources))
 }
 
-/// Like [`lint`], but with one finding for each path.
+/// Like [`lint`], before [`merge_unknown_fields`]: with one finding for each path.
 pub fn lint_each(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
     let lists = [
@@ -85,7 +85,7 @@ pub fn lint_each(config: &Config, rules: &RuleSet, resources: &ApiResources) -> 
 }
 
 /// Merges findings about the same unknown field of templates: the first one lists the other paths.
-fn merge_unknown_fields(findings: Vec<Finding>) -> Vec<Finding> {
+pub fn merge_unknown_fields(findings: Vec<Finding>) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for finding in findings {
         let message = &finding.message;
