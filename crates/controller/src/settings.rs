@@ -40,7 +40,7 @@ impl SyncPeriod {
         self.own.is_some()
     }
 
-    /// The time by which the period is longer than the controller's, or zero.
+    /// The excess of this period over the controller's. Zero if it is not longer.
     pub(crate) fn excess(self) -> Duration {
         self.length().saturating_sub(self.of_controller)
     }

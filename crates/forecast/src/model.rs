@@ -24,9 +24,8 @@ const MIN_COMPARED: usize = 144;
 pub struct ModelChoice {
     /// The model.
     pub model: Model,
-    /// The share by which errors are smaller than those of forecasts without a season: at the
-    /// median or at the quantile, whichever share is larger. About 0 or less if the load has no
-    /// season.
+    /// The relative reduction of errors compared with forecasts without a season: at the median or
+    /// at the quantile, whichever is larger. About 0 or less if the load has no season.
     pub skill: f64,
 }
 

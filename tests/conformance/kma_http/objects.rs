@@ -39,7 +39,7 @@ impl Objects {
         })
     }
 
-    /// The labels by which the reference selects a target's pods.
+    /// The labels that the reference uses to select a target's pods.
     pub(super) fn pod_labels(
         &self,
         namespace: &str,

@@ -24,7 +24,7 @@ const DEFAULT_DURATION_NANOS: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
 /// The maximum number of aggregators. It limits the length of the query.
 const MAX_AGGREGATORS: usize = 16;
-/// The maximum time by which the server's clock may be behind.
+/// The maximum lag of the server's clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
 /// The maximum number of values that the server may return.
 const MAX_VALUES: u32 = 10_000;

@@ -33,7 +33,7 @@ const TARGET_BYTES: usize = 4 << 20;
 /// A page that is larger ends with an error, unless a single object was requested.
 const MAX_BYTES: usize = 32 << 20;
 
-/// The maximum factor by which a page may have more objects than the last one.
+/// The maximum growth of a page: this many times the objects of the last one.
 const MAX_GROWTH: u32 = 4;
 
 /// Reduces the `limit` of list requests, so that pages of a path have about [`TARGET_BYTES`].

@@ -46,9 +46,9 @@ use crate::{
 };
 
 impl Reconciler {
-    /// Reconciles an autoscaler without a limit of workers, and once more if its spec changes
-    /// meanwhile. Does nothing if the cache doesn't have it. Failures become conditions, events and
-    /// log lines of that autoscaler.
+    /// Reconciles an autoscaler without a limit of workers, and again if its spec changes
+    /// during the reconcile. Does nothing if the autoscaler is not cached. Reports failures in the
+    /// autoscaler's conditions and events, and in the log.
     pub async fn reconcile(&self, key: &HpaKey) {
         let slot = WorkerSlots::new(1).acquire().await;
         self.reconcile_in(key, &slot).await;

@@ -268,8 +268,8 @@ impl CollectorArguments {
         }
     }
 
-    /// The flags that a collector needs besides `--collectors`, or else that flag. The collector
-    /// `schedule` needs only its own flag.
+    /// Returns the flags that a collector requires in addition to `--collectors`. If it requires
+    /// none, returns `--collectors`. The collector `schedule` requires only its own flag.
     pub(crate) fn flags_that_enable(collector: &str) -> &'static str {
         match collector {
             "prometheus" => "--prometheus-url or --additional-prometheus-server",

@@ -49,7 +49,8 @@ use crate::{
     status::{self, ListedAutoscaler},
 };
 
-/// Limit for concurrent reads of scales, by which other autoscalers of the same pods are found.
+/// The maximum number of concurrent reads of scales. Their selectors show which other autoscalers
+/// count the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 /// The shortest past to read from the debug API, so that it usually has a value of every metric.
 const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);

@@ -24,7 +24,7 @@ struct Case {
     name: &'static str,
     metric: Value,
     annotations: Vec<(&'static str, &'static str)>,
-    /// The query, queue, check or subscription by which [`Services`] finds the load.
+    /// The query, queue, check or subscription under which [`Services`] serves the load.
     key: &'static str,
     /// Different for each case. The replicas reach it in one scale-up from [`INITIAL_REPLICAS`].
     load: u64,

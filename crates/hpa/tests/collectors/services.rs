@@ -38,7 +38,7 @@ impl Services {
         Self { loads: loads.into_iter().collect(), factor: factor.into() }
     }
 
-    /// Sets the factor by which all loads are multiplied.
+    /// Multiplies all loads by this factor.
     pub(crate) fn set_factor(&self, factor: u64) {
         self.factor.store(factor, Ordering::SeqCst);
     }

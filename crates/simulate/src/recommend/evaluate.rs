@@ -32,7 +32,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// The cost by which settings are compared: the mean pod-hours.
+    /// The cost of the settings in comparisons: the mean pod-hours.
     pub fn cost(&self) -> f64 {
         self.pod_hours
     }

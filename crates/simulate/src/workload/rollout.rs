@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{model::Workload, number};
 
-/// The numbers of pods by which a rolling update may deviate from the desired replicas.
+/// The limits of a rolling update: extra pods and unavailable pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolloutBounds {
     /// Pods above the desired replicas.

@@ -33,7 +33,7 @@ pub(crate) struct LastReconcile {
     /// The time when it finished. Before the first reconcile, the time when the autoscaler was
     /// cached.
     pub(crate) finished: Instant,
-    /// The time by which the autoscaler's own sync period exceeds the controller's.
+    /// The excess of the autoscaler's sync period over the controller's. Zero if it is not longer.
     pub(crate) excess: Duration,
     /// The due time of the next periodic reconcile.
     pub(crate) next_due: Option<Instant>,
