@@ -7,7 +7,7 @@ use hpa_prometheus::rules::{
     Compat,
     config::{OverrideTarget, ResourceMapping},
     labels::ResourceLabels,
-    query::{Objects, QueryContext, QueryTemplate},
+    query::{ObjectQuery, Objects, QueryContext, QueryTemplate},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -31,9 +31,15 @@ fuzz_target!(|input: (&str, &str, Vec<String>)| {
     for compat in [Compat::Off, Compat::Reference] {
         let context = QueryContext { labels: &labels, resources: &resources, compat };
         let objects = Objects { resource: &GroupResource::pods(), namespace, names: &names };
-        let Ok(query) = template.for_objects("m", objects, &selector, &[], context) else {
-            continue;
+        let query = ObjectQuery {
+            template: &template,
+            series: "m",
+            objects,
+            selector: &selector,
+            extra_label: None,
+            context,
         };
+        let Ok(query) = query.render() else { continue };
         let expected = selector.requirements().len() + usize::from(!namespace.is_empty()) + 1;
         assert_eq!(matchers(&query), expected, "{query}");
     }

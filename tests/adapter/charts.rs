@@ -2,11 +2,14 @@
 //! with the arguments, volumes and service accounts of the Deployments, and with the roles of the
 //! charts.
 
-use std::{env, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use hpa_tests::kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
-use hpa_tests::programs::skip;
+use hpa_tests::{
+    helm,
+    kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports},
+    programs,
+};
 use serde_json::{Value, json};
 use tokio::{
     process::Command,
@@ -22,7 +25,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
-    let Ok((assets, helm)) = find_programs().await else { return Ok(()) };
+    let Some((assets, helm)) = find_programs() else { return Ok(()) };
     let cluster = Cluster::start(assets, helm).await?;
     let url = serve_prometheus().await;
     cluster.check_adapter(&url).await.context("hpa-adapter")?;
@@ -31,23 +34,10 @@ async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
 
 /// Finds the directory of kube-apiserver and kubectl, and helm. If one is missing, reports the test
 /// as skipped.
-pub(crate) async fn find_programs() -> Result<(PathBuf, PathBuf), ()> {
-    let assets = assets::find().map_err(|reason| skip("kube-apiserver", reason))?;
-    let helm = find_helm().await.map_err(|reason| skip("helm", reason))?;
-    Ok((assets, helm))
-}
-
-/// The first path in `HELM` (separated by colons), or else helm in `PATH`.
-async fn find_helm() -> Result<PathBuf> {
-    let named = env::var_os("HELM").filter(|paths| !paths.is_empty());
-    let named = named.and_then(|paths| env::split_paths(&paths).next());
-    let is_named = named.is_some();
-    let helm = named.unwrap_or_else(|| PathBuf::from("helm"));
-    let output = Command::new(&helm).arg("version").output().await;
-    let is_helm = output.is_ok_and(|output| output.status.success());
-    ensure!(is_helm || !is_named, "HELM is set, but {} can't be run", helm.display());
-    ensure!(is_helm, "HELM is not set, and there is no helm in PATH");
-    Ok(helm)
+pub(crate) fn find_programs() -> Option<(PathBuf, PathBuf)> {
+    let assets = assets::find_or_skip()?;
+    let helm = helm::find().map_err(|missing| programs::skip("helm", missing)).ok()?;
+    Some((assets, helm))
 }
 
 pub(crate) struct Cluster {

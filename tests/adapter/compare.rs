@@ -1,6 +1,6 @@
 //! `hpa rules compare` between `hpa adapter` and a prometheus-adapter that serves the metrics APIs
 //! of a cluster, with a real Prometheus. `PROMETHEUS_ADAPTER` is the path of prometheus-adapter.
-//! The test is skipped if the variable is not set or kube-apiserver is not found.
+//! The test is skipped if the variable is not set, or kube-apiserver or Prometheus is not found.
 
 use std::{
     env,
@@ -36,13 +36,11 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
         programs::skip("prometheus-adapter", "PROMETHEUS_ADAPTER is not set");
         return Ok(());
     };
-    let assets = match assets::find() {
-        Ok(assets) => assets,
-        Err(reason) => {
-            programs::skip("kube-apiserver", reason);
-            return Ok(());
-        }
-    };
+    let Some(assets) = assets::find_or_skip() else { return Ok(()) };
+    if hpa_tests::find_in_path("prometheus").is_none() {
+        programs::skip("prometheus", "there is no prometheus in PATH");
+        return Ok(());
+    }
     let cluster = Cluster::start(&assets, Path::new(&prometheus_adapter)).await?;
 
     // The only difference is intended: prometheus-adapter reports NaN as 0.
@@ -75,7 +73,7 @@ struct Cluster {
     // The fields are dropped in this order.
     _adapter: Process,
     _prometheus: Process,
-    server: KubeApiserver,
+    _server: KubeApiserver,
 }
 
 impl Cluster {
@@ -101,7 +99,13 @@ impl Cluster {
         let token =
             server.create_service_account_token("kube-system", "horizontal-pod-autoscaler").await?;
         std::fs::write(dir.path().join("token"), token)?;
-        Ok(Self { dir, prometheus_url, _adapter: adapter, _prometheus: prometheus, server })
+        Ok(Self {
+            dir,
+            prometheus_url,
+            _adapter: adapter,
+            _prometheus: prometheus,
+            _server: server,
+        })
     }
 
     /// Starts `hpa adapter` with the flags of prometheus-adapter and additional ones. No
@@ -152,7 +156,6 @@ impl Cluster {
         command.arg(format!("--right=https://127.0.0.1:{port}"));
         command.arg("--kubeconfig").arg(self.dir.path().join("admin.kubeconfig"));
         command.arg("--right-token-file").arg(self.dir.path().join("token"));
-        let _ = &self.server;
         Ok(command.output().await?)
     }
 }

@@ -36,13 +36,7 @@ const WAIT_TIMEOUT: &str = "--timeout=120s";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
-    let assets = match assets::find() {
-        Ok(assets) => assets,
-        Err(reason) => {
-            programs::skip("kube-apiserver", reason);
-            return Ok(());
-        }
-    };
+    let Some(assets) = assets::find_or_skip() else { return Ok(()) };
     let cluster = Cluster::start(&assets).await?;
     let apis = ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"];
     for api in apis {
@@ -60,7 +54,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
 struct Cluster {
     assets: PathBuf,
     dir: tempfile::TempDir,
-    server: KubeApiserver,
+    _server: KubeApiserver,
     adapter: Process,
 }
 
@@ -96,7 +90,7 @@ impl Cluster {
             "--serving-secret=hpa-adapter-serving".to_owned(),
         ]);
         let adapter = Process::start(dir.path(), "hpa-adapter", command)?;
-        Ok(Self { assets: assets.to_owned(), dir, server, adapter })
+        Ok(Self { assets: assets.to_owned(), dir, _server: server, adapter })
     }
 
     /// Runs kubectl as an administrator.
@@ -159,7 +153,6 @@ impl Cluster {
         let error =
             refused.err().context("a ServiceAccount without roles read the metric")?.to_string();
         ensure!(error.contains("cannot list resource"), "{error}");
-        let _ = &self.server;
         Ok(())
     }
 

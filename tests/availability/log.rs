@@ -33,6 +33,8 @@ pub(crate) struct ScaleWrite {
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(crate) lease: Option<HeldLease>,
+    /// The number of times that a holder released the lease.
+    pub(crate) releases: usize,
     /// The times from a free lease to the first reconcile of the next leader.
     pub(crate) takeovers: Vec<Duration>,
     /// The time at which the lease was released or has expired. `None` once the next leader has
@@ -95,6 +97,7 @@ impl Log {
         self.add(|events| {
             if holder.is_empty() {
                 (events.lease, events.lease_free_at) = (None, Some(now));
+                events.releases += 1;
                 return;
             }
             match &mut events.lease {

@@ -229,7 +229,7 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
 }
 
 #[tokio::test]
-async fn sigterm_hands_over_immediately() {
+async fn sigterm_releases_the_lease_for_an_immediate_takeover() {
     let cluster = Cluster::new(1, &["--horizontal-pod-autoscaler-sync-period=100ms"]);
     for _ in 0..3 {
         let leader = cluster.wait_for_leader().await;
@@ -239,8 +239,10 @@ async fn sigterm_hands_over_immediately() {
             cluster.log.wait("the exit", |events| events.exits.get(&leader).copied()).await;
         assert!(status.success() && status.signal().is_none(), "{status}");
     }
-    let takeovers = cluster.log.read(|events| events.takeovers.clone());
+    let (releases, takeovers) =
+        cluster.log.read(|events| (events.releases, events.takeovers.clone()));
     println!("takeovers after SIGTERM: {takeovers:?}");
+    assert_eq!(releases, 3);
     assert!(
         takeovers.len() >= 3 && takeovers.iter().all(|takeover| *takeover < LEASE_DURATION),
         "{takeovers:?}"

@@ -185,9 +185,9 @@ pub(crate) fn check_permissions(objects: &[Value]) -> Result<()> {
             let only_reads = verbs.iter().all(|verb| ["get", "list", "watch"].contains(verb));
             let names = texts(&rule["resourceNames"]);
             let is_allowed = match (&*resources, &*verbs) {
-                (["secrets"], ["get", "update"]) => names == secret_names(objects),
+                (["secrets"], ["get", "update"]) => names == names_of(objects, "Secret"),
                 (["apiservices"], ["get", "list", "watch", "patch"]) => {
-                    names == api_service_names(objects)
+                    names == names_of(objects, "APIService")
                 }
                 (["scalingschedules/status", "clusterscalingschedules/status"], ["patch"])
                 | (["leases"], ["create"])
@@ -276,15 +276,7 @@ fn is_metrics_group(groups: &[&str]) -> bool {
     groups.iter().all(|group| group.ends_with(".metrics.k8s.io"))
 }
 
-fn secret_names(objects: &[Value]) -> Vec<&str> {
-    names(objects, "Secret")
-}
-
-fn api_service_names(objects: &[Value]) -> Vec<&str> {
-    names(objects, "APIService")
-}
-
-fn names<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a str> {
+fn names_of<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a str> {
     let objects = of_kind(objects, kind).into_iter();
     objects.filter_map(|object| object["metadata"]["name"].as_str()).collect()
 }

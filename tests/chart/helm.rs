@@ -1,7 +1,6 @@
 //! Runs helm.
 
-use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -37,28 +36,7 @@ pub(crate) struct Helm {
     pub(crate) version: String,
 }
 
-/// Finds the helm binaries to test with.
-pub(crate) fn find() -> Result<Vec<Helm>> {
-    let named = env::var_os("HELM").filter(|paths| !paths.is_empty());
-    let is_named = named.is_some();
-    let candidates: Vec<PathBuf> = match named {
-        Some(paths) => env::split_paths(&paths).collect(),
-        None => vec![PathBuf::from("helm")],
-    };
-    let mut found = Vec::new();
-    for path in candidates {
-        match version(&path) {
-            Ok(version) => found.push(Helm { path, chart: &CONTROLLER, version }),
-            Err(_) if !is_named => {
-                bail!("HELM is not set, and there is no helm in PATH");
-            }
-            Err(error) => return Err(error.context(format!("HELM={}", path.display()))),
-        }
-    }
-    Ok(found)
-}
-
-fn version(path: &PathBuf) -> Result<String> {
+fn version(path: &Path) -> Result<String> {
     let output = Command::new(path).args(["version", "--short"]).output()?;
     ensure!(output.status.success(), "{}", output_text(&output));
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
@@ -73,6 +51,12 @@ fn output_text(output: &Output) -> String {
 }
 
 impl Helm {
+    /// The binary at a path, for the controller's chart.
+    pub(crate) fn new(path: PathBuf) -> Result<Self> {
+        let version = version(&path).with_context(|| path.display().to_string())?;
+        Ok(Self { path, chart: &CONTROLLER, version })
+    }
+
     /// The same binary for another chart.
     pub(crate) fn with_chart(&self, chart: &'static Chart) -> Self {
         Self { chart, ..self.clone() }

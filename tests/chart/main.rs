@@ -92,9 +92,16 @@ fn main() -> ExitCode {
             report.add_result("alerts_fire", alerts::check_firing_alerts());
         }
     }
-    match helm::find() {
+    match hpa_tests::helm::find_all() {
         Err(missing) => report.skip("rendered_chart", "helm", &missing),
-        Ok(found) => found.iter().for_each(|helm| check_with_helm(helm, &mut report)),
+        Ok(paths) => {
+            for path in paths {
+                match Helm::new(path) {
+                    Ok(helm) => check_with_helm(&helm, &mut report),
+                    Err(error) => report.add_result("helm_runs", Err(error)),
+                }
+            }
+        }
     }
     let Report { passed, failed, skipped } = report;
     let result = if failed == 0 { "ok" } else { "FAILED" };

@@ -173,5 +173,8 @@ fn check_file(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
             }
         }
     }
+    if passed + failed == 0 {
+        return Err(std::io::Error::other("no lines"));
+    }
     Ok((passed, failed))
 }

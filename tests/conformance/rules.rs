@@ -119,9 +119,9 @@ pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     let source = DiscoveredRule { index: 0, rule: rule.clone(), series };
     let registry = CustomRegistry::new([&source]);
     let mut metrics: Vec<_> = registry.metrics().collect();
-    metrics.sort_by_key(|metric| (metric.resource.to_string(), metric.metric));
+    metrics.sort_by_key(|metric| (metric.resource.to_string(), metric.metric.clone()));
     let metrics = metrics.iter().map(|metric| {
-        let (resource, namespaced) = (metric.resource.to_string(), metric.is_namespaced());
+        let (resource, namespaced) = (metric.resource.to_string(), metric.is_namespaced);
         json!({"resource": resource, "namespaced": namespaced, "metric": metric.metric})
     });
     ensure_equal("metrics", line, &metrics.collect())?;
@@ -158,7 +158,7 @@ fn custom_query(
         names: &case.names,
         selector: &selector,
     };
-    Ok(registry.query(&request, resources, COMPAT).ok().map(|found| found.query))
+    Ok(registry.query(&request, resources, COMPAT).ok())
 }
 
 /// The resources of the API, from `kinds` in the first line of a file.

@@ -1,7 +1,7 @@
 //! `scaling_schedule`: the value of a schedule of kube-metrics-adapter at a time.
 
 use hpa_collectors::schedules::{
-    Compat, ScalingScheduleSpec, ScheduleError, ScheduledMetric, Settings, Window,
+    Compat, Problem, ScalingScheduleSpec, ScheduleError, ScheduledMetric, Settings, Window,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -37,7 +37,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     };
     let default = value(Compat::Off);
     let compatible = value(Compat::Reference);
-    let error = compatible.as_ref().err().map(ScheduleError::reference_text);
+    let error = compatible.as_ref().err().map(reference_text);
     ensure_equal("error", line, &json!(error))?;
     let (metric, compatible) = match (compatible, &default) {
         (Ok(compatible), Ok(_)) => compatible,
@@ -55,6 +55,20 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("default: {default} instead of {compatible}, although no window crosses midnight"))
+}
+
+/// The text of the reference for an error.
+fn reference_text(error: &ScheduleError) -> &'static str {
+    match error {
+        ScheduleError::NegativeScalingWindow(_) => "scaling window duration cannot be negative",
+        ScheduleError::UnknownDefaultTimeZone(_) => "unexpected error loading default location",
+        ScheduleError::Entry(Problem::InvalidTime { field: "startTime", .. }) => {
+            "could not parse the specified schedule period start time, format is not HH:MM"
+        }
+        ScheduleError::Entry(_) => {
+            "could not parse the specified schedule date, format is not RFC3339"
+        }
+    }
 }
 
 fn windows_of(metric: &ScheduledMetric, case: &Line) -> Vec<Window> {

@@ -1,7 +1,7 @@
 //! End-to-end tests: the real binary against an API server over the network.
 //!
 //! The scenarios run against the testbed, and against a real etcd and kube-apiserver if they are
-//! installed. The scenarios with real workloads need the latter:
+//! installed. The scenarios beside kube-controller-manager need the latter:
 //!
 //! ```sh
 //! setup-envtest use 1.36                             # once
@@ -13,8 +13,8 @@
 //!
 //! The binaries of etcd and kube-apiserver come from the directory `KUBEBUILDER_ASSETS`, or from
 //! the newest version that setup-envtest has installed. Without them, the suite reports that it
-//! used the testbed only. The controller is built first, unless `HPA_BINARY` names a binary. The
-//! suite needs no cluster, container or root, and no network beyond loopback.
+//! used the testbed only. The controller is not built here: see [`hpa_tests::harness::hpa_binary`].
+//! The suite needs no cluster, container or root, and no network beyond loopback.
 //!
 //! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. Scenarios
 //! share a control plane, each in its own namespace. Many run concurrently under one controller,
@@ -72,8 +72,10 @@ enum ControllerSetup {
     /// Like [`Self::PerScenario`], without concurrent scenarios, because the reference handles all
     /// namespaces.
     Exclusive,
-    /// Like [`Self::Exclusive`], on a control plane whose workloads kube-controller-manager runs:
-    /// owners and rollouts are real. Not on the testbed.
+    /// Like [`Self::Exclusive`], with kube-controller-manager as the reference. Not on the testbed.
+    Reference,
+    /// Like [`Self::Reference`], on a control plane whose workloads kube-controller-manager runs:
+    /// owners and rollouts are real.
     RealWorkloads,
 }
 
@@ -81,7 +83,11 @@ const TESTBED: &str = "testbed";
 
 impl ControllerSetup {
     fn is_exclusive(self) -> bool {
-        matches!(self, Self::Exclusive | Self::RealWorkloads)
+        matches!(self, Self::Exclusive | Self::Reference | Self::RealWorkloads)
+    }
+
+    fn runs_on_the_testbed(self) -> bool {
+        !matches!(self, Self::Reference | Self::RealWorkloads)
     }
 }
 
@@ -95,8 +101,7 @@ impl Selection {
     fn new(plane: &'static str, words: &[String]) -> Self {
         let matches =
             |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-        let runs =
-            |one: &&Scenario| plane != TESTBED || one.controller != ControllerSetup::RealWorkloads;
+        let runs = |one: &&Scenario| plane != TESTBED || one.controller.runs_on_the_testbed();
         let scenarios = SCENARIOS.iter().filter(runs);
         let scenarios = scenarios.filter(|one| matches(&full_name(plane, one.name)));
         Self { plane, scenarios: scenarios.collect() }
@@ -130,7 +135,7 @@ fn main() -> ExitCode {
         let mut stop = signal(SignalKind::terminate())?;
         // Dropping `run` stops all processes.
         tokio::select! {
-            result = run(&testbed, &real, &mut report) => result,
+            () = run(&testbed, &real, &mut report) => Ok(()),
             _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
             _ = stop.recv() => Err(anyhow!("terminated")),
         }
@@ -142,9 +147,9 @@ fn main() -> ExitCode {
 }
 
 /// Runs the selected scenarios against one control plane, then against the other.
-async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Result<()> {
+async fn run(testbed: &Selection, real: &Selection, report: &mut Report) {
     let assets = hpa_tests::kube_apiserver::assets::find();
-    let binary = tokio::task::spawn_blocking(hpa_binary).await?;
+    let binary = hpa_binary();
     run_against(&PlaneKind::Testbed, testbed, &binary, report).await;
     match assets {
         Ok(assets) => run_against(&PlaneKind::KubeApiserver(assets), real, &binary, report).await,
@@ -154,7 +159,6 @@ async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Resu
         }
         Err(_) => {}
     }
-    Ok(())
 }
 
 /// Runs scenarios against a control plane. Reports a failure if the control plane does not start.

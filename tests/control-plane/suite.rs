@@ -72,6 +72,7 @@ async fn run_with_simulated_workloads(
     }
     run_all(selection, ControllerSetup::PerScenario, &cluster, None, report).await;
     run_all(selection, ControllerSetup::Exclusive, &cluster, None, report).await;
+    run_all(selection, ControllerSetup::Reference, &cluster, None, report).await;
     Ok(())
 }
 

@@ -34,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use flate2::read::GzDecoder;
 use hpa_tests::programs;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -48,7 +48,7 @@ use crate::{
 };
 
 const NAMES: [&str; 4] =
-    ["recorded_admission", "more_admission", "printed_table", "scaling_schedules"];
+    ["recorded_admission", "admission_as_in_the_core_api", "printed_table", "scaling_schedules"];
 /// The deadline for a new kind to be served, on a busy machine.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -83,15 +83,16 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-async fn run(assets: &Path) -> Vec<Result<()>> {
+/// The results of the tests. All fail if the control plane does not start.
+async fn run(assets: &Path) -> [Result<()>; 4] {
     let plane = match start(assets).await {
         Ok(plane) => plane,
-        Err(error) => return vec![Err(error)],
+        Err(error) => return NAMES.map(|_| Err(anyhow!("{error:#}"))),
     };
     let client = plane.client();
-    vec![
+    [
         check_recorded_admission(&client).await,
-        check_more_admission(&client).await,
+        check_admission_as_in_the_core_api(&client).await,
         check_printed_table(&client).await,
         schedules::check_scaling_schedules(&client).await,
     ]
@@ -170,7 +171,7 @@ async fn check_recorded_admission(client: &Client) -> Result<()> {
 }
 
 fn read_recorded_lines() -> Result<Vec<Value>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/hpa_admission.jsonl.gz");
+    let path = hpa_tests::repository_path("tests/conformance/hpa_admission.jsonl.gz");
     let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
     BufReader::new(GzDecoder::new(file))
         .lines()
@@ -179,7 +180,7 @@ fn read_recorded_lines() -> Result<Vec<Value>> {
 }
 
 /// Specs beyond the recorded ones, compared between both APIs of the server.
-async fn check_more_admission(client: &Client) -> Result<()> {
+async fn check_admission_as_in_the_core_api(client: &Client) -> Result<()> {
     let mut wrong = Vec::new();
     for (name, spec) in cases::specs() {
         let core = validate(client, Group::Core, &spec).await?;

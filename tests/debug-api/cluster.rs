@@ -16,7 +16,6 @@ use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api, Client, Config,
     client::Body,
-    config::KubeConfigOptions,
     runtime::{WatchStreamExt, watcher},
 };
 use serde_json::{Value, json};
@@ -244,10 +243,8 @@ impl Cluster {
 
     /// The status of a request to the API server with this token.
     pub(crate) async fn get_from_api_server(&self, token: &str) -> Result<u16> {
-        let kubeconfig = serde_json::from_value(self.server.kubeconfig(token))?;
-        let config =
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        Ok(send(Client::try_from(config)?, "/api/v1/namespaces", None).await?.0)
+        let client = self.server.client_with_token(token).await?;
+        Ok(send(client, "/api/v1/namespaces", None).await?.0)
     }
 
     fn log(&self, pod: &str) -> String {

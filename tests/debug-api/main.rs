@@ -17,13 +17,7 @@ use cluster::{Cluster, LEASE, READER_RULES};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn debug_api_of_the_leader_is_read_through_the_api_server() -> Result<()> {
-    let assets = match assets::find() {
-        Ok(assets) => assets,
-        Err(reason) => {
-            programs::skip("kube-apiserver", reason);
-            return Ok(());
-        }
-    };
+    let Some(assets) = assets::find_or_skip() else { return Ok(()) };
     let Some(address) = find_address() else {
         programs::skip("address", "kube-apiserver's proxy refuses loopback, and there is no other");
         return Ok(());

@@ -13,10 +13,10 @@ use std::{
 };
 
 use hpa_calc::settings::Settings;
-use hpa_controller::{Dependencies, Options, k8s::Clients};
+use hpa_controller::{Dependencies, Options};
 use hpa_testbed::{Action, Config, Effect, Interceptor, RequestInfo, Testbed};
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, SettableMetrics, TestbedExt, controller_options, objects,
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, clients, controller_options, objects,
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::{
@@ -90,9 +90,8 @@ impl Cluster {
         ]);
         let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
         let options = Options { settings, sync_period: PERIOD, ..options };
-        let clients =
-            Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
-        let controller = RunningController::start(Dependencies::new(clients, &options), options);
+        let dependencies = Dependencies::new(clients(testbed.client()), &options);
+        let controller = RunningController::start(dependencies, options);
         Self { testbed, metrics, requests, controller }
     }
 

@@ -6,10 +6,10 @@ use std::{
 };
 
 use axum::routing::get as get_route;
-use hpa_tests::harness::ServedTestbed;
+use hpa_tests::harness::{ServedTestbed, http_get};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     time::interval,
 };
 
@@ -86,16 +86,13 @@ fn scaled_by_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
             ("pods.rps.json-path/interval", "1s"),
         ],
     );
+    let deployment = objects::running_deployment(name, pods);
     let pods = (0..pods).map(|index| {
         let mut pod = objects::pod(name, index);
         pod["status"]["podIP"] = "127.0.0.1".into();
         pod
     });
-    pods.chain([objects::running_deployment(name, replicas_of(name)), hpa]).collect()
-}
-
-fn replicas_of(name: &str) -> i64 {
-    if name == "web" { 2 } else { 30 }
+    pods.chain([deployment, hpa]).collect()
 }
 
 async fn hostile_objects() -> Vec<Value> {
@@ -147,15 +144,7 @@ async fn hostile_objects() -> Vec<Value> {
 /// Sends a request, and returns how long it took.
 async fn request_duration(port: u16, path: &str) -> Duration {
     let started = Instant::now();
-    let call = async {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await?;
-        std::io::Result::Ok(response)
-    };
-    let response = timeout(DEADLINE, call).await.expect("in time").expect("a response");
+    let response = http_get(port, path).await;
     assert!(response.starts_with("HTTP/1.1 200 OK"), "{path}: {response}");
     started.elapsed()
 }
@@ -202,9 +191,7 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     testbed.apply_all(scaled_by_pods("web", 2, good.port()));
     testbed.apply_all(scaled_by_endpoint("mail", &format!("http://{good}/metrics"), "$.rps"));
     let served = ServedTestbed::new(&testbed).await;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    drop(listener);
+    let [port] = hpa_tests::kube_apiserver::free_ports().expect("a port");
     let flags = [
         "run",
         "--leader-elect=false",

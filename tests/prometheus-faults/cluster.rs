@@ -9,7 +9,7 @@ use hpa_adapter::{
     Metrics, Peer, ReviewError, Trust, User, Version,
 };
 use hpa_calc::settings::Settings;
-use hpa_controller::{Dependencies, Options, k8s::Clients};
+use hpa_controller::{Dependencies, Options};
 use hpa_metrics::{
     ApiGroups, FixedMapper, ObjectKey, ObjectMetadata,
     resource::{ApiResource, ApiResources, GroupResource},
@@ -19,8 +19,8 @@ use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, Servers};
 use hpa_testbed::{ApiError, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed};
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options,
-    objects,
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, clients,
+    controller_options, objects,
 };
 use http::Request;
 use jiff::SignedDuration;
@@ -231,8 +231,7 @@ fn source(prometheus: &Prometheus) -> PrometheusSource {
 fn controller(testbed: &Testbed, source: Arc<PrometheusSource>) -> RunningController {
     let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
     let options = Options { settings, sync_period: PERIOD, ..controller_options() };
-    let clients =
-        Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
+    let clients = clients(testbed.client());
     let dependencies =
         Dependencies::with_telemetry(clients, &options, Arc::default(), false, Some(source));
     let clock = Arc::new(VirtualClock::start());

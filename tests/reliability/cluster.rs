@@ -79,6 +79,14 @@ pub(crate) struct Cluster {
     tasks: JoinSet<()>,
 }
 
+/// A cluster that has been running for a minute, and its faults, of which there are none yet.
+pub(crate) async fn running_cluster() -> (Cluster, Faults) {
+    let faults = Faults::new(1);
+    let cluster = Cluster::with_faults(&faults);
+    cluster.until(Duration::from_secs(61)).await;
+    (cluster, faults)
+}
+
 impl Cluster {
     /// A cluster without faults, whose controller has just started.
     pub(crate) fn start() -> Self {
@@ -233,6 +241,12 @@ impl Cluster {
         self.testbed.restart(state, down_for);
         self.is_restored.store(true, Ordering::Relaxed);
         self.journal.target_changes.notify_one();
+    }
+
+    /// Ends all watches, and makes them restart from expired resource versions.
+    pub(crate) fn expire_watches(&self) {
+        self.testbed.compact();
+        self.testbed.end_watches();
     }
 
     /// Other clients write objects that no controller reads, until this resource version is in use.

@@ -7,10 +7,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt};
 use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
-use hpa_controller::{Clock, Dependencies, KnownMetricChanges, LeaderTask, Options, k8s::Clients};
+use hpa_controller::{Clock, Dependencies, KnownMetricChanges, LeaderTask, Options};
 use hpa_testbed::Testbed;
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, TestbedExt, VirtualClock, controller_options, objects,
+    NAMESPACE, RunningController, TestbedExt, VirtualClock, clients, controller_options, objects,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -85,9 +85,7 @@ fn dependencies(
     options: &Options,
     tasks: &mut JoinSet<()>,
 ) -> Dependencies {
-    let clients =
-        Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
-    let dependencies = Dependencies::new(clients, options);
+    let dependencies = Dependencies::new(clients(testbed.client()), options);
     let settings = hpa_collectors::schedules::Settings { ramp_steps: 100, ..Default::default() };
     let now = clock.clone();
     let schedules = Arc::new(Schedules::new(settings, Arc::new(move || now.now())));

@@ -16,7 +16,7 @@ use std::{fs, path::Path};
 
 use hpa_simulate::{Run, ScenarioFile, Variant};
 use hpa_testbed::workload::seconds::Seconds;
-use hpa_tests::harness::are_long_tests_enabled;
+use hpa_tests::{harness::are_long_tests_enabled, repository_path};
 
 use self::controller::{Scaling, run_controller};
 
@@ -38,8 +38,7 @@ fn scenario_file(file: &Path) -> ScenarioFile {
 }
 
 fn examples() -> Vec<(String, Variant)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/simulate");
-    let mut files: Vec<_> = fs::read_dir(folder)
+    let mut files: Vec<_> = fs::read_dir(repository_path("examples/simulate"))
         .expect("the examples")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use hpa_controller::{AutoscalerApi, Clock, Dependencies, k8s::Clients};
+use hpa_controller::{AutoscalerApi, Clock, Dependencies};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options,
-    election, objects,
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, clients,
+    controller_options, election, objects,
 };
 use http::Request;
 use kube::Client;
@@ -85,18 +85,13 @@ impl Cluster {
     }
 
     pub(crate) fn start_controller(&self, name: &str) -> RunningController {
-        let clients = Clients {
-            api: self.client.clone(),
-            metrics: self.client.clone(),
-            server: String::new(),
-        };
         let options = controller_options();
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),
             election: Some(election(self.client.clone(), SYSTEM_NAMESPACE, name)),
             keep_history: true,
             apis: AutoscalerApi::ALL.to_vec(),
-            ..Dependencies::new(clients, &options)
+            ..Dependencies::new(clients(self.client.clone()), &options)
         };
         RunningController::start(dependencies, options)
     }

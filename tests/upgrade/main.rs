@@ -2,7 +2,8 @@
 //! release stored, and stores state of the same form.
 //!
 //! `stored/VERSION.json` has the objects of a [`cluster::Cluster`] in which a version ran until the
-//! load had dropped and the leader was killed. `just stored-state` records them at a release.
+//! load had dropped and the leader was killed. `just stored-state` records them at a release: it
+//! runs the ignored test.
 
 #![allow(
     clippy::expect_used,
@@ -27,11 +28,8 @@ use crate::{
     stored::{History, collect_shape},
 };
 
-/// The variable that enables recording.
-const UPDATE: &str = "UPDATE_STORED_STATE";
-
 fn directory() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/upgrade/stored"))
+    hpa_tests::repository_path("tests/upgrade/stored")
 }
 
 /// Runs the scenario until the leader is killed, and returns the stored objects.
@@ -60,10 +58,8 @@ fn releases() -> Vec<(String, Vec<Value>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn state_of_this_version_can_be_recorded() {
-    if std::env::var_os(UPDATE).is_none() {
-        return;
-    }
+#[ignore = "writes a file of the repository"]
+async fn record_stored_state() {
     let stored = stored_by_this_version().await;
     let text = serde_json::to_string_pretty(&stored).expect("JSON") + "\n";
     let name = format!("{}.json", env!("CARGO_PKG_VERSION"));

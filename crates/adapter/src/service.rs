@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 
 use crate::{
     admission::{Admission, Share},
-    authentication::{Authenticator, Peer, Unauthenticated},
+    authentication::{Authenticated, Authenticator, Peer, Unauthenticated},
     metrics::{CONTENT_TYPE, Metrics, RequestLabels},
     response::{
         HealthCheck, Preferences, Reply, for_method, health_reply, internal_error, json_reply,
@@ -197,12 +197,8 @@ impl Adapter {
         request: &Parts,
         peer: &Peer,
     ) -> Result<(User, Share<'_>), Unauthenticated> {
-        let mut by_certificate = self.authenticator.by_certificate(peer, &request.headers);
-        let is_proxied = by_certificate.is_front_proxy;
-        let user = match by_certificate.user.take() {
-            Some(user) => user,
-            None => self.authenticator.by_token(by_certificate, peer, &request.headers).await?,
-        };
+        let authenticated = self.authenticator.authenticate(peer, &request.headers).await?;
+        let Authenticated { user, is_proxied } = authenticated;
         let share = self.admission.share_of_user(&user, is_proxied, peer.address());
         Ok((user, share))
     }

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::process::Command;
 
-use crate::controller::remove_hpa_variables;
+use crate::controller::{absolute_path, measured_command};
 
 /// An adapter to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +48,7 @@ impl FromStr for Adapter {
             "prometheus-adapter" => AdapterKind::PrometheusAdapter,
             _ => return Err(SYNTAX.to_owned()),
         };
-        // An absolute path isn't looked up in $PATH.
-        let binary = std::path::absolute(binary).map_err(|error| error.to_string())?;
-        Ok(Self { kind, binary })
+        Ok(Self { kind, binary: absolute_path(binary)? })
     }
 }
 
@@ -89,13 +87,7 @@ impl Adapter {
     }
 
     pub(crate) fn command(&self, flags: &[String]) -> Command {
-        let mut command = Command::new(&self.binary);
-        if self.kind == AdapterKind::Ours {
-            command.arg("adapter");
-        }
-        remove_hpa_variables(&mut command);
-        command.args(flags);
-        command
+        measured_command(&self.binary, (self.kind == AdapterKind::Ours).then_some("adapter"), flags)
     }
 }
 

@@ -9,9 +9,11 @@ use clap::{
     Args, Parser, Subcommand, ValueEnum,
     builder::{RangedI64ValueParser, RangedU64ValueParser},
 };
-use jiff::SignedDuration;
 
-use crate::{adapter::Adapter, controller::Controller};
+use crate::{
+    adapter::Adapter,
+    controller::{Controller, absolute_path, parse_duration},
+};
 
 /// Examples and an explanation of the measurement.
 const RUN_HELP: &str = include_str!("run_help.txt");
@@ -251,11 +253,10 @@ impl FromStr for ApiServer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let absolute = |path: &str| std::path::absolute(path).map_err(|error| error.to_string());
         match text.split_once('=') {
             None if text == "testbed" => Ok(Self::Testbed),
-            Some(("kube-apiserver", dir)) => Ok(Self::KubeApiserver(absolute(dir)?)),
-            Some(("kubeconfig", file)) => Ok(Self::Kubeconfig(absolute(file)?)),
+            Some(("kube-apiserver", dir)) => Ok(Self::KubeApiserver(absolute_path(dir)?)),
+            Some(("kubeconfig", file)) => Ok(Self::Kubeconfig(absolute_path(file)?)),
             _ => Err("must be testbed, kube-apiserver=DIR or kubeconfig=FILE".to_owned()),
         }
     }
@@ -335,9 +336,7 @@ fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
 const MAX_DURATION: Duration = Duration::from_hours(24);
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration =
-        text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
-    match duration {
+    match parse_duration(text) {
         None => Err("must be a duration such as 15s, 500ms or 5m".to_owned()),
         Some(duration) if duration < Duration::from_millis(10) => {
             Err("must be at least 10ms".to_owned())

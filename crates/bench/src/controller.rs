@@ -50,10 +50,18 @@ pub(crate) enum ControllerKind {
 const SYNTAX: &str = "must be ours=FILE, ours@STATUS_INTERVAL=FILE or reference=FILE";
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = text.parse::<SignedDuration>().ok().map(Duration::try_from);
-    interval
-        .and_then(Result::ok)
+    parse_duration(text)
         .ok_or_else(|| format!("the status interval {text} must be a duration such as 60s"))
+}
+
+/// Parses a duration that isn't negative.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    text.parse::<SignedDuration>().ok()?.try_into().ok()
+}
+
+/// Makes the path of a program absolute, because such a path isn't looked up in `$PATH`.
+pub(crate) fn absolute_path(path: &str) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| error.to_string())
 }
 
 impl FromStr for Controller {
@@ -67,9 +75,7 @@ impl FromStr for Controller {
             Some(("ours", interval)) => (ControllerKind::Ours, parse_interval(interval)?),
             _ => return Err(SYNTAX.to_owned()),
         };
-        // An absolute path isn't looked up in $PATH.
-        let binary = std::path::absolute(binary).map_err(|error| error.to_string())?;
-        Ok(Self { kind, binary, status_interval })
+        Ok(Self { kind, binary: absolute_path(binary)?, status_interval })
     }
 }
 
@@ -134,24 +140,25 @@ impl Controller {
     }
 
     pub(crate) fn command(&self, flags: &[String]) -> Command {
-        let mut command = Command::new(&self.binary);
-        if self.kind == ControllerKind::Ours {
-            command.arg("run");
-        }
-        remove_hpa_variables(&mut command);
-        command.args(flags);
-        command
+        measured_command(&self.binary, (self.kind == ControllerKind::Ours).then_some("run"), flags)
     }
 }
 
-/// Removes the environment variables that `hpa` reads as flags: the caller's settings must not
-/// apply to a measured program.
-pub(crate) fn remove_hpa_variables(command: &mut Command) {
+/// The command of a program to measure, without the environment variables that `hpa` reads as
+/// flags: the caller's settings must not apply to it.
+pub(crate) fn measured_command(
+    binary: &Path,
+    subcommand: Option<&str>,
+    flags: &[String],
+) -> Command {
+    let mut command = Command::new(binary);
+    command.args(subcommand).args(flags);
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("HPA_") {
             command.env_remove(variable);
         }
     }
+    command
 }
 
 #[cfg(test)]

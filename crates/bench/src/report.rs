@@ -41,16 +41,13 @@ const ROWS: &[(&str, Cell)] = &[
     ("received per second", |one| format!("{:.2} MiB", one.bytes_per_second / MEBI)),
 ];
 
-const SERVER_ROWS: &[(&str, OptionalCell)] = &[
+const OPTIONAL_ROWS: &[(&str, OptionalCell)] = &[
     ("server's CPUs in use", |one| one.server_cpus.map(|cpus| format!("{cpus:.3}"))),
     ("server's CPU per reconcile", |one| one.server_cpu_per_reconcile.map(format_seconds)),
     ("server's peak memory", |one| one.server_peak_memory.map(mebibytes)),
     ("server's response time, median / p99 / max", |one| {
         Some(response_times(&one.server_response_times))
     }),
-];
-
-const PROMETHEUS_ROWS: &[(&str, OptionalCell)] = &[
     ("queries per namespace and period, mean / max", |one| {
         let queries = one.prometheus.as_ref()?;
         let (mean, most) = (queries.per_namespace_and_period, queries.per_period_at_most);
@@ -62,7 +59,7 @@ const PROMETHEUS_ROWS: &[(&str, OptionalCell)] = &[
 /// Formats the outcomes, with a column for each controller.
 pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     let population = &arguments.population;
-    let mut text = format!(
+    let text = format!(
         "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, \
          measured for {:?} against {}{}\n\n",
         population.autoscalers,
@@ -83,32 +80,26 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
         }
     )
     .to_lowercase();
-    let names =
+    let headings =
         outcomes.iter().enumerate().map(|(index, one)| column_heading(outcomes, index, one));
-    let mut rows = vec![[vec![String::new()], names.collect()].concat()];
-    rows.extend(ROWS.iter().map(|(name, cell)| {
-        [vec![(*name).to_owned()], outcomes.iter().map(|one| cell(one)).collect()].concat()
-    }));
-    rows.extend(SERVER_ROWS.iter().filter_map(|(name, cell)| {
-        optional_row(name, outcomes.iter().map(|one| cell(one)).collect())
-    }));
-    rows.extend(PROMETHEUS_ROWS.iter().filter_map(|(name, cell)| {
-        optional_row(name, outcomes.iter().map(|one| cell(one)).collect())
-    }));
-    rows.push(Vec::new());
-    rows.push(vec![
-        "requests per reconcile (and total, including those before the measurement)".to_owned(),
-    ]);
-    rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
-    rows.push(Vec::new());
+    let mut table = Table::new(outcomes, headings);
+    for (name, cell) in ROWS {
+        table.add_row(name, cell);
+    }
+    for (name, cell) in OPTIONAL_ROWS {
+        table.add_optional_row(name, cell);
+    }
+    table.add_line("");
+    table.add_line("requests per reconcile (and total, including those before the measurement)");
+    add_request_rows(&mut table, |requests| Some(request_cell(requests)));
+    table.add_line("");
     let restriction = match arguments.server {
         ApiServer::Testbed | ApiServer::Kubeconfig(_) => "",
         ApiServer::KubeApiserver(_) => " (kube-apiserver has no numbers for writes)",
     };
-    rows.push(vec![format!("bytes received per reconcile{restriction}")]);
-    rows.extend(request_rows(outcomes, byte_cell));
-    write_aligned(&mut text, &rows);
-    text
+    table.add_line(&format!("bytes received per reconcile{restriction}"));
+    add_request_rows(&mut table, byte_cell);
+    text + &table.to_text()
 }
 
 /// Returns the heading of a column. Controllers with the same name are numbered.
@@ -166,16 +157,13 @@ fn response_times(times: &Summary) -> String {
     [times.p50, times.p99, times.max].map(format_seconds).join(" / ")
 }
 
-/// Returns a row for each kind of request that any controller has a value for.
-fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
+/// Adds a row for each kind of request that any controller has a value for.
+fn add_request_rows(table: &mut Table<'_, Outcome>, cell: fn(&Requests) -> Option<String>) {
+    let outcomes = table.outcomes;
     let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
-    let row = |kind: &String| {
-        optional_row(
-            &format!("  {kind}"),
-            outcomes.iter().map(|one| one.requests.get(kind).and_then(cell)).collect(),
-        )
-    };
-    kinds.into_iter().filter_map(row).collect()
+    for kind in kinds {
+        table.add_optional_row(&format!("  {kind}"), |one| one.requests.get(kind).and_then(cell));
+    }
 }
 
 fn request_cell(requests: &Requests) -> String {
@@ -197,13 +185,6 @@ fn unknown() -> String {
     "-".to_owned()
 }
 
-/// Returns a row of the table, or `None` if no cell has a value.
-pub(crate) fn optional_row(name: &str, cells: Vec<Option<String>>) -> Option<Vec<String>> {
-    let has_any = cells.iter().any(Option::is_some);
-    let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(unknown)).collect();
-    has_any.then(|| [vec![name.to_owned()], cells].concat())
-}
-
 /// Formats a time in seconds, milliseconds or microseconds.
 pub(crate) fn format_seconds(seconds: f64) -> String {
     if seconds >= 0.9995 {
@@ -219,28 +200,59 @@ pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / MEBI)
 }
 
-/// Writes the first column left-aligned and the others right-aligned.
-pub(crate) fn write_aligned(text: &mut String, rows: &[Vec<String>]) {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let full = rows.iter().filter(|row| row.len() == columns);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            full.clone().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-        })
-        .map(Option::unwrap_or_default)
-        .collect();
-    for row in rows {
-        let mut line = String::new();
-        for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Writing to a string cannot fail.
-            let _ = if index == 0 {
-                write!(line, "{cell:width$}")
-            } else {
-                write!(line, "  {cell:>width$}")
-            };
+/// A table with a column for each outcome.
+pub(crate) struct Table<'a, T> {
+    outcomes: &'a [&'a T],
+    /// A name and a cell for each outcome, or only a text.
+    rows: Vec<Vec<String>>,
+}
+
+impl<'a, T> Table<'a, T> {
+    pub(crate) fn new(outcomes: &'a [&'a T], headings: impl IntoIterator<Item = String>) -> Self {
+        let rows = vec![[String::new()].into_iter().chain(headings).collect()];
+        Self { outcomes, rows }
+    }
+
+    pub(crate) fn add_row(&mut self, name: &str, cell: impl Fn(&T) -> String) {
+        self.add_optional_row(name, |one| Some(cell(one)));
+    }
+
+    /// Adds a row, unless no cell has a value.
+    pub(crate) fn add_optional_row(&mut self, name: &str, cell: impl Fn(&T) -> Option<String>) {
+        let cells: Vec<Option<String>> = self.outcomes.iter().map(|one| cell(one)).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(unknown));
+            self.rows.push([name.to_owned()].into_iter().chain(cells).collect());
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
+    }
+
+    /// Adds a line that spans all columns.
+    pub(crate) fn add_line(&mut self, text: &str) {
+        self.rows.push(vec![text.to_owned()]);
+    }
+
+    /// The first column is left-aligned, the others are right-aligned.
+    pub(crate) fn to_text(&self) -> String {
+        let full = self.rows.iter().filter(|row| row.len() > 1);
+        let width = |column: usize| {
+            full.clone().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+        };
+        let widths: Vec<usize> = (0..=self.outcomes.len()).filter_map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                // Writing to a string cannot fail.
+                let _ = if index == 0 {
+                    write!(line, "{cell:width$}")
+                } else {
+                    write!(line, "  {cell:>width$}")
+                };
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
     }
 }
 
@@ -263,19 +275,20 @@ mod tests {
 
     #[test]
     fn row_without_values_is_left_out() {
-        assert_eq!(optional_row("a", vec![None, None]), None);
-        let known = optional_row("a", vec![None, Some("1".to_owned())]);
-        assert_eq!(known, Some(["a", "-", "1"].map(ToOwned::to_owned).to_vec()));
+        let outcomes = [&0, &1];
+        let mut table = Table::new(&outcomes, ["x", "y"].map(ToOwned::to_owned));
+        table.add_optional_row("none", |_| None);
+        table.add_optional_row("some", |one| (*one > 0).then(|| one.to_string()));
+        assert_eq!(table.to_text(), "      x  y\nsome  -  1\n");
     }
 
     #[test]
     fn columns_are_aligned_and_headings_do_not_widen_them() {
-        let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut text = String::new();
-        write_aligned(
-            &mut text,
-            &[row(&["", "a"]), row(&["long", "1"]), row(&["a long heading"]), row(&["b", "100"])],
-        );
-        assert_eq!(text, "        a\nlong    1\na long heading\nb     100\n");
+        let outcomes = [&1];
+        let mut table = Table::new(&outcomes, ["a".to_owned()]);
+        table.add_row("long", ToString::to_string);
+        table.add_line("a long heading");
+        table.add_row("b", |one| (one * 100).to_string());
+        assert_eq!(table.to_text(), "        a\nlong    1\na long heading\nb     100\n");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hpa_testbed::qualified;
 use http::{Method, Uri};
 use serde::{Deserialize, Serialize};
 
@@ -64,11 +65,6 @@ impl RequestInfo {
             && kind.resource == resource
             && kind.subresource == subresource
     }
-}
-
-/// Joins a resource and its group.
-pub(crate) fn qualified(plural: &str, group: &str) -> String {
-    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
 #[cfg(test)]

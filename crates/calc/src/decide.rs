@@ -260,7 +260,8 @@ impl Decision<'_> {
                 EventReason::AmbiguousSelector,
                 ConditionReason::AmbiguousSelector,
                 format!(
-                    "pods by selector {selector} are controlled by multiple HPAs: [{}]",
+                    "pods by selector {selector} {}{}]",
+                    messages::AMBIGUOUS,
                     messages::name_list(autoscalers)
                 ),
             ),

@@ -65,6 +65,9 @@ pub enum EventReason {
     MetricFallbackEnded,
     /// The fallback of a metric is active. The reference has no such event.
     MetricFallbackStarted,
+    /// Another client changes the target's replicas after each scaling. The reference has no such
+    /// event.
+    ReplicasOverwritten,
     /// The target has no selector.
     SelectorRequired,
     /// The target's scale was written.
@@ -94,6 +97,7 @@ impl EventReason {
             Self::InvalidSelector => "InvalidSelector",
             Self::MetricFallbackEnded => "MetricFallbackEnded",
             Self::MetricFallbackStarted => "MetricFallbackStarted",
+            Self::ReplicasOverwritten => "ReplicasOverwritten",
             Self::SelectorRequired => "SelectorRequired",
             Self::SuccessfulRescale => "SuccessfulRescale",
         }

@@ -90,6 +90,18 @@ pub(crate) fn name_list(names: &[String]) -> String {
     list
 }
 
+/// The end of the message about an ambiguous selector, before the names of [`name_list`] and a
+/// closing bracket.
+pub(crate) const AMBIGUOUS: &str = "are controlled by multiple HPAs: [";
+
+/// The autoscalers that the message about an ambiguous selector names, and whether it leaves names
+/// out. `None` for another message.
+pub fn ambiguous_autoscalers(message: &str) -> Option<(impl Iterator<Item = &str>, bool)> {
+    let (_, names) = message.rsplit_once(AMBIGUOUS)?;
+    let names = names.trim_end_matches(']');
+    Some((names.split(' '), names.ends_with(" more")))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

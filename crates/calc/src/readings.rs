@@ -313,6 +313,9 @@ pub enum ReadError {
     /// The response had no item.
     #[error("no metrics returned from {0}")]
     Empty(MetricsApi),
+    /// Nothing was requested, for this reason.
+    #[error("{0}")]
+    NotRead(String),
 }
 
 impl ReadError {

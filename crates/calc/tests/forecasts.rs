@@ -209,7 +209,7 @@ fn active_fallback_replaces_the_forecast() {
     let conditions = json!([{ "type": "ExternalMetricFallbackActive", "status": "True",
         "lastTransitionTime": "2026-01-05T07:00:00Z" }]);
     let mut hpa = hpa("scale", &[requests()], &json!({ "status": { "conditions": conditions } }));
-    let fallback = r#"{"replicas": 4, "failureDurationSeconds": 30}"#.to_owned();
+    let fallback = r#"{"replicas": 5, "failureDurationSeconds": 30}"#.to_owned();
     hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/fallback".to_owned(), fallback);
     let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
     let scale = Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() };
@@ -223,7 +223,7 @@ fn active_fallback_replaces_the_forecast() {
         now: now(),
     };
     inputs.readings.insert_forecast(0, active_forecast(700.0).unwrap());
-    assert_eq!(inputs.resulting_replicas(), 4);
+    assert_eq!(inputs.resulting_replicas(), 5);
 }
 
 #[rstest]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hpa_calc::go_duration::{self, DurationError};
+use hpa_calc::go_duration;
 
 use crate::error::{AnnotationError, AnnotationProblem};
 
@@ -91,36 +91,40 @@ impl Annotations {
         if config.collector != collector {
             return Err(AnnotationError::OtherCollector(config.collector.clone()));
         }
-        let value = value.to_owned();
-        let displayed_metric = || format!("{{{} {metric}}}", metric_type.name());
-        let result = match name {
+        let (setting, duration) = match name {
             "per-replica" => {
                 config.per_replica = true;
                 return Ok(());
             }
-            "interval" => set_duration(&mut config.interval, &value).map_err(|error| {
-                AnnotationError::Interval { value, metric: displayed_metric(), error }
-            }),
-            "min-pod-ready-age" => {
-                set_duration(&mut config.min_pod_ready_age, &value).map_err(|error| {
-                    AnnotationError::MinPodReadyAge { value, metric: displayed_metric(), error }
-                })
-            }
+            "interval" => ("interval", &mut config.interval),
+            "min-pod-ready-age" => ("min-pod-ready-age", &mut config.min_pod_ready_age),
             _ => {
-                config.values.insert(name.to_owned(), value);
+                config.values.insert(name.to_owned(), value.to_owned());
                 return Ok(());
             }
         };
-        if let (Err(error), None) = (&result, &config.invalid) {
-            config.invalid = Some(error.clone());
+        match parse_duration(setting, value, metric_type, metric) {
+            Ok(nanos) => *duration = nanos,
+            Err(error) => {
+                config.invalid.get_or_insert_with(|| error.clone());
+                return Err(error);
+            }
         }
-        result
+        Ok(())
     }
 }
 
-fn set_duration(duration: &mut i64, text: &str) -> Result<(), DurationError> {
-    *duration = go_duration::parse_nanos(text)?;
-    Ok(())
+/// Parses the duration of a setting into nanoseconds.
+pub(crate) fn parse_duration(
+    setting: &'static str,
+    value: &str,
+    metric_type: MetricType,
+    metric: &str,
+) -> Result<i64, AnnotationError> {
+    go_duration::parse_nanos(value).map_err(|error| {
+        let metric = format!("{{{} {metric}}}", metric_type.name());
+        AnnotationError::Duration { setting, value: value.to_owned(), metric, error }
+    })
 }
 
 /// Splits a key, without its prefix, into metric type, metric, collector and name. Metric names

@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hpa_calc::{
-    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec},
-    go_duration,
+use hpa_calc::api::{
+    CrossVersionObjectReference, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec,
 };
 
 use crate::{
     Compat,
-    annotations::{AnnotationConfig, Annotations, MetricType},
+    annotations::{AnnotationConfig, Annotations, MetricType, parse_duration},
     error::{AnnotationError, ConfigError},
 };
 
@@ -150,14 +149,10 @@ impl MetricConfig {
         if self.collector.is_empty() && self.metric_type == MetricType::Object {
             self.collector = self.value("type").unwrap_or_default().to_owned();
         }
-        if let (0, Some(value)) = (self.interval, self.value("interval").map(str::to_owned)) {
-            match go_duration::parse_nanos(&value) {
+        if let (0, Some(value)) = (self.interval, self.value("interval")) {
+            match parse_duration("interval", value, self.metric_type, &self.metric.name) {
                 Ok(interval) => self.interval = interval,
-                Err(error) => {
-                    let metric = format!("{{{} {}}}", self.metric_type.name(), self.metric.name);
-                    let invalid = AnnotationError::Interval { value, metric, error };
-                    self.invalid.get_or_insert(invalid);
-                }
+                Err(error) => _ = self.invalid.get_or_insert(error),
             }
         }
         self

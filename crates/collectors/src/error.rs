@@ -32,17 +32,10 @@ pub enum AnnotationError {
     /// Another annotation names another collector for the metric.
     #[error("ignored, because the metric is collected by {0}")]
     OtherCollector(String),
-    /// The interval is not a duration.
-    #[error("failed to parse interval value {value} for {metric}: {error}")]
-    Interval {
-        value: String,
-        /// Type and name of the metric.
-        metric: String,
-        error: DurationError,
-    },
-    /// The age is not a duration.
-    #[error("failed to parse min-pod-ready-age value {value} for {metric}: {error}")]
-    MinPodReadyAge {
+    /// The interval, or the minimum age of ready pods, is not a duration.
+    #[error("failed to parse {setting} value {value} for {metric}: {error}")]
+    Duration {
+        setting: &'static str,
         value: String,
         /// Type and name of the metric.
         metric: String,

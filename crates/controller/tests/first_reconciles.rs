@@ -4,10 +4,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_controller::{Clock, Dependencies, k8s::Clients};
+use hpa_controller::{Clock, Dependencies};
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options, objects,
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, clients, controller_options,
+    objects,
 };
 use rstest::rstest;
 
@@ -29,11 +30,9 @@ fn cluster(faults: &Faults) -> (VirtualClock, Testbed) {
 }
 
 fn start(clock: &VirtualClock, testbed: &Testbed) -> RunningController {
-    let clients =
-        Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
     let dependencies = Dependencies {
         clock: Arc::new(clock.clone()),
-        ..Dependencies::new(clients, &controller_options())
+        ..Dependencies::new(clients(testbed.client()), &controller_options())
     };
     RunningController::start(dependencies, controller_options())
 }

@@ -8,10 +8,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_controller::{Clock, Dependencies, k8s::Clients};
+use hpa_controller::{Clock, Dependencies};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options, objects,
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, clients, controller_options,
+    objects,
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -38,11 +39,9 @@ impl Cluster {
             ..Config::default()
         });
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
-        let clients =
-            Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
         let dependencies = Dependencies {
             clock: Arc::new(clock.clone()),
-            ..Dependencies::new(clients, &controller_options())
+            ..Dependencies::new(clients(testbed.client()), &controller_options())
         };
         let controller = RunningController::start(dependencies, controller_options());
         let cluster = Self { clock, metrics, testbed, controller };

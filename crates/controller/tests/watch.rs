@@ -263,6 +263,29 @@ async fn custom_api_that_is_not_installed_counts_as_synced_and_is_found_later() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn autoscalers_are_deleted_with_the_definition_of_their_api() {
+    let informers = informers();
+    let core = HpaKey::for_api(AutoscalerApi::Core, "shop", "one");
+    let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
+    for key in [&core, &custom] {
+        let object = serde_json::from_value(hpa("one")).unwrap();
+        informers.caches.autoscalers.apply(key, object, Origin::List);
+    }
+    let (synced, mut is_synced) = watch::channel(false);
+    tokio::spawn(informers.clone().watch_autoscalers(
+        AutoscalerApi::Custom,
+        client(|_| failure(404)),
+        None,
+        synced,
+        InitialDelay::for_period(PERIOD),
+    ));
+    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    assert!(informers.caches.autoscalers.get(&custom).is_some(), "an API server may be starting");
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(informers.caches.autoscalers.keys_where(|_| true), [core]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn list_of_one_api_keeps_autoscalers_of_the_other() {
     let informers = informers();
     let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");

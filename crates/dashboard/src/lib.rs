@@ -50,7 +50,7 @@ use crate::{
 pub use crate::{
     cluster::DecisionMetrics,
     past::{
-        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource,
+        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource, StatusWriter,
         inactivity_limit,
     },
     reporter::Reporter,
@@ -124,10 +124,10 @@ async fn poll_inactivity(
         period.tick().await;
         board.wait_until_synced().await;
         board.wait_until_up().await;
-        let managers = board.managers();
-        let inactivity = source.inactivity_sentence(&managers, limit).await;
+        let writers = board.status_writers();
+        let inactivity = source.inactivity_sentence(&writers, limit).await;
         let overdue = match &inactivity {
-            Some(_) => source.overdue(&managers, limit).await,
+            Some(_) => source.overdue(&writers, limit).await,
             None => Vec::new(),
         };
         board.set_inactivity(inactivity);

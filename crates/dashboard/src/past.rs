@@ -8,7 +8,7 @@ use hpa_calc::{
     explain::{MetricExplanation, TargetValue},
 };
 use hpa_controller::{
-    HpaKey,
+    AutoscalerApi, HpaKey,
     debug::{AutoscalerDetail, DecisionSample, RunDocument},
     forecast::ForecastView,
 };
@@ -84,18 +84,24 @@ pub trait RecordSource: Send + Sync {
     /// Returns a sentence if a controller has made no decisions for longer than `limit`. `None` if
     /// all make decisions, or if that can't be read.
     ///
-    /// `managers` are the field managers of the autoscalers' statuses.
+    /// `writers` has an entry for each autoscaler with a status.
     async fn inactivity_sentence(
         &self,
-        managers: &[String],
+        writers: &[StatusWriter],
         limit: SignedDuration,
     ) -> Option<String>;
 
     /// Returns a clause if no controller acts on an autoscaler, as far as the leases show it. `None`
     /// if a controller may act. Called only while [`Self::inactivity_sentence`] returns a sentence.
     ///
-    /// `manager` is the field manager that stored the autoscaler's status last.
-    async fn autoscaler_inactivity(&self, _autoscaler: &HpaKey, _manager: &str) -> Option<String> {
+    /// `manager` is the field manager that stored the autoscaler's status last. `writers` has an
+    /// entry for each autoscaler with a status.
+    async fn autoscaler_inactivity(
+        &self,
+        _autoscaler: &HpaKey,
+        _manager: &str,
+        _writers: &[StatusWriter],
+    ) -> Option<String> {
         None
     }
 
@@ -103,11 +109,22 @@ pub trait RecordSource: Send + Sync {
     /// that can't be read. Called only while [`Self::inactivity_sentence`] returns a sentence.
     async fn overdue(
         &self,
-        _managers: &[String],
+        _writers: &[StatusWriter],
         _limit: SignedDuration,
     ) -> Vec<OverdueAutoscaler> {
         Vec::new()
     }
+}
+
+/// The controller that stored the status of an autoscaler last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusWriter {
+    /// The API of the autoscaler.
+    pub api: AutoscalerApi,
+    /// The field manager.
+    pub manager: String,
+    /// The time of the write. `None` if it is unknown.
+    pub at: Option<Timestamp>,
 }
 
 /// An autoscaler without a recent decision.

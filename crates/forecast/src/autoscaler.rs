@@ -126,7 +126,7 @@ impl<'a> Runner<'a> {
         &self,
         factor: f64,
         forecasts: Option<&[f32]>,
-        mut on_minute: impl FnMut(Measurement),
+        mut on_minute: impl FnMut(Replicas),
     ) -> Outcome {
         let loads = self.trace.loads();
         let delay = minutes(self.workload.delay);
@@ -162,7 +162,7 @@ impl<'a> Runner<'a> {
                 outcome.overload_minutes += 1.0;
                 lost += excess;
             }
-            on_minute(Measurement { minute, load, replicas, ready });
+            on_minute(Replicas { minute, load, replicas, ready });
         }
         outcome.pod_hours /= MINUTES_PER_HOUR;
         outcome.excess = if total > 0.0 { lost / total } else { 0.0 };
@@ -186,14 +186,17 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The state of a run in a minute.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measurement {
-    pub(crate) minute: usize,
-    /// The load as a multiple of a pod's target.
-    pub(crate) load: f64,
-    pub(crate) replicas: u32,
-    pub(crate) ready: u32,
+/// A measured minute of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Replicas {
+    /// The minute of the trace.
+    pub minute: usize,
+    /// The load in the unit of the trace, or as a multiple of a pod's target during the run.
+    pub load: f64,
+    /// `spec.replicas`.
+    pub replicas: u32,
+    /// The ready pods.
+    pub ready: u32,
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]

@@ -4,12 +4,12 @@
 #[cfg(test)]
 mod tests;
 
-use hpa_calc::ForecastReason;
+use hpa_calc::ForecastReason as Reason;
 use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
 
 use crate::{
-    autoscaler::{EPSILON, Outcome, Runner, Workload, minutes},
+    autoscaler::{EPSILON, Outcome, Replicas, Runner, Workload, minutes},
     history::History,
     model::{Comparisons, ModelChoice, Task},
     trace::Trace,
@@ -41,29 +41,6 @@ const ASSUMED_OVERLOAD: f64 = 0.02;
 const TARGET_STEPS: usize = 14;
 /// The lowest target that is tried, as a share of the configured one.
 const LOWEST_TARGET: f64 = 0.1;
-
-/// The reason for using forecasts or not, as in the condition `ForecastActive`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub enum Reason {
-    /// Forecasts would have helped, so they are used.
-    Forecasting,
-    /// Fewer than ten days are recorded, too many of their minutes are missing, or the past week is
-    /// too incomplete to choose a model.
-    NotEnoughHistory,
-    /// The load doesn't depend on the time of day or the day of the week.
-    NoSeason,
-    /// At equal pod-hours, there would have been about as much overload without forecasts, or less.
-    NoBenefit,
-    /// The past can't be read. The gate doesn't return this; callers that read the past do.
-    SourceFailed,
-}
-
-impl Reason {
-    /// Whether forecasts are used.
-    pub fn is_active(self) -> bool {
-        self == Self::Forecasting
-    }
-}
 
 /// Settings of forecasts for an autoscaler.
 #[derive(Clone, Debug)]
@@ -104,18 +81,6 @@ pub struct GateDecision {
     /// Up to two weeks of the past, with and without forecasts. `None` with
     /// [`Reason::NotEnoughHistory`].
     pub comparison: Option<Comparison>,
-}
-
-impl From<Reason> for ForecastReason {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Forecasting => Self::Forecasting,
-            Reason::NotEnoughHistory => Self::NotEnoughHistory,
-            Reason::NoSeason => Self::NoSeason,
-            Reason::NoBenefit => Self::NoBenefit,
-            Reason::SourceFailed => Self::SourceFailed,
-        }
-    }
 }
 
 impl GateDecision {
@@ -356,13 +321,8 @@ impl<'a> Backtest<'a> {
     pub fn replicas(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<Replicas> {
         let mut replicas = Vec::new();
         self.runner.run_and_measure(factor, forecasts, |measured| {
-            let (minute, load) = (measured.minute, measured.load * self.settings.workload.target);
-            replicas.push(Replicas {
-                minute,
-                load,
-                replicas: measured.replicas,
-                ready: measured.ready,
-            });
+            let load = measured.load * self.settings.workload.target;
+            replicas.push(Replicas { load, ..measured });
         });
         replicas
     }
@@ -391,19 +351,6 @@ fn task<'a>(trace: &'a Trace, history: &'a History, settings: &'a Settings) -> T
         horizon: settings.horizon,
         quantile: settings.quantile,
     }
-}
-
-/// A measured minute of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Replicas {
-    /// The minute of the trace.
-    pub minute: usize,
-    /// The load in the unit of the trace.
-    pub load: f64,
-    /// `spec.replicas`.
-    pub replicas: u32,
-    /// The ready pods.
-    pub ready: u32,
 }
 
 /// The load per ready pod that reactive autoscaling exceeds for 2 % of the time, and at least the

@@ -42,13 +42,12 @@ mod history;
 mod model;
 mod trace;
 
+pub use hpa_calc::ForecastReason as Reason;
+
 pub use self::{
-    autoscaler::{Outcome, Workload},
+    autoscaler::{Outcome, Replicas, Workload},
     forecast::{Forecast, ForecastInput, HISTORY_DAYS, Level, Model, Season},
-    gate::{
-        Backtest, Comparison, GateDecision, Reason, Replicas, Settings, decide, first_measured,
-        overload_ratio,
-    },
+    gate::{Backtest, Comparison, GateDecision, Settings, decide, first_measured, overload_ratio},
     history::{BUCKET_SECONDS, History, MAX_DAYS},
     model::ModelChoice,
     trace::Trace,

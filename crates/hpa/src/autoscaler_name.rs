@@ -88,11 +88,12 @@ impl AutoscalerName {
 
     /// The path of all autoscalers of an API in the namespace.
     pub(crate) fn list_path(&self, api: TargetApi) -> String {
-        list_path(api, &self.namespace)
+        let (group, namespace) = (api.api_version(), escape(&self.namespace));
+        format!("/apis/{group}/namespaces/{namespace}/{}", hpa_crd::PLURAL)
     }
 
     fn path_in(&self, api: TargetApi) -> String {
-        format!("{}/{}", list_path(api, &self.namespace), escape(&self.name))
+        format!("{}/{}", self.list_path(api), escape(&self.name))
     }
 
     /// Describes the other autoscalers of the namespace. `None` if they can't be listed, or if this
@@ -139,11 +140,6 @@ impl AutoscalerName {
             names => format!(". {name} is in {} other namespaces", names.len()),
         }
     }
-}
-
-fn list_path(api: TargetApi, namespace: &str) -> String {
-    let (group, resource) = (api.api_version(), hpa_crd::PLURAL);
-    format!("/apis/{group}/namespaces/{}/{resource}", escape(namespace))
 }
 
 /// Finds an autoscaler among objects from files. `name` is `NAME` or `NAMESPACE/NAME`. Without it,

@@ -12,7 +12,6 @@ use hpa_calc::event::EventType;
 use hpa_collectors::{
     Clients, Compat,
     collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
-    schedules::source::Now,
 };
 use hpa_lease::{
     LeaderTask,
@@ -59,7 +58,6 @@ pub(crate) fn start(
     (prometheus, servers): (Option<Client>, BTreeMap<String, Client>),
     client: &KubeClient,
     Scope { groups, namespace }: Scope,
-    now: Now,
 ) -> anyhow::Result<Collectors> {
     let settings = arguments.collection_settings(compat, prometheus.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()).with_namespace(namespace.clone()));
@@ -73,7 +71,7 @@ pub(crate) fn start(
         Arc::new(clients),
         objects.clone(),
         cluster,
-        now,
+        Arc::new(Timestamp::now),
         Arc::new(counters.clone()),
     ));
     tokio::spawn({

@@ -10,7 +10,7 @@ use crate::{
 
 /// Prints the completion script of a shell.
 pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<()> {
-    terminal::write(&completions(arguments.shell))
+    terminal::write(completions(arguments.shell))
 }
 
 fn completions(shell: Shell) -> Vec<u8> {

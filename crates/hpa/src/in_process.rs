@@ -12,7 +12,6 @@ use hpa_metrics::{DiscoveryMapper, MetricSource, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, RulesFile, Servers};
-use jiff::Timestamp;
 use tokio::time::timeout;
 use tracing::info;
 
@@ -42,13 +41,12 @@ impl Metrics {
         clients: &Clients,
         telemetry: &Telemetry,
     ) -> anyhow::Result<Option<Self>> {
-        if arguments.metrics.metrics_config.is_none() && !arguments.collectors.collectors {
+        if arguments.metrics_config.is_none() && !arguments.collectors.collectors {
             return Ok(None);
         }
         let requests = Arc::new(RequestMetrics::new()?);
         telemetry.attach_collector(requests.clone());
-        let server = arguments.prometheus.server_settings(Compat::Off)?;
-        let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
+        let client = arguments.prometheus.client(requests.clone())?;
         let pods = PodLookup::default();
         let rules =
             start_rules(arguments, clients, telemetry, client.clone(), requests.clone(), &pods)
@@ -113,7 +111,7 @@ async fn start_rules(
     requests: Arc<RequestMetrics>,
     pods: &PodLookup,
 ) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
-    let Some(path) = &arguments.metrics.metrics_config else {
+    let Some(path) = &arguments.metrics_config else {
         return Ok(None);
     };
     let flag = || format!("--metrics-config {}", path.display());
@@ -179,7 +177,6 @@ fn start_collection(
         (client, servers),
         &clients.api,
         Scope { groups: groups.collect(), namespace: None },
-        Arc::new(Timestamp::now),
     )?;
     telemetry.attach_collector(Arc::new(metrics));
     Ok(Some(collection))

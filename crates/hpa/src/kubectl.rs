@@ -49,6 +49,22 @@ pub(crate) fn block_on<T>(requests: impl Future<Output = anyhow::Result<T>>) -> 
     runtime.context("unable to start the runtime")?.block_on(requests)
 }
 
+/// Runs a command on `threads` threads, by default one for each core. Doesn't wait for blocking
+/// tasks such as DNS lookups at the end.
+pub(crate) fn block_on_threads<T>(
+    threads: Option<u8>,
+    command: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads.into());
+    }
+    let runtime = builder.enable_all().build().context("unable to start the runtime")?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
+}
+
 /// Lists all objects at a path, which can have a query, in pages.
 pub(crate) async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
     let separator = if path.contains('?') { '&' } else { '?' };
@@ -113,11 +129,7 @@ pub(crate) struct NoResponse(String);
 /// read.
 pub(crate) async fn missing_namespace(client: &Client, namespace: &str) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}", escape(namespace));
-    let request = Request::get(path).body(Vec::new()).ok()?;
-    match client.request::<Value>(request).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        _ => return None,
-    }
+    let Ok(None) = get_if_served::<Value>(client, &path).await else { return None };
     let all: Value = get(client, "/api/v1/namespaces").await.unwrap_or_default();
     let items = all.get("items").and_then(Value::as_array).into_iter().flatten();
     let names = items.map(|item| string_at(item, "/metadata/name"));

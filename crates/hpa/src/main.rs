@@ -19,7 +19,7 @@
 //!   acts on autoscalers
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
-//! - `reference`, `export_tests`: tests that compare the documentation with the program
+//! - `tests`: tests that compare the documentation and the charts with the program
 
 mod adapter;
 mod api_client;
@@ -36,8 +36,6 @@ mod debug_client;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
-#[cfg(test)]
-mod export_tests;
 mod forecast;
 mod in_process;
 mod kubectl;
@@ -50,8 +48,6 @@ mod metric_reader;
 mod plugin_completion;
 mod prometheus_metrics;
 mod recommend;
-#[cfg(all(test, feature = "demo"))]
-mod reference;
 mod replay;
 mod rules;
 mod rules_source;
@@ -64,6 +60,8 @@ mod signals;
 mod simulate;
 mod status;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod version;
 
 use std::process::ExitCode;
@@ -128,7 +126,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(arguments) => return simulate::run(&arguments),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => terminal::print(&hpa_crd::manifest()?)?,
-        Command::Convert(arguments) => convert::run(&arguments)?,
+        Command::Convert(arguments) => return convert::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments)?,
         Command::Man(arguments) => man::run(&arguments)?,
         Command::Version(arguments) => version::run(&arguments)?,

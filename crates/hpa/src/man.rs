@@ -12,7 +12,7 @@ use crate::{
 /// Prints a man page in roff.
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
     let page = page(arguments.command.as_deref())?;
-    terminal::write(&page)
+    terminal::write(page)
 }
 
 /// Renders the page of the program or, with a name, of a subcommand.

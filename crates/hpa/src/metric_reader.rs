@@ -14,7 +14,7 @@ use hpa_metrics::{
     ClientSettings, Coalescing, CoalescingSettings, DiscoveryMapper, Fallback, KindMapper,
     KubeMetricsClient, MetricSource, MetricsClient, Routed, read_all,
 };
-use hpa_prometheus::{client::Client, source::PrometheusSource};
+use hpa_prometheus::source::PrometheusSource;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
@@ -132,16 +132,8 @@ fn start_collectors(
         return Ok(None);
     }
     let requests = Arc::new(RequestMetrics::new()?);
-    let server = rules.prometheus.server_settings(Compat::Off)?;
-    let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
+    let client = rules.prometheus.client(requests.clone())?;
     let servers = collectors::prometheus_servers(flags, &rules.prometheus, &requests)?;
-    let started = collectors::start(
-        flags,
-        Compat::Off,
-        (client, servers),
-        &clients.api,
-        scope,
-        Arc::new(Timestamp::now),
-    );
+    let started = collectors::start(flags, Compat::Off, (client, servers), &clients.api, scope);
     started.context("--collectors").map(Some)
 }

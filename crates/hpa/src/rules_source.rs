@@ -5,7 +5,6 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
 use hpa_metrics::{ObjectLister, ResourceMapper};
-use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{
     Compat, Config, RuleSet,
     config::{ManifestRules, ResourceRules},
@@ -55,36 +54,20 @@ pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
     if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }
 }
 
-/// The servers that series may be read from. The user must allow connections to the servers of a
-/// rules file, because its author may be untrusted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AllowedServers {
-    /// The server of `--prometheus-url`.
-    OfFlag,
-    /// The server of `--prometheus-url` and those that the file names.
-    OfFlagAndFile,
-}
-
-impl AllowedServers {
-    /// The servers that the flag `--connect` allows.
-    pub(crate) fn from_connect(is_set: bool) -> Self {
-        if is_set { Self::OfFlagAndFile } else { Self::OfFlag }
-    }
-}
-
-/// Creates a source of the rules' metrics. `None` without an allowed server.
+/// Creates a source of the rules' metrics. `None` if there is no server that may be read.
+/// `may_connect`: whether the servers of the file may be read without `--prometheus-url`. The user
+/// must allow that, because the author of the file may be untrusted.
 pub(crate) async fn create_source(
     config: &Config,
     prometheus: &PrometheusArguments,
-    allowed: AllowedServers,
+    may_connect: bool,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
 ) -> anyhow::Result<Option<PrometheusSource>> {
-    let server = prometheus.server_settings(Compat::Off)?;
-    if server.is_none() && (config.servers.is_empty() || allowed == AllowedServers::OfFlag) {
+    let client = prometheus.client(Arc::new(()))?;
+    if client.is_none() && (config.servers.is_empty() || !may_connect) {
         return Ok(None);
     }
-    let client = server.map(|server| Client::new(server, Arc::new(()))).transpose()?;
     let source = PrometheusSource::new(
         config.clone(),
         Servers::new(client, Arc::new(())).permitting(prometheus.server_permissions()),
@@ -107,8 +90,7 @@ pub(crate) async fn create_from_flags(
     let Some(path) = metrics_config else { return Ok(None) };
     let name = || format!("--metrics-config {}", path.display());
     let config = read_config(path).with_context(name)?;
-    let allowed = AllowedServers::from_connect(*connect);
-    let source = create_source(&config, prometheus, allowed, mapper, objects).await;
+    let source = create_source(&config, prometheus, *connect, mapper, objects).await;
     let Some(source) = source.with_context(name)? else {
         let has_servers = !config.servers.is_empty();
         let connect = if has_servers { ", or --connect for the file's servers" } else { "" };

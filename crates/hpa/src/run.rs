@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use hpa_controller::{
     ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions, forecast::ForecastSource,
     k8s::Clients,
@@ -25,15 +25,8 @@ use crate::{
 
 /// Runs the controller until a signal.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
-    let threads = usize::from(arguments.threads);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
     logging::start(&arguments.log)?;
-    let outcome = runtime.block_on(run_controller(arguments));
-    // Don't wait for blocking tasks such as DNS lookups.
-    runtime.shutdown_background();
-    outcome
+    kubectl::block_on_threads(Some(arguments.threads), run_controller(arguments))
 }
 
 async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {

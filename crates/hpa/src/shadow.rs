@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc, time::Instant};
 use anyhow::{Context, bail};
 use hpa_calc::{HorizontalPodAutoscaler, explain::counted};
 use hpa_controller::{
-    AutoscalerApi, Dependencies, Telemetry, TelemetryOptions,
+    Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, Clients},
     scale_target::{MapperConfig, RestMapper, ScaleClient, ScaleUnavailable, read_scale},
     shadow::Summary,
@@ -36,13 +36,7 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     if let Some(warning) = short_comparison_warning(arguments) {
         warn!("{warning}");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("unable to start the runtime")?;
-    let result = runtime.block_on(compare(arguments));
-    runtime.shutdown_background();
-    let (summary, length) = result?;
+    let (summary, length) = kubectl::block_on_threads(None, compare(arguments))?;
     terminal::print(&format!("{}\n{summary}", headline(&summary, length)))?;
     if inconclusive_reason(&summary).is_some() {
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
@@ -178,12 +172,8 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
     };
     let mut autoscalers = Vec::new();
     for api in cluster.autoscaler_api.apis() {
-        let api = match api {
-            AutoscalerApi::Core => "apis/autoscaling/v2",
-            AutoscalerApi::Custom => "apis/autoscaling.hpa-rs.dev/v2",
-        };
         for scope in &scopes {
-            let list = list(api, scope, hpa_crd::PLURAL).await?;
+            let list = list(&format!("apis/{api}"), scope, hpa_crd::PLURAL).await?;
             autoscalers.extend(list.pointer("/items/0").cloned());
         }
     }

@@ -2,19 +2,18 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
-use std::{
-    net::{Ipv4Addr, TcpListener},
-    process::Stdio,
-    time::Duration,
-};
+use std::{net::Ipv4Addr, process::Stdio, time::Duration};
 
 use axum::{Router, routing::any};
 use hpa_testbed::{Config, Testbed};
-use hpa_tests::harness::{REQUEST_RULES, ServedTestbed, prometheus_success, serve};
+use hpa_tests::{
+    harness::{REQUEST_RULES, ServedTestbed, http_get, prometheus_success, serve},
+    kube_apiserver::free_ports,
+};
 use rstest::rstest;
 use serde_json::json;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
+    io::{AsyncBufReadExt, BufReader, Lines},
     net::TcpStream,
     process::{Child, ChildStderr, Command},
     time::timeout,
@@ -119,22 +118,9 @@ async fn log_reports_whether_prometheus_is_reachable() {
     assert!(line.contains(" INFO ") && line.contains("rules=1"), "{line}");
 }
 
-/// Sends a request over plain HTTP, and returns the response.
-async fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.expect("a connection");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("a request");
-    let mut response = String::new();
-    let read = stream.read_to_string(&mut response);
-    timeout(LIMIT, read).await.expect("in time").expect("a response");
-    response
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_clients_do_not_block_the_port_of_the_probes() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    drop(listener);
+    let [port] = free_ports().expect("a port");
     let adapter = Adapter::start(&format!("--health-port={port}")).await;
     let mut idle = Vec::new();
     for _ in 0..600 {
@@ -142,12 +128,12 @@ async fn idle_clients_do_not_block_the_port_of_the_probes() {
         idle.push(stream.expect("a connection"));
     }
     for path in ["/livez", "/healthz", "/readyz"] {
-        let response = get(port, path).await;
+        let response = http_get(port, path).await;
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {response}");
     }
     // Nothing else is served without TLS and authentication.
     for path in ["/metrics", "/apis", "/apis/custom.metrics.k8s.io/v1beta2", "/"] {
-        let response = get(port, path).await;
+        let response = http_get(port, path).await;
         assert!(response.starts_with("HTTP/1.1 404 Not Found\r\n"), "{path}: {response}");
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
+mod dashboard_session;
+
 use std::{
     net::SocketAddr,
     process::Stdio,
@@ -9,26 +11,26 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use axum::{Router, http::StatusCode, routing::any};
 use hpa_testbed::{Config, Testbed};
-use hpa_tests::harness::{
-    NAMESPACE, REQUEST_RULES, ServedTestbed, SettableMetrics, TestbedExt, objects,
-    prometheus_success, serve,
+use hpa_tests::{
+    harness::{
+        NAMESPACE, REQUEST_RULES, ServedTestbed, SettableMetrics, TestbedExt, objects,
+        prometheus_success, serve,
+    },
+    kube_apiserver::free_ports,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
+    io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
     time::timeout,
 };
 
-/// Timeout of every wait, more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::dashboard_session::{DashboardSession, LIMIT};
 
 fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
     served
@@ -40,41 +42,6 @@ fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
         .expect("the program runs")
 }
 
-/// Reads the address that the program prints. Returns host and token.
-async fn printed_address(child: &mut Child) -> (String, String) {
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    let line = timeout(LIMIT, lines.next_line()).await.expect("in time");
-    let line = line.expect("UTF-8").expect("a line");
-    let address = line.strip_prefix("The dashboard is at http://").expect("an address");
-    let (host, token) = address.split_once("/?token=").expect("a token");
-    (host.to_owned(), token.to_owned())
-}
-
-/// Sends a request and reads the response until it contains a text.
-async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String {
-    let mut stream = TcpStream::connect(host).await.expect("a connection");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("sent");
-    let mut response = String::new();
-    let read = async {
-        while !response.contains(text) {
-            let mut buffer = [0; 4096];
-            let length = stream.read(&mut buffer).await.expect("a response");
-            assert!(length > 0, "{text:?} is not in {response}");
-            response.push_str(&String::from_utf8_lossy(&buffer[..length]));
-        }
-    };
-    timeout(LIMIT, read).await.unwrap_or_else(|_| panic!("no {text:?} in time"));
-    response
-}
-
-/// Exchanges the token for a cookie.
-async fn log_in(host: &str, token: &str) -> String {
-    let granted = read_until(host, &format!("/?token={token}"), "", "\r\n\r\n").await;
-    let cookie = granted.lines().find_map(|line| line.strip_prefix("set-cookie: "));
-    cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie").to_owned()
-}
-
 #[tokio::test]
 async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
     let testbed = Testbed::new(Config::default());
@@ -82,26 +49,20 @@ async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
     testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
     let served = ServedTestbed::new(&testbed).await;
     let mut child = start(&served, &["-n", NAMESPACE]);
-    let (host, token) = printed_address(&mut child).await;
-    assert!(host.starts_with("127.0.0.1:"), "{host}");
-    let cookie = log_in(&host, &token).await;
-    read_until(&host, "/api/autoscalers", &cookie, "\"id\":\"core/shop/web\"").await;
+    let session = DashboardSession::log_in(&mut child).await;
+    assert!(session.host.starts_with("127.0.0.1:"), "{}", session.host);
+    session.read_until("/api/autoscalers", "\"id\":\"core/shop/web\"").await;
     let pid = Pid::from_raw(i32::try_from(child.id().expect("a process")).expect("a pid"));
     kill_process(pid.expect("a pid"), Signal::TERM).expect("the program is running");
     let status = timeout(LIMIT, child.wait()).await.expect("in time").expect("a status");
     assert!(status.success(), "{status}");
 }
 
-/// A port that is free now.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
-
 #[tokio::test]
 async fn dead_api_server_is_reported_once_on_the_terminal() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (port, kubeconfig) = (free_port(), dir.path().join("kubeconfig"));
+    let [port] = free_ports().expect("a port");
+    let kubeconfig = dir.path().join("kubeconfig");
     let server = format!("http://127.0.0.1:{port}");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -119,15 +80,14 @@ async fn dead_api_server_is_reported_once_on_the_terminal() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    let (host, token) = printed_address(&mut child).await;
+    let session = DashboardSession::log_in(&mut child).await;
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let line = timeout(LIMIT, lines.next_line()).await.expect("in time").expect("UTF-8");
     let line = line.expect("a line");
     let start = format!("hpa: The API server at 127.0.0.1:{port} has been unreachable since ");
     assert!(line.starts_with(&start) && line.matches("refused").count() == 1, "{line}");
-    let cookie = log_in(&host, &token).await;
     let sentence = line.strip_prefix("hpa: ").expect("a sentence");
-    read_until(&host, "/api/autoscalers", &cookie, &format!("\"{sentence}.\"")).await;
+    session.read_until("/api/autoscalers", &format!("\"{sentence}.\"")).await;
 }
 
 #[tokio::test]
@@ -138,26 +98,25 @@ async fn history_is_read_from_the_debug_api() {
     testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
     testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
     let served = ServedTestbed::new(&testbed).await;
-    let port = format!("--debug-port={}", free_port());
+    let [port] = free_ports().expect("a port");
+    let port = format!("--debug-port={port}");
     let flags = ["--debug-bind-address=127.0.0.1", &port, "--allow-other-controller"];
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
     let path = "/api/autoscaler?id=core/shop/web";
 
     let mut without = start(&served, &[]);
-    let (host, token) = printed_address(&mut without).await;
-    let cookie = log_in(&host, &token).await;
+    let session = DashboardSession::log_in(&mut without).await;
     // The controller has no lease.
     let missing =
         "The controller's records can't be read: there is no lease kube-system/hpa-controller";
-    read_until(&host, path, &cookie, missing).await;
+    session.read_until(path, missing).await;
 
     let url = port.replace("--debug-port=", "http://127.0.0.1:");
     let mut child = start(&served, &["--controller-url", &url]);
-    let (host, token) = printed_address(&mut child).await;
-    let cookie = log_in(&host, &token).await;
-    let view = read_until(&host, path, &cookie, "\"historyKnown\":true").await;
+    let session = DashboardSession::log_in(&mut child).await;
+    let view = session.read_until(path, "\"historyKnown\":true").await;
     assert!(view.contains("cpu is at 60% of requests, target 60%"), "{view}");
-    read_until(&host, path, &cookie, "\"decisions\":[{\"from\":").await;
+    session.read_until(path, "\"decisions\":[{\"from\":").await;
 }
 
 #[tokio::test]
@@ -180,10 +139,9 @@ async fn page_says_first_that_kube_controller_manager_is_dead() {
     testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2), web, lease]);
     let served = ServedTestbed::new(&testbed).await;
     let mut child = start(&served, &[]);
-    let (host, token) = printed_address(&mut child).await;
-    let cookie = log_in(&host, &token).await;
+    let session = DashboardSession::log_in(&mut child).await;
     let first = "\"sentence\":\"No controller acts on this autoscaler; ";
-    read_until(&host, "/api/autoscaler?id=core/shop/web", &cookie, first).await;
+    session.read_until("/api/autoscaler?id=core/shop/web", first).await;
 }
 
 /// A fake Prometheus with ten requests per second for each pod. It refuses to list series until
@@ -220,9 +178,8 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
     let path = "/api/autoscaler?id=core/shop/web";
 
     let mut without = start(&served, &[]);
-    let (host, token) = printed_address(&mut without).await;
-    let cookie = log_in(&host, &token).await;
-    read_until(&host, path, &cookie, "http_requests_per_second cannot be read").await;
+    let session = DashboardSession::log_in(&mut without).await;
+    session.read_until(path, "http_requests_per_second cannot be read").await;
 
     let is_available = Arc::new(AtomicBool::new(false));
     let url = format!("http://{}", fake_prometheus(is_available.clone()).await);
@@ -235,16 +192,15 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
         "--horizontal-pod-autoscaler-sync-period=1s",
     ];
     let mut child = start(&served, &flags);
-    let (host, token) = printed_address(&mut child).await;
-    let cookie = log_in(&host, &token).await;
+    let session = DashboardSession::log_in(&mut child).await;
     let missing = "Metrics can't be read: unable to discover the series of rules[0]";
-    let view = read_until(&host, path, &cookie, missing).await;
+    let view = session.read_until(path, missing).await;
     assert!(view.contains("the metrics of rules and collectors are not discovered yet"), "{view}");
     is_available.store(true, Ordering::SeqCst);
     let sentence = "stays at 2: http_requests_per_second is at 10 per pod, target 10";
-    read_until(&host, path, &cookie, sentence).await;
+    session.read_until(path, sentence).await;
     // The view no longer reports missing metrics.
-    let view = read_until(&host, path, &cookie, sentence).await;
+    let view = session.read_until(path, sentence).await;
     assert!(!view.contains("Metrics can't be read"), "{view}");
 }
 

@@ -188,14 +188,17 @@ async fn missing_metric_of_a_rule_is_explained() {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     let text = explain(objects::pods_metric("http_requests_per_secnd", "10")).await;
-    let expected = "no rule of --metrics-config has http_requests_per_secnd (similar: \
-                    http_requests_per_second), and ";
+    let expected = "cannot be read: no rule of --metrics-config has http_requests_per_secnd, and \
+                    reading it from a metrics API failed: ";
     assert!(text.lines().next().unwrap().contains(expected), "{text}");
+    let expected = "no rule of --metrics-config has http_requests_per_secnd (similar: \
+                    http_requests_per_second). ";
+    assert!(text.contains(expected), "{text}");
     assert!(!text.contains("kubectl get apiservices"), "{text}");
     let text = explain(objects::external_metric("http_requests_total", "1")).await;
-    let expected = "A rule of --metrics-config has http_requests_total, but its query returned no \
-                    value: sum(http_requests_total{";
-    assert!(text.contains(expected), "{text}");
+    let expected = "cannot be read: no value: the query sum(http_requests_total{";
+    assert!(text.lines().next().unwrap().contains(expected), "{text}");
+    assert!(text.contains("A rule or a collector has http_requests_total, but "), "{text}");
     assert!(!text.contains("external.metrics.k8s.io works"), "{text}");
 }
 
@@ -439,10 +442,8 @@ fn start_prometheus(dir: &Path, application: SocketAddr) -> Option<(Child, Strin
          scrape_configs: [{{job_name: app, static_configs: [{{targets: ['{application}']}}]}}]\n"
     );
     fs::write(&config, text).unwrap();
-    // A port that was free just now.
-    let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = port.local_addr().unwrap();
-    drop(port);
+    let [port] = hpa_tests::kube_apiserver::free_ports().unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let child = Command::new("prometheus")
         .arg(format!("--config.file={}", config.display()))
         .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))

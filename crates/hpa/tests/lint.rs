@@ -150,6 +150,26 @@ fn file_to_convert_is_an_argument_a_flag_or_standard_input() {
     assert!(errors.contains("none.yaml"), "{errors}");
 }
 
+#[test]
+fn convert_warns_of_annotations_that_stay_without_effect() {
+    let metadata = "\n  name: web\n  annotations: {autoscaling.hpa-rs.dev/sync-period: soon}\n";
+    let text = VALID.replacen(" {name: web}\n", metadata, 1);
+    let (output, errors, status) = run_with_input(&["convert"], &text);
+    assert!(output.contains("autoscaling.hpa-rs.dev/sync-period: soon"), "{output}");
+    let start = "hpa: standard input:5: warning: web: \
+                 metadata.annotations[autoscaling.hpa-rs.dev/sync-period]: must be a duration";
+    assert!(errors.starts_with(start) && errors.lines().count() == 1, "{errors}");
+    assert_eq!(status, Some(0));
+}
+
+#[test]
+fn convert_writes_a_manifest_without_an_autoscaler_unchanged_and_fails() {
+    let text = "kind: Service # kept\n";
+    let (output, errors, status) = run_with_input(&["convert"], text);
+    let expected = "hpa: standard input: no HorizontalPodAutoscaler to convert, found 1 Service\n";
+    assert_eq!((&*output, &*errors, status), (text, expected, Some(2)));
+}
+
 #[tokio::test]
 async fn autoscalers_of_a_namespace_are_read_without_files() {
     let testbed = Testbed::new(Config::default());

@@ -9,7 +9,7 @@ use std::{
 };
 
 use hpa_testbed::{Config, Testbed};
-use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
+use hpa_tests::harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 
 /// Command lines that need no cluster.
@@ -86,7 +86,6 @@ async fn commands_of_a_cluster_end_quietly_on_a_closed_pipe() {
     let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
     testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
     testbed.apply_all([objects::hpa("web", 2..=10, [objects::cpu_metric(60)])]);
-    assert_eq!(NAMESPACE, "shop");
     let served = ServedTestbed::new(&testbed).await;
     tokio::task::spawn_blocking(move || {
         for arguments in CLUSTER_COMMANDS {

@@ -11,7 +11,10 @@ use std::{
 
 use futures::StreamExt;
 use hpa_testbed::{Config, Testbed};
-use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use hpa_tests::{
+    harness::{NAMESPACE, ServedTestbed, TestbedExt, http_get, objects},
+    kube_apiserver::free_ports,
+};
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
@@ -21,7 +24,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     time::timeout,
 };
 
@@ -98,11 +101,7 @@ fn autoscaler(name: &str, kind: &str, settings: &[(&str, &str)]) -> [Value; 2] {
 }
 
 async fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.expect("a connection");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("a request");
-    let mut response = String::new();
-    timeout(LIMIT, stream.read_to_string(&mut response)).await.expect("in time").expect("UTF-8");
+    let response = http_get(port, path).await;
     assert!(response.starts_with("HTTP/1.1 200 OK"), "{path}: {response}");
     response
 }
@@ -146,10 +145,7 @@ async fn no_output_contains_a_part_of_a_response() {
         }
     }
     let served = ServedTestbed::new(&testbed).await;
-    let [metrics, debug] = [(); 2].map(|()| {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        listener.local_addr().expect("an address").port()
-    });
+    let [metrics, debug] = free_ports().expect("ports");
     let flags = [
         "run",
         "--leader-elect=false",

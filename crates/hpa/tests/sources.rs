@@ -3,7 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-use std::{net::SocketAddr, process::Stdio, time::Duration};
+mod dashboard_session;
+
+use std::{net::SocketAddr, process::Stdio};
 
 use axum::{
     Json, Router,
@@ -14,14 +16,8 @@ use hpa_tests::harness::{
     NAMESPACE, ServedTestbed, TestbedExt, objects, prometheus_success, serve,
 };
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
-    time::timeout,
-};
 
-/// Timeout of every wait.
-const LIMIT: Duration = Duration::from_secs(100);
+use crate::dashboard_session::DashboardSession;
 
 /// Each autoscaler with its metric, and the text about the metric's value.
 const CASES: [(&str, &str, &str); 4] = [
@@ -271,26 +267,6 @@ async fn lint_accepts_the_sources_that_the_flags_configure() {
     assert!(output.contains("shop/orders: spec.metrics[0]: "), "{output}");
 }
 
-/// Sends a request to the dashboard, and reads the response until it contains a text.
-async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String {
-    let mut stream = TcpStream::connect(host).await.expect("a connection");
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await.expect("a request");
-    let mut response = String::new();
-    let read = async {
-        while !response.contains(text) {
-            let mut buffer = [0; 4096];
-            let length = stream.read(&mut buffer).await.expect("a response");
-            assert!(length > 0, "{text:?} is not in {response}");
-            response.push_str(&String::from_utf8_lossy(&buffer[..length]));
-        }
-    };
-    timeout(LIMIT, read).await.unwrap_or_else(|_| panic!("no {text:?} in time"));
-    response
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn dashboard_reads_the_sources_that_the_flags_configure() {
     let address = serve_documents().await;
@@ -300,16 +276,9 @@ async fn dashboard_reads_the_sources_that_the_flags_configure() {
         ["dashboard", "--no-open"].into_iter().chain(flags.iter().map(String::as_str)).collect();
     let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), &arguments);
     let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("a process");
-    let mut lines = BufReader::new(child.stdout.take().expect("an output")).lines();
-    let line = timeout(LIMIT, lines.next_line()).await.expect("in time").expect("a line");
-    let line = line.expect("an address");
-    let url = line.strip_prefix("The dashboard is at http://").expect("an address");
-    let (host, token) = url.split_once("/?token=").expect("a token");
-    let granted = read_until(host, &format!("/?token={token}"), "", "\r\n\r\n").await;
-    let cookie = granted.lines().find_map(|line| line.strip_prefix("set-cookie: "));
-    let cookie = cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie");
+    let session = DashboardSession::log_in(&mut child).await;
     for (name, _, expected) in CASES {
         let path = format!("/api/autoscaler?id=core/shop/{name}");
-        read_until(host, &path, cookie, expected).await;
+        session.read_until(&path, expected).await;
     }
 }

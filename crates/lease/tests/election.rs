@@ -364,8 +364,10 @@ async fn edited_annotation_is_neither_a_renewal_nor_a_loss() {
     let testbed = Testbed::default();
     let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
+    let start = Instant::now();
     let annotate = async || {
-        let note = Instant::now().elapsed().as_nanos().to_string();
+        // Each edit has its own value, or it would change nothing.
+        let note = start.elapsed().as_nanos().to_string();
         let patch = Patch::Merge(json!({ "metadata": { "annotations": { "note": note } } }));
         leases(&testbed)
             .patch("hpa-controller", &PatchParams::default(), &patch)

@@ -6,6 +6,7 @@ use hpa_calc::{
     explain::counted,
     go_text::Quoted,
     readings::{MetricsApi, ReadError},
+    report::error_texts,
 };
 use kube::runtime::watcher;
 
@@ -75,7 +76,7 @@ pub enum MetricError {
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The server does not have the custom metrics API.
-    #[error("no custom metrics API (custom.metrics.k8s.io) registered")]
+    #[error("{}", error_texts::NO_CUSTOM_API)]
     NoCustomApi,
     /// The server has the API, but no version that this crate supports.
     #[error("no known available metric versions found")]
@@ -110,6 +111,19 @@ pub enum MetricError {
     /// server could not find the metric M for pods NAME".
     #[error("no value for the object: {0}")]
     NoValueForObject(#[source] NotFound),
+    /// The external metric exists, but has no value. Only for a source that is read without a metrics
+    /// API: the response of an API is then empty.
+    #[error("{}", error_texts::NO_VALUE)]
+    NoValue(#[source] NotFound),
+    /// The sources in this process don't have the metric, and the metrics API failed.
+    #[error("{absence}{}", error_texts::ALSO_NOT_BY_API)]
+    Absent {
+        /// The reason why these sources don't have it.
+        absence: Box<str>,
+        /// The error of the metrics API.
+        #[source]
+        api_error: Box<MetricError>,
+    },
     /// The pod or node doesn't exist, or the pod isn't running.
     #[error("{0} not found")]
     NoSuchObject(ObjectKey),
@@ -221,7 +235,11 @@ impl MetricError {
     /// Whether the request failed because of the size or the content of the response. A request for
     /// fewer items may then succeed.
     pub fn is_caused_by_content(&self) -> bool {
-        matches!(self, Self::TooLarge { .. } | Self::OverBudget { .. } | Self::Decode { .. })
+        match self {
+            Self::TooLarge { .. } | Self::OverBudget { .. } | Self::Decode { .. } => true,
+            Self::Absent { api_error, .. } => api_error.is_caused_by_content(),
+            _ => false,
+        }
     }
 }
 
@@ -340,6 +358,29 @@ mod tests {
                        request failed (get pods.metrics.k8s.io): \
                        proxy http://proxy:3128/x and https://b refused";
         assert_eq!(error.into_read_error(MetricsApi::Resource).to_string(), message);
+    }
+
+    #[test]
+    fn errors_of_sources_in_the_process_are_recognized() {
+        let other = || std::io::Error::other("down");
+        let reason = || NotFound::External("queue".to_owned());
+        for error in [
+            MetricError::from_fetch_error(other()),
+            MetricError::from_query_build_error(other()),
+            MetricError::from_conversion_error(other()),
+            MetricError::UnknownMetric(reason()),
+            MetricError::NoValueForObject(reason()),
+            MetricError::NoValue(reason()),
+            MetricError::Absent {
+                absence: "no rule has queue".into(),
+                api_error: Box::new(MetricError::NoCustomApi),
+            },
+        ] {
+            assert!(error_texts::is_in_process(&describe(&error)), "{error}");
+        }
+        for error in [MetricError::NoCustomApi, MetricError::Unresponsive] {
+            assert!(!error_texts::is_in_process(&describe(&error)), "{error}");
+        }
     }
 
     #[test]

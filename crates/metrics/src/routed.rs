@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use hpa_calc::report::error_texts::NOT_DISCOVERED;
 
 use crate::{
-    MetricError, MetricSource, NotFound, Query, Values,
+    ExternalValues, MetricError, MetricSource, NotFound, Query, Values,
     source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
 };
 
@@ -44,6 +45,12 @@ impl Catalog for Routed {
         self.catalogs().any(|catalog| catalog.has(query))
     }
 
+    fn absence(&self, query: &Query) -> Option<String> {
+        let reasons: Vec<_> =
+            self.catalogs().filter_map(|catalog| catalog.absence(query)).collect();
+        (!reasons.is_empty()).then(|| reasons.join(", and "))
+    }
+
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
         let mut all: Vec<_> = self.catalogs().flat_map(Catalog::custom_metrics).collect();
         all.sort_by(|a, b| (&a.metric, &a.resource).cmp(&(&b.metric, &b.resource)));
@@ -79,7 +86,9 @@ impl MetricSource for Routed {
 
 /// Reads a metric from the first source if its catalog has the metric, and otherwise from the next
 /// source. An error of the first source is the answer. A metric that the first source may yet
-/// discover is not read from the next one: the query fails with status 503.
+/// discover is not read from the next one: the query fails with status 503. An error of the next
+/// source also has the reason why the first one doesn't have the metric. An external metric without
+/// a value is an error here: that of an empty response is about a metrics API.
 pub struct Fallback<S> {
     source: Arc<dyn MetricSource>,
     next: S,
@@ -98,9 +107,7 @@ impl<S: MetricSource> Fallback<S> {
         };
         let separator = if problems.is_empty() { "" } else { ": " };
         let problems = problems.join("; ");
-        let message = format!(
-            "the metrics of rules and collectors are not discovered yet{separator}{problems}"
-        );
+        let message = format!("{NOT_DISCOVERED}{separator}{problems}");
         Err(MetricError::Status { code: 503, message: message.into() })
     }
 }
@@ -113,16 +120,38 @@ impl<S: MetricSource> MetricSource for Fallback<S> {
 
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let catalog = self.source.catalog();
-        if !catalog.groups().has(query.api()) {
-            return self.next.read(query).await;
-        }
+        let has_group = catalog.groups().has(query.api());
+        let has_metric = has_group && catalog.has(query);
         // A catalog has usage even before discovery.
         let is_usage = matches!(query, Query::PodUsage { .. } | Query::NodeUsage { .. });
-        let has_metric = catalog.has(query);
-        if is_usage || !has_metric {
+        if has_group && (is_usage || !has_metric) {
             self.check_discovered()?;
         }
-        if has_metric { self.source.read(query).await } else { self.next.read(query).await }
+        if has_metric {
+            return self.source.read(query).await.and_then(require_value);
+        }
+        self.next.read(query).await.map_err(|error| match catalog.absence(query) {
+            Some(absence) => {
+                MetricError::Absent { absence: absence.into(), api_error: Box::new(error) }
+            }
+            None => error,
+        })
+    }
+}
+
+/// Fails if an external metric has no value.
+fn require_value(values: Values) -> Result<Values, MetricError> {
+    match values {
+        Values::External(ExternalValues { items, omitted, origin }) if items.is_empty() => {
+            let query = origin.query;
+            let reason = match omitted.first() {
+                _ if query.is_empty() => NotFound::Other(format!("{} returned none", origin.rule)),
+                Some(one) => NotFound::Other(format!("the query {query} has none: {}", one.reason)),
+                None => NotFound::NoResult { query },
+            };
+            Err(MetricError::NoValue(reason))
+        }
+        values => Ok(values),
     }
 }
 
@@ -138,12 +167,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        CustomQuery, KindMapper, ObjectKey, ObjectKind, Objects,
+        CustomQuery, KindMapper, ObjectKey, ObjectKind, Objects, Origin,
         fake_api::Names,
         objects::ObjectMetadata,
         query::ExternalQuery,
         resource::GroupResource,
         test_doubles::{FixedObjects, FixedSource, external_value, value},
+        values::{NoValue, Omitted},
         wire::{ContainerMetrics, ItemMeta, PodMetrics},
     };
 
@@ -313,6 +343,45 @@ mod tests {
         let without_resource_rules =
             FixedSource { groups: ApiGroups { resource: false, ..rules().groups }, ..rules() };
         assert_eq!(read_with_fallback(without_resource_rules, cpu()).await.1, 1);
+    }
+
+    #[tokio::test]
+    async fn error_of_the_next_source_has_the_reason_of_the_first_one() {
+        let error = read_with_fallback(rules(), pods("other")).await.0.unwrap_err();
+        let text = "no value of other is fixed, and reading it from a metrics API failed: no \
+                    custom metrics API (custom.metrics.k8s.io) registered";
+        assert_eq!(crate::describe(&error), text);
+        // Without a reason, the error is that of the metrics API alone.
+        let groups = ApiGroups { resource: false, ..rules().groups };
+        let without_usage = FixedSource { groups, ..rules() };
+        let error = read_with_fallback(without_usage, cpu()).await.0.unwrap_err();
+        assert!(matches!(error, MetricError::NoCustomApi), "{error}");
+        let two = Routed::new(vec![source(&[("a", "1")]), source(&[])]);
+        let absence = "no value of c is fixed, and no value of c is fixed";
+        assert_eq!(two.absence(&external("c")).as_deref(), Some(absence));
+    }
+
+    #[test]
+    fn external_metric_without_a_value_is_an_error_of_the_first_source() {
+        let origin = |query: &str| Origin {
+            rule: "externalRules[0]".to_owned(),
+            query: query.to_owned(),
+            ..Origin::default()
+        };
+        let nan = Omitted { subject: "{}".to_owned(), reason: NoValue::NotANumber };
+        for (query, omitted, expected) in [
+            ("sum(a)", vec![], "no value: the query sum(a) has no result"),
+            ("", vec![], "no value: externalRules[0] returned none"),
+            (
+                "sum(a)",
+                vec![nan],
+                "no value: the query sum(a) has none: the sample is not a number (NaN)",
+            ),
+        ] {
+            let values = ExternalValues { items: Vec::new(), omitted, origin: origin(query) };
+            let error = require_value(Values::External(values)).unwrap_err();
+            assert_eq!(crate::describe(&error), expected);
+        }
     }
 
     #[tokio::test]

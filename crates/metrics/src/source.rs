@@ -58,6 +58,12 @@ pub trait Catalog: Send + Sync {
     /// Whether the source answers a query, possibly with an error.
     fn has(&self, query: &Query) -> bool;
 
+    /// The reason why the source doesn't have the metric of a query, for errors. `None` by default,
+    /// and if the source has no metrics of that kind.
+    fn absence(&self, _: &Query) -> Option<String> {
+        None
+    }
+
     /// The custom metrics that API discovery lists, sorted by metric and resource.
     fn custom_metrics(&self) -> Vec<ListedCustomMetric>;
 

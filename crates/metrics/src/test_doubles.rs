@@ -196,6 +196,16 @@ impl Catalog for FixedSource {
         }
     }
 
+    fn absence(&self, query: &Query) -> Option<String> {
+        match query {
+            Query::Custom(CustomQuery { metric, .. })
+            | Query::External(ExternalQuery { metric, .. }) => {
+                Some(format!("no value of {metric} is fixed"))
+            }
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => None,
+        }
+    }
+
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
         let metrics = self.custom.iter().map(|(kind, metric, ..)| ListedCustomMetric {
             resource: kind.resource.clone(),

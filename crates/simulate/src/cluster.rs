@@ -77,6 +77,7 @@ pub(crate) struct ClusterState<'a> {
 }
 
 /// The kind of the workload, by the controller that manages its pods.
+#[derive(Clone)]
 enum WorkloadKind {
     Deployment {
         strategy: Value,
@@ -228,35 +229,29 @@ impl Cluster {
 
     fn roll_out(&mut self) {
         self.rollouts += 1;
-        let uid = format!("{}-{}", self.id.name, self.rollouts);
-        let replicas = match self.kind {
-            WorkloadKind::Deployment { .. } => 0,
-            // Old and new pods have the same owner, so there is no new revision.
-            WorkloadKind::StatefulSet(_) => {
-                self.needs_reconcile = true;
-                return;
+        match self.kind {
+            WorkloadKind::Deployment { .. } => {
+                let uid = format!("{}-{}", self.id.name, self.rollouts);
+                self.revisions.push(Revision { uid, replicas: 0 });
             }
+            // Old and new pods have the same owner, so there is no new revision.
+            WorkloadKind::StatefulSet(_) => {}
             // Existing pods keep their template.
             WorkloadKind::ReplicaSet => return,
-        };
-        self.revisions.push(Revision { uid, replicas });
+        }
         self.needs_reconcile = true;
     }
 
     fn reconcile(&mut self) {
         let before = self.controller_inputs();
-        match &self.kind {
-            WorkloadKind::Deployment { strategy } => {
-                let strategy = strategy.clone();
-                self.reconcile_deployment(&strategy);
-            }
-            WorkloadKind::StatefulSet(spec) => {
-                let mut spec = *spec;
-                spec.replicas = self.replicas;
+        let desired = self.replicas;
+        match self.kind.clone() {
+            WorkloadKind::Deployment { strategy } => self.reconcile_deployment(&strategy),
+            WorkloadKind::StatefulSet(mut spec) => {
+                spec.replicas = desired;
                 self.reconcile_stateful_set(spec);
             }
             WorkloadKind::ReplicaSet => {
-                let desired = self.replicas;
                 self.revisions.iter_mut().for_each(|revision| revision.replicas = desired);
                 self.reconcile_revisions();
             }

@@ -194,8 +194,8 @@ impl MetricState {
         let input = ForecastInput { now: measured, load, horizon: *horizon, zone, model };
         let forecast = history.forecast(&input);
         let forecast = forecast.map(|forecast| forecast.at_quantile(settings.quantile));
-        let (reason, text) = (decision.reason.into(), decision.text().into());
-        Some(MetricForecast { reason, text, forecast })
+        let text = decision.text().into();
+        Some(MetricForecast { reason: decision.reason, text, forecast })
     }
 }
 

@@ -20,6 +20,7 @@ const PERCENTILE: f64 = 0.99;
 const EPSILON: f64 = 1e-9;
 
 /// The measurements of a run so far.
+#[derive(Default)]
 pub(crate) struct Measurements {
     objective: Objective,
     cost: Cost,
@@ -104,31 +105,16 @@ impl Measurements {
         let queues = start.queues.iter().map(|queue| {
             let Backlog { waiting, arrived, drained } = queue.backlog;
             let waiting = if waiting > 0.0 { vec![(0.0, waiting)] } else { vec![] };
-            QueueMeasurements {
-                waiting: waiting.into(),
-                arrived,
-                drained,
-                waits: WeightedHistogram::default(),
-            }
+            let (waiting, waits) = (waiting.into(), WeightedHistogram::default());
+            QueueMeasurements { waiting, arrived, drained, waits }
         });
         let desired = start.replicas;
         Self {
             objective,
             cost,
-            duration: 0.0,
-            pod_seconds: 0.0,
-            load: 0.0,
-            overloaded: 0.0,
-            overload_seconds: 0.0,
-            slowdown: WeightedHistogram::default(),
             queues: queues.collect(),
-            max_backlog: 0.0,
             replicas: Replicas { min: desired, max: desired, ..Replicas::default() },
-            replica_seconds: 0.0,
-            rescales: Rescales::default(),
-            last_rescale: None,
-            shortage_since: None,
-            shortages: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The maximum number of pods of one entry.
-const MAX_PODS: u32 = 10_000;
+pub(crate) const MAX_PODS: u32 = 10_000;
 
 /// Pods that the selector matches and the target doesn't own. They have the labels and the requests
 /// of the workload's pods, are ready at once, and have no custom metrics.
@@ -40,11 +40,6 @@ fn full_utilization() -> u32 {
 }
 
 impl OtherPods {
-    /// The first invalid field, with the error. `None` if all are valid.
-    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
-        (self.pods > MAX_PODS).then(|| ("pods", format!("must be at most {MAX_PODS}")))
-    }
-
     /// Creates the pods. `index` is that of this entry in the scenario.
     pub(crate) fn create_pods(
         &self,

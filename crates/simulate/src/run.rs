@@ -35,7 +35,7 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 const START: Timestamp = Timestamp::constant(1_767_571_200, 0);
 
 /// The scalings, problems and outcome of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     pub outcome: Outcome,
@@ -148,12 +148,7 @@ impl<'a> Simulator<'a> {
             hpa,
             history: History::default(),
             measurements,
-            run: Run {
-                outcome: Outcome::default(),
-                steps: Vec::new(),
-                problems: Vec::new(),
-                timeline: Vec::new(),
-            },
+            run: Run::default(),
             options,
         }
     }
@@ -275,9 +270,7 @@ impl<'a> Simulator<'a> {
             ready: state.ready,
             pods: state.pods,
             replicas: self.cluster.replicas,
-            recommended: explanation
-                .proposed_replicas
-                .and_then(|replicas| u32::try_from(replicas).ok()),
+            recommended: explanation.proposed_replicas.and_then(|count| count.try_into().ok()),
         });
     }
 }
@@ -330,13 +323,9 @@ impl ControllerSettings {
 
     /// The second of the first reconcile.
     pub(crate) fn first_reconcile(&self, seed: u64) -> f64 {
-        self.initial_delay.map_or_else(
-            || {
-                let mut rng = random::rng(seed, random::hash(&["initial delay"]), 0);
-                rng.f64() * self.sync_period.get()
-            },
-            Seconds::get,
-        )
+        let mut rng = random::rng(seed, random::hash(&["initial delay"]), 0);
+        let random_delay = rng.f64() * self.sync_period.get();
+        self.initial_delay.map_or(random_delay, Seconds::get)
     }
 }
 

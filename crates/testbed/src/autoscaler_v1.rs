@@ -131,12 +131,12 @@ pub(crate) fn to_v1(object: &Value) -> Value {
         json::set(&mut v1, &["status", "currentCPUUtilizationPercentage"], percent);
     }
     let conditions: Vec<Value> = json::array_at(object, "/status/conditions").cloned().collect();
+    let metrics = |all: Vec<&Value>, section| -> Vec<Value> {
+        all.into_iter().map(|metric| metric_to_v1(metric, section)).collect()
+    };
     for (annotation, values) in [
-        (METRICS, others.into_iter().map(|metric| metric_to_v1(metric, Section::Spec)).collect()),
-        (
-            CURRENT_METRICS,
-            statuses.iter().map(|metric| metric_to_v1(metric, Section::Status)).collect(),
-        ),
+        (METRICS, metrics(others, Section::Spec)),
+        (CURRENT_METRICS, metrics(statuses, Section::Status)),
         (CONDITIONS, conditions),
     ] {
         if !values.is_empty() {
@@ -166,12 +166,10 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
         json::set(&mut object, &["spec", "behavior"], rename_fields(&behavior, &uncapitalize));
     }
     json::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
-    let current = take_metrics(&mut object, CURRENT_METRICS, Section::Status);
-    let conditions = take_annotation(&mut object, CONDITIONS);
-    if let Some(current) = current {
+    if let Some(current) = take_metrics(&mut object, CURRENT_METRICS, Section::Status) {
         json::set(&mut object, &["status", "currentMetrics"], current);
     }
-    if let Some(conditions) = conditions {
+    if let Some(conditions) = take_annotation(&mut object, CONDITIONS) {
         json::set(&mut object, &["status", "conditions"], conditions);
     }
     object

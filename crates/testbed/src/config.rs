@@ -1,6 +1,6 @@
 //! The configuration of the server.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -8,6 +8,9 @@ use crate::{faults::Interceptor, metrics_provider::MetricsProvider, store::Chang
 
 const WATCH_CACHE_SIZE: usize = 10_000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
+
+/// A wall clock.
+pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Configuration of a testbed.
 #[derive(Clone)]
@@ -29,7 +32,7 @@ pub struct Config {
     /// Called for changes of objects: see [`ChangeListener`].
     pub listener: Option<Arc<dyn ChangeListener>>,
     /// The server's wall clock.
-    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub clock: Clock,
     /// `gitVersion` in the response of `/version`.
     pub git_version: String,
 }
@@ -54,17 +57,5 @@ impl Default for Config {
             clock: Arc::new(Timestamp::now),
             git_version: "v1.37.0".to_owned(),
         }
-    }
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("watch_cache_size", &self.watch_cache_size)
-            .field("bookmark_interval", &self.bookmark_interval)
-            .field("hpa_generation", &self.hpa_generation)
-            .field("scale_to_zero", &self.scale_to_zero)
-            .field("git_version", &self.git_version)
-            .finish_non_exhaustive()
     }
 }

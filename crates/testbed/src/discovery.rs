@@ -1,7 +1,7 @@
 //! Serves discovery, `OpenAPI`, version and health endpoints.
 
-use axum::body::Body;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use axum::{body::Body, response::IntoResponse};
+use http::{Method, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -10,7 +10,6 @@ use crate::{
     registry::{Resource, Version, api_version},
     request::ApiRequest,
     response,
-    response::plain_text,
     schema::openapi::{DocumentedKind, schemas},
     server::Server,
     state::State,
@@ -32,7 +31,7 @@ pub(crate) fn handle(
     }
     let path: Vec<&str> = request.info.path.split('/').filter(|part| !part.is_empty()).collect();
     if let ["healthz" | "readyz" | "livez", ..] = path.as_slice() {
-        return Some(Ok(plain_text("ok")));
+        return Some(Ok("ok".into_response()));
     }
     let state = server.state.lock();
     let metrics_apis = server.config.metrics_apis();
@@ -74,9 +73,7 @@ fn wants_aggregated(request: &ApiRequest) -> bool {
 }
 
 fn aggregated_response(body: &Value) -> Response<Body> {
-    let mut response = response::json(StatusCode::OK, body);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED_TYPE));
-    response
+    ([(header::CONTENT_TYPE, AGGREGATED_TYPE)], body.to_string()).into_response()
 }
 
 fn version_info(git_version: &str) -> Value {
@@ -141,14 +138,23 @@ fn aggregated_group(
     name: &str,
     versions: &[&str],
 ) -> Value {
+    let resources = |version: &str| -> Vec<Value> {
+        if is_metrics_api(metrics_apis, name, version) {
+            let entries = metrics_provider::resources(name);
+            return entries.chunks(1).map(|one| aggregated_resource(one, name, version)).collect();
+        }
+        served_resources(state, name, version)
+            .map(|(resource, served)| {
+                // As in kube-apiserver, the kinds of built-in resources have no group and version.
+                let (group, version) = if resource.is_custom { (name, version) } else { ("", "") };
+                aggregated_resource(&api_resources(resource, served), group, version)
+            })
+            .collect()
+    };
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            let resources = if is_metrics_api(metrics_apis, name, version) {
-                aggregated_metrics_resources(name, version)
-            } else {
-                aggregated_resources(state, name, version)
-            };
+            let resources = resources(version);
             json!({ "version": version, "resources": resources, "freshness": "Current" })
         })
         .collect();
@@ -159,67 +165,45 @@ fn is_metrics_api(metrics_apis: &MetricsApis, group: &str, version: &str) -> boo
     metrics_apis.iter().any(|(api_group, api_version)| api_group == group && api_version == version)
 }
 
-fn aggregated_resources(state: &State, group: &str, version: &str) -> Vec<Value> {
-    let in_group = state.registry.iter().filter(|resource| resource.group == group);
-    in_group
-        .filter_map(|resource| Some(aggregated_resource(resource, resource.version(version)?)))
-        .collect()
+/// The resources that this version of a group has, with that version.
+fn served_resources<'a>(
+    state: &'a State,
+    group: &str,
+    version: &str,
+) -> impl Iterator<Item = (&'a Resource, &'a Version)> {
+    let in_group = state.registry.iter().filter(move |resource| resource.group == group);
+    in_group.filter_map(move |resource| Some((&**resource, resource.version(version)?)))
 }
 
-fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
-    // As in kube-apiserver, the kinds of built-in resources have no group and version.
-    let response_kind = if resource.is_custom {
-        group_version_kind(&resource.group, &version.name, &resource.kind)
-    } else {
-        group_version_kind("", "", &resource.kind)
+/// Converts the `APIResource` entries of a resource and of its subresources. `group` and `version`
+/// are those of kinds whose entry doesn't have its own.
+fn aggregated_resource(entries: &[Value], group: &str, version: &str) -> Value {
+    let Some((main, subresources)) = entries.split_first() else { return Value::Null };
+    let response_kind = |entry: &Value| {
+        let (group, version) = match json::str_at(entry, "/group") {
+            "" => (group, version),
+            group => (group, json::str_at(entry, "/version")),
+        };
+        json!({ "group": group, "version": version, "kind": entry.get("kind") })
     };
-    let mut entry = json!({
-        "resource": resource.plural,
-        "responseKind": response_kind,
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular,
-        "verbs": verbs(resource),
+    let is_namespaced = main.get("namespaced").and_then(Value::as_bool) == Some(true);
+    let mut aggregated = json!({
+        "resource": main.get("name"), "responseKind": response_kind(main),
+        "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": main.get("singularName"), "verbs": main.get("verbs"),
     });
-    let mut subresources = Vec::new();
-    if version.scale.is_some() {
-        let kind = group_version_kind("autoscaling", "v1", "Scale");
-        subresources.push(
-            json!({ "subresource": "scale", "responseKind": kind, "verbs": SUBRESOURCE_VERBS }),
-        );
-    }
-    if version.has_status {
-        subresources.push(json!({
-            "subresource": "status", "responseKind": response_kind, "verbs": SUBRESOURCE_VERBS,
-        }));
-    }
-    for (field, list) in [
-        ("shortNames", json!(resource.short_names)),
-        ("categories", json!(resource.categories)),
-        ("subresources", json!(subresources)),
-    ] {
-        if list.as_array().is_some_and(|list| !list.is_empty()) {
-            json::set(&mut entry, &[field], list);
-        }
-    }
-    entry
-}
-
-fn aggregated_metrics_resources(group: &str, version: &str) -> Vec<Value> {
-    let entry = |resource: &Value| {
-        let is_namespaced = resource.get("namespaced").and_then(Value::as_bool) == Some(true);
-        json!({
-            "resource": json::str_at(resource, "/name"),
-            "responseKind": group_version_kind(group, version, json::str_at(resource, "/kind")),
-            "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
-            "singularResource": json::str_at(resource, "/singularName"),
-            "verbs": resource.get("verbs"),
-        })
+    json::copy(main, &mut aggregated, &["shortNames"]);
+    json::copy(main, &mut aggregated, &["categories"]);
+    let subresource = |entry: &Value| {
+        let name = json::str_at(entry, "/name").rsplit('/').next();
+        let kind = response_kind(entry);
+        json!({ "subresource": name, "responseKind": kind, "verbs": entry.get("verbs") })
     };
-    metrics_provider::resources(group).iter().map(entry).collect()
-}
-
-fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
-    json!({ "group": group, "version": version, "kind": kind })
+    if !subresources.is_empty() {
+        let subresources: Vec<Value> = subresources.iter().map(subresource).collect();
+        json::set(&mut aggregated, &["subresources"], subresources);
+    }
+    aggregated
 }
 
 fn core_versions() -> Value {
@@ -261,9 +245,7 @@ fn resource_list(
     let resources: Vec<Value> = if is_metrics_api {
         metrics_provider::resources(group)
     } else {
-        let in_group = state.registry.iter().filter(|resource| resource.group == group);
-        in_group
-            .filter_map(|resource| Some((resource, resource.version(version)?)))
+        served_resources(state, group, version)
             .flat_map(|(resource, version)| api_resources(resource, version))
             .collect()
     };
@@ -345,8 +327,7 @@ fn group_version_path(group: &str, version: &str) -> String {
 fn openapi_document(state: &State, group: &str, version: &str) -> Value {
     let mut paths = json!({});
     let mut kinds = Vec::new();
-    for resource in state.registry.iter().filter(|resource| resource.group == group) {
-        let Some(served) = resource.version(version) else { continue };
+    for (resource, served) in served_resources(state, group, version) {
         let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
         let prefix = group_version_path(group, version);
         let path = format!("/{prefix}{scope}/{}/{{name}}", resource.plural);

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use hpa_calc::validation::{Cause, invalid_message};
+use hpa_calc::validation::{Cause, CauseReason, invalid_message};
 use serde_json::{Value, json};
 
 /// An error response: a `metav1.Status` with status `Failure`.
@@ -17,6 +17,16 @@ pub struct ApiError {
     pub retry_after: Option<u32>,
 }
 
+/// An invalid field of an object or of a request's options.
+pub(crate) fn new_cause(reason: CauseReason, field: &str, message: impl Into<String>) -> Cause {
+    Cause { reason, message: message.into(), field: field.to_owned() }
+}
+
+/// `plural.group`, or `plural` for the core group.
+pub fn qualified(plural: &str, group: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
+}
+
 /// The object or resource that an error refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectReference<'a> {
@@ -29,19 +39,7 @@ pub(crate) struct ObjectReference<'a> {
 impl ObjectReference<'_> {
     /// `deployments.apps`, or `pods`.
     fn resource(&self) -> String {
-        if self.group.is_empty() {
-            self.plural.to_owned()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
-    }
-
-    fn kind_and_group(&self) -> String {
-        if self.group.is_empty() {
-            self.kind.to_owned()
-        } else {
-            format!("{}.{}", self.kind, self.group)
-        }
+        qualified(self.plural, self.group)
     }
 
     fn details(&self) -> Value {
@@ -159,7 +157,8 @@ impl ApiError {
     }
 
     pub(crate) fn invalid(reference: &ObjectReference<'_>, causes: &[Cause]) -> Self {
-        let text = invalid_message(&reference.kind_and_group(), reference.name, causes);
+        let text =
+            invalid_message(&qualified(reference.kind, reference.group), reference.name, causes);
         let causes: Vec<Value> = causes
             .iter()
             .map(|cause| {

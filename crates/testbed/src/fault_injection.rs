@@ -2,9 +2,12 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use axum::body::{Body, BodyDataStream, Bytes};
+use axum::{
+    body::{Body, BodyDataStream, Bytes},
+    response::IntoResponse,
+};
 use futures::{StreamExt, stream};
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -36,7 +39,7 @@ pub(crate) async fn handle(
     mut request: ApiRequest,
     faults: Vec<ActiveFault>,
 ) -> Result<Response<Body>, Disconnected> {
-    let mut availability = server.lifecycle.subscribe();
+    let mut availability = server.subscribe();
     let mut tickets = Vec::new();
     for fault in &faults {
         let handling = tokio::select! {
@@ -50,8 +53,7 @@ pub(crate) async fn handle(
             Handling::Replaced(response) => return Ok(response),
         }
     }
-    let mut response =
-        router::route(server, &request).unwrap_or_else(|error| response::error(&error));
+    let mut response = router::route(server, &request);
     drop(tickets);
     for fault in faults {
         response = apply_after_handling(server, &request, fault, response).await?;
@@ -88,10 +90,8 @@ fn reject(effect: &Effect, request: &ApiRequest) -> Handling {
 }
 
 fn html_response(code: u16) -> Response<Body> {
-    let mut response = Response::new(Body::from(HTML));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
-    response
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY);
+    (code, [(header::CONTENT_TYPE, "text/html")], HTML).into_response()
 }
 
 async fn apply_after_handling(
@@ -148,11 +148,6 @@ struct FaultyWatch {
     has_ended: bool,
 }
 
-enum Step {
-    Send(Bytes),
-    End,
-}
-
 /// Applies a fault to the body of a watch. The fault may start while the watch is running.
 fn interrupt_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
     let remaining = match fault.effect {
@@ -171,17 +166,16 @@ fn interrupt_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
         has_ended: false,
     };
     Body::from_stream(stream::unfold(watch, |mut watch| async move {
-        match watch.next().await {
-            Step::Send(chunk) => Some((Ok::<_, Infallible>(chunk), watch)),
-            Step::End => None,
-        }
+        let chunk = watch.next().await?;
+        Some((Ok::<_, Infallible>(chunk), watch))
     }))
 }
 
 impl FaultyWatch {
-    async fn next(&mut self) -> Step {
+    /// The next event, or `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
         if self.has_ended {
-            return Step::End;
+            return None;
         }
         if !self.fault_has_started {
             let window = self.fault.window.clone();
@@ -195,8 +189,11 @@ impl FaultyWatch {
             return self.next_event().await;
         }
         match self.fault.effect {
-            Effect::DropWatch { .. } if self.remaining == 0 => Step::End,
-            Effect::SilentWatch { .. } if self.remaining == 0 => self.stay_silent().await,
+            Effect::DropWatch { .. } if self.remaining == 0 => None,
+            Effect::SilentWatch { .. } if self.remaining == 0 => {
+                self.stay_silent().await;
+                None
+            }
             Effect::TruncatedEvent { .. } if self.remaining == 0 => self.truncated_event().await,
             _ => {
                 self.remaining = self.remaining.saturating_sub(1);
@@ -205,30 +202,26 @@ impl FaultyWatch {
         }
     }
 
-    async fn next_event(&mut self) -> Step {
-        match self.events.next().await {
-            Some(Ok(event)) => Step::Send(event),
-            _ => Step::End,
+    async fn next_event(&mut self) -> Option<Bytes> {
+        self.events.next().await?.ok()
+    }
+
+    async fn truncated_event(&mut self) -> Option<Bytes> {
+        let event = self.next_event().await?;
+        if self.fault.window.is_over() {
+            return Some(event);
         }
-    }
-
-    async fn truncated_event(&mut self) -> Step {
-        let event = self.next_event().await;
-        let (Step::Send(event), false) = (&event, self.fault.window.is_over()) else {
-            return event;
-        };
         self.has_ended = true;
-        Step::Send(event.slice(..event.len() / 2))
+        Some(event.slice(..event.len() / 2))
     }
 
-    /// Sends nothing, and ends the watch when the fault ends or the server ends all watches.
-    async fn stay_silent(&mut self) -> Step {
+    /// Sends nothing until the fault ends or the server ends all watches.
+    async fn stay_silent(&mut self) {
         self.events = Body::empty().into_data_stream();
         tokio::select! {
             () = self.fault.window.wait_for_end() => {}
             _ = self.watches_ended.changed() => {}
         }
-        Step::End
     }
 }
 

@@ -74,6 +74,13 @@ pub(crate) fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     }
 }
 
+/// Labels as a selector: `app=web,tier=front`.
+pub(crate) fn join_labels(labels: &Value) -> String {
+    let labels = labels.as_object().into_iter().flatten();
+    let pairs = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    pairs.collect::<Vec<_>>().join(",")
+}
+
 /// The JSON pointer for a simple JSON path such as `.spec.replicas`.
 pub(crate) fn pointer_from_json_path(json_path: &str) -> String {
     json_path.replace('.', "/")

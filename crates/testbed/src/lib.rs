@@ -25,7 +25,7 @@
 //!
 //! Metrics come from a [`MetricsProvider`], faults from [`Faults`] or another [`Interceptor`]. The
 //! server can restart with an older or empty state ([`Testbed::restart`]), and its clock can be
-//! skewed ([`SkewedClock`]).
+//! skewed ([`Config::clock`]).
 //!
 //! # Path of a request
 //!
@@ -80,10 +80,10 @@ pub mod workload;
 
 pub use self::{
     config::Config,
-    error::{ApiError, Disconnected},
+    error::{ApiError, Disconnected, qualified},
     faults::{
         Action, ActiveFault, Effect, Fault, FaultId, Faults, Gate, Interceptor, InvalidFault,
-        Match, Release, SkewedClock, Trigger,
+        Match, Release, Trigger,
     },
     metrics_provider::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,

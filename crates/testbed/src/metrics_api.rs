@@ -54,8 +54,7 @@ fn serve_pods(
     let api_version = api_version(&info.group, &info.version);
     let mut items = metrics.iter().map(|pod| pod_metrics(server, pod, &api_version));
     if info.name.is_empty() {
-        let items: Vec<Value> = items.collect();
-        return Ok(list("PodMetricsList", &api_version, &items));
+        return Ok(list("PodMetricsList", &api_version, items));
     }
     let reference =
         ObjectReference { group: RESOURCE, plural: "pods", kind: "PodMetrics", name: &info.name };
@@ -115,8 +114,7 @@ fn serve_custom(
         json::set(&mut item, &["metric"], json!({ "name": metric }));
         item
     });
-    let items: Vec<Value> = items.collect();
-    Ok(list("MetricValueList", &api_version(&info.group, &info.version), &items))
+    Ok(list("MetricValueList", &api_version(&info.group, &info.version), items))
 }
 
 fn serve_external(
@@ -134,11 +132,11 @@ fn serve_external(
         value.timestamp = timestamp_or_now(server, &value.timestamp);
         serde_json::to_value(&value).unwrap_or_default()
     });
-    let items: Vec<Value> = items.collect();
-    Ok(list("ExternalMetricValueList", &api_version(&info.group, &info.version), &items))
+    Ok(list("ExternalMetricValueList", &api_version(&info.group, &info.version), items))
 }
 
-fn list(kind: &str, api_version: &str, items: &[Value]) -> Value {
+fn list(kind: &str, api_version: &str, items: impl Iterator<Item = Value>) -> Value {
+    let items: Vec<Value> = items.collect();
     json!({ "kind": kind, "apiVersion": api_version, "metadata": {}, "items": items })
 }
 

@@ -1,11 +1,11 @@
 //! Renders objects in responses: full objects, metadata only, or tables.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    config::Clock,
     error::ApiError,
     json,
     request::ApiRequest,
@@ -18,13 +18,11 @@ use crate::{
 const JSON_TYPES: [&str; 3] = ["application/json", "application/*", "*/*"];
 
 /// The representation that a request accepts.
-#[derive(Debug)]
 pub(crate) struct OutputFormat {
     target: RequestTarget,
     format: Format,
 }
 
-#[derive(Debug)]
 enum Format {
     Object,
     PartialMetadata,
@@ -36,7 +34,7 @@ impl OutputFormat {
     pub(crate) fn new(
         request: &ApiRequest,
         target: &RequestTarget,
-        now: Timestamp,
+        clock: &Clock,
     ) -> Result<Self, ApiError> {
         if !is_acceptable(&request.accept) {
             let text = "406: Not Acceptable\n\nAvailable representations: application/json";
@@ -44,19 +42,13 @@ impl OutputFormat {
         }
         let format = match negotiate_format(&request.accept) {
             "Table" => {
-                Format::Table(TablePrinter::new(target, request.parameter("includeObject"), now)?)
+                let include = request.parameter("includeObject");
+                Format::Table(TablePrinter::new(target, include, Arc::clone(clock))?)
             }
             "PartialObjectMetadata" | "PartialObjectMetadataList" => Format::PartialMetadata,
             _ => Format::Object,
         };
         Ok(Self { target: target.clone(), format })
-    }
-
-    /// Sets the reference time of ages in tables.
-    pub(crate) fn set_time(&mut self, now: Timestamp) {
-        if let Format::Table(table) = &mut self.format {
-            table.set_time(now);
-        }
     }
 
     /// Leaves out the column definitions of tables. In a watch, only the first table has them.

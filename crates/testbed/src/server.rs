@@ -14,7 +14,7 @@ use crate::{
     request::ApiRequest,
     request_target::RequestTarget,
     state::{ClientState, State},
-    store::{Object, ObjectId, ResourceKey, Store},
+    store::{Objects, Store},
 };
 
 pub(crate) struct Server {
@@ -22,7 +22,8 @@ pub(crate) struct Server {
     pub(crate) state: Mutex<State>,
     /// A new value ends all running watches.
     pub(crate) watches_ended: watch::Sender<u64>,
-    pub(crate) lifecycle: Lifecycle,
+    /// Changes with each stop and start.
+    availability: watch::Sender<Availability>,
 }
 
 impl Server {
@@ -32,29 +33,22 @@ impl Server {
         let store = Store::new(config.watch_cache_size, config.listener.clone());
         let state = Mutex::new(State { registry, store });
         let watches_ended = watch::Sender::new(0);
-        let server = Self { config, state, watches_ended, lifecycle: Lifecycle::new() };
+        let availability = watch::Sender::new(Availability::Up);
+        let server = Self { config, state, watches_ended, availability };
         server.create_namespaces();
         server
     }
 
-    pub(crate) fn create_namespaces(&self) {
-        for name in ["default", "kube-system"] {
-            self.create_namespace(name);
-        }
-    }
-
-    fn create_namespace(&self, name: &str) {
+    fn create_namespaces(&self) {
         let mut state = self.state.lock();
         let Some(resource) = state.registry.find("", "v1", "namespaces").cloned() else { return };
-        let target = RequestTarget {
-            resource,
-            version: "v1".to_owned(),
-            namespace: String::new(),
-            name: String::new(),
-        };
-        let body = json!({ "metadata": { "name": name } });
-        // Can't fail: the namespace is valid and doesn't exist yet.
-        let _ = create(&mut state, &self.config, &target, body, false);
+        let (version, namespace) = ("v1".to_owned(), String::new());
+        let target = RequestTarget { resource, version, namespace, name: String::new() };
+        for name in ["default", "kube-system"] {
+            let body = json!({ "metadata": { "name": name } });
+            // Can't fail: the namespace is valid and doesn't exist yet.
+            let _ = create(&mut state, &self.config, &target, body, false);
+        }
     }
 
     /// Locks the state. Changes are attributed to the client of the request.
@@ -76,9 +70,9 @@ impl Server {
         }
     }
 
-    /// Rejects new requests, ends watches, and aborts requests that a fault delays.
+    /// Rejects new requests, ends watches, and aborts requests that a fault or a gate delays.
     pub(crate) fn stop(&self) {
-        self.lifecycle.availability.send_replace(Availability::Down);
+        self.availability.send_replace(Availability::Down);
         self.end_watches();
     }
 
@@ -92,22 +86,13 @@ impl Server {
         self.stop();
         match state {
             Restart::Same => self.state.lock().store.compact(),
-            Restart::Older(snapshot) => {
-                let mut state = self.state.lock();
-                state.registry = snapshot.registry;
-                state.store.restore(snapshot.objects);
-            }
-            Restart::Rewound(snapshot) => {
-                let mut state = self.state.lock();
-                state.registry = snapshot.registry;
-                state.store.replace(snapshot.objects, snapshot.revision);
+            Restart::Older(snapshot) => self.restore(snapshot.registry, snapshot.objects, None),
+            Restart::Rewound(Snapshot { registry, objects, revision }) => {
+                self.restore(registry, objects, Some(revision));
             }
             Restart::Fresh => {
-                {
-                    let mut state = self.state.lock();
-                    state.registry = Registry::new(self.config.hpa_generation);
-                    state.store.restore(BTreeMap::new());
-                }
+                let registry = Registry::new(self.config.hpa_generation);
+                self.restore(registry, BTreeMap::new(), None);
                 self.create_namespaces();
             }
         }
@@ -118,7 +103,29 @@ impl Server {
         } else {
             Availability::UpFrom(Instant::now() + after)
         };
-        self.lifecycle.availability.send_replace(up);
+        self.availability.send_replace(up);
+    }
+
+    /// Replaces all resources and objects. `revision` is the resource version to continue from, by
+    /// default the next one.
+    fn restore(&self, registry: Registry, objects: Objects, revision: Option<u64>) {
+        let mut state = self.state.lock();
+        state.registry = registry;
+        let revision = revision.unwrap_or(state.store.revision() + 1);
+        state.store.replace(objects, revision);
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        match *self.availability.borrow() {
+            Availability::Up => false,
+            Availability::UpFrom(time) => Instant::now() < time,
+            Availability::Down => true,
+        }
+    }
+
+    /// Notifies of each stop and start.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Availability> {
+        self.availability.subscribe()
     }
 }
 
@@ -126,7 +133,7 @@ impl Server {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) registry: Registry,
-    pub(crate) objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>,
+    pub(crate) objects: Objects,
     /// The resource version of the last change.
     pub(crate) revision: u64,
 }
@@ -156,29 +163,4 @@ pub(crate) enum Availability {
     Up,
     UpFrom(Instant),
     Down,
-}
-
-/// Stores whether the server is up, and notifies running requests of changes.
-#[derive(Debug)]
-pub(crate) struct Lifecycle {
-    pub(crate) availability: watch::Sender<Availability>,
-}
-
-impl Lifecycle {
-    pub(crate) fn new() -> Self {
-        Self { availability: watch::Sender::new(Availability::Up) }
-    }
-
-    pub(crate) fn is_down(&self) -> bool {
-        match *self.availability.borrow() {
-            Availability::Up => false,
-            Availability::UpFrom(time) => Instant::now() < time,
-            Availability::Down => true,
-        }
-    }
-
-    /// Notifies of each stop and start.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Availability> {
-        self.availability.subscribe()
-    }
 }

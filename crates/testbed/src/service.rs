@@ -30,12 +30,6 @@ pub struct Service {
     pub(crate) client: Option<Arc<str>>,
 }
 
-impl fmt::Debug for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service").finish_non_exhaustive()
-    }
-}
-
 impl<B> tower::Service<Request<B>> for Service
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -76,16 +70,15 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: fmt::Display,
 {
-    if server.lifecycle.is_down() {
+    if server.is_down() {
         return Err(Disconnected);
     }
     let (parts, body) = request.into_parts();
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => {
-            return Ok(response::error(&ApiError::bad_request(format!(
-                "cannot read the request body: {error}"
-            ))));
+            let text = format!("cannot read the request body: {error}");
+            return Ok(response::error(&ApiError::bad_request(text)));
         }
     };
     let mut api_request = ApiRequest::new(parts.method, &parts.uri, &parts.headers, body);
@@ -94,18 +87,22 @@ where
     }
     let interceptor = server.config.interceptor.as_ref();
     let action = interceptor.map(|interceptor| interceptor.intercept(&api_request.info));
-    let action = action.unwrap_or_default();
-    if let Action::Hold(gate) = &action {
-        gate.clone().pass().await;
+    match action.unwrap_or_default() {
+        Action::Pass => {}
+        Action::Hold(gate) => {
+            let mut availability = server.subscribe();
+            tokio::select! {
+                biased;
+                _ = availability.changed() => return Err(Disconnected),
+                () = gate.pass() => {}
+            }
+        }
+        // Boxed: otherwise requests without faults would also need memory for this large future.
+        Action::Faults(faults) => {
+            return Box::pin(fault_injection::handle(&server, api_request, faults)).await;
+        }
     }
-    let faults = action.into_faults();
-    if faults.is_empty() {
-        return Ok(
-            router::route(&server, &api_request).unwrap_or_else(|error| response::error(&error))
-        );
-    }
-    // Boxed: otherwise requests without faults would also need memory for this large future.
-    Box::pin(fault_injection::handle(&server, api_request, faults)).await
+    Ok(router::route(&server, &api_request))
 }
 
 /// Handles an HTTP request. To close the connection without a response, returns a body that fails

@@ -20,6 +20,9 @@ pub(crate) type ObjectId = (String, String);
 /// Group and plural name.
 pub(crate) type ResourceKey = (String, String);
 
+/// All objects of a server, by resource and identity.
+pub(crate) type Objects = BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>;
+
 /// One change to one object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
@@ -145,19 +148,17 @@ impl Collection {
         self.latest.subscribe()
     }
 
-    fn ensure_available(&self, revision: u64) -> Result<(), CompactedError> {
-        if revision < self.compacted {
-            return Err(CompactedError { requested: revision, oldest: self.compacted });
-        }
-        Ok(())
+    fn ensure_available(&self, requested: u64) -> Result<(), CompactedError> {
+        let oldest = self.compacted;
+        if requested < oldest { Err(CompactedError { requested, oldest }) } else { Ok(()) }
     }
 
     fn record(&mut self, change: Change, limit: usize) {
         let revision = change.revision;
         self.log.push_back(change);
         while self.log.len() > limit {
-            self.compacted =
-                self.log.pop_front().map_or(self.compacted, |removed| removed.revision);
+            let removed = self.log.pop_front();
+            self.compacted = removed.map_or(self.compacted, |removed| removed.revision);
         }
         self.latest.send_replace(revision);
     }
@@ -233,21 +234,14 @@ impl Store {
     fn notify(&self, (group, plural): &ResourceKey, old: Option<&Value>, new: Option<&Value>) {
         if let Some(listener) = &self.listener {
             let resource = GroupResource { group, plural };
-            listener.on_change(&ObjectChange {
-                resource,
-                client: self.client.as_deref(),
-                old,
-                new,
-            });
+            let client = self.client.as_deref();
+            listener.on_change(&ObjectChange { resource, client, old, new });
         }
     }
 
     pub(crate) fn ids_in_namespace(&self, namespace: &str) -> Vec<(ResourceKey, ObjectId)> {
         let entries = |(key, collection): (&ResourceKey, &Collection)| {
-            let ids = collection
-                .objects
-                .keys()
-                .filter(|(object_namespace, _)| object_namespace == namespace);
+            let ids = collection.objects.keys().filter(|(parent, _)| parent == namespace);
             ids.map(|id| (key.clone(), id.clone())).collect::<Vec<_>>()
         };
         self.collections.iter().flat_map(entries).collect()
@@ -263,28 +257,21 @@ impl Store {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>> {
+    pub(crate) fn snapshot(&self) -> Objects {
         let entries = |(key, collection): (&ResourceKey, &Collection)| {
             (key.clone(), collection.objects.clone())
         };
         self.collections.iter().map(entries).collect()
     }
 
-    /// Replaces all objects at the next resource version, and compacts all earlier ones.
-    pub(crate) fn restore(&mut self, objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>) {
-        self.replace(objects, self.revision + 1);
-    }
-
-    /// Replaces all objects, and continues from this resource version, which may be an earlier one.
-    pub(crate) fn replace(
-        &mut self,
-        objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>,
-        revision: u64,
-    ) {
+    /// Replaces all objects, and removes all changes from the watch caches. The server continues
+    /// from this resource version, which may be an earlier one.
+    pub(crate) fn replace(&mut self, objects: Objects, revision: u64) {
         self.revision = revision;
         for collection in self.collections.values_mut() {
             collection.objects.clear();
             collection.paged = None;
+            collection.latest.send_replace(revision);
         }
         for (key, objects) in objects {
             for object in objects.values() {
@@ -301,4 +288,24 @@ pub(crate) fn with_resource_version(object: &Value, revision: u64) -> Object {
     let mut object = object.clone();
     json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
     Arc::new(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Else the simulated controllers would not reconcile the restored objects.
+    #[test]
+    fn restore_is_the_last_change_of_a_collection() {
+        let mut store = Store::new(10, None);
+        let key = (String::new(), "pods".to_owned());
+        let id = ("shop".to_owned(), "web-0".to_owned());
+        store.put(&key, id.clone(), json!({}));
+        let (objects, revision) = (store.snapshot(), store.revision());
+        store.put(&key, id, json!({}));
+        store.replace(objects, revision);
+        assert_eq!(*store.collection(&key).subscribe().borrow(), revision);
+    }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, serve::ListenerExt as _};
 use http::Request;
@@ -22,12 +22,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Testbed {
     server: Arc<Server>,
-}
-
-impl fmt::Debug for Testbed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Testbed").field("config", &self.server.config).finish_non_exhaustive()
-    }
 }
 
 impl Default for Testbed {
@@ -111,11 +105,10 @@ users:
 
     /// Creates or replaces an object, including its status and regardless of its resource version.
     /// The default namespace is `default`.
-    pub fn apply(&self, object: Value) -> Result<Value, ApiError> {
+    pub fn apply(&self, mut object: Value) -> Result<Value, ApiError> {
         let mut state = self.server.state.lock();
         let target = target_for(&state, &object)?;
         let config = &self.server.config;
-        let mut object = object;
         json::set(&mut object, &["metadata", "namespace"], target.namespace.as_str());
         json::remove(&mut object, &["metadata", "resourceVersion"]);
         json::remove(&mut object, &["metadata", "uid"]);
@@ -125,14 +118,10 @@ users:
         } else {
             create(&mut state, config, &target, object.clone(), false)?
         };
-        let status = object.get("status").filter(|_| !target.resource.is_crd());
-        if let Some(status) =
-            status.filter(|_| target.served_version().is_ok_and(|version| version.has_status))
-        {
-            let target = RequestTarget {
-                name: json::str_at(&stored, "/metadata/name").to_owned(),
-                ..target
-            };
+        let has_status = target.served_version()?.has_status && !target.resource.is_crd();
+        if let Some(status) = object.get("status").filter(|_| has_status) {
+            let name = json::str_at(&stored, "/metadata/name").to_owned();
+            let target = RequestTarget { name, ..target };
             stored = update(&mut state, config, &target, Subresource::Status, false, |live| {
                 let mut live = live.clone();
                 json::set(&mut live, &["status"], status.clone());
@@ -154,13 +143,8 @@ users:
     pub fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let mut state = self.server.state.lock();
         let Some(resource) = resource(&state, api_version, kind) else { return Vec::new() };
-        state
-            .store
-            .collection(&resource.key())
-            .objects()
-            .values()
-            .map(|object| (**object).clone())
-            .collect()
+        let objects = state.store.collection(&resource.key()).objects().values();
+        objects.map(|object| (**object).clone()).collect()
     }
 
     pub fn delete(
@@ -205,11 +189,11 @@ users:
             .unwrap_or_default()
     }
 
-    /// The namespaced custom resources with a scale subresource.
-    pub(crate) fn scalable_custom_resources(&self) -> Vec<Arc<Resource>> {
+    /// The namespaced resources with a scale subresource.
+    pub(crate) fn scalable_resources(&self) -> Vec<Arc<Resource>> {
         let state = self.server.state.lock();
         let has_scale = |one: &Resource| one.versions.iter().any(|version| version.scale.is_some());
-        let is_scalable = |one: &&Arc<Resource>| one.is_custom && one.namespaced && has_scale(one);
+        let is_scalable = |one: &&Arc<Resource>| one.namespaced && has_scale(one);
         state.registry.iter().filter(is_scalable).cloned().collect()
     }
 
@@ -228,8 +212,8 @@ users:
         self.server.snapshot()
     }
 
-    /// Restarts the server with this state. Watches, and requests that a fault delays, are aborted.
-    /// New requests fail until `down_for` has elapsed.
+    /// Restarts the server with this state. Watches, and requests that a fault or a gate delays, are
+    /// aborted. New requests fail until `down_for` has elapsed.
     pub fn restart(&self, state: Restart, down_for: Duration) {
         self.server.start(state, down_for);
     }

@@ -47,7 +47,9 @@ impl Cluster {
     /// A testbed with the Deployment `web`. `None` if there is no kubectl.
     async fn start() -> Option<Self> {
         let Some(program) = kubectl_program() else {
-            programs::skip("kubectl", "it is not in PATH, KUBECTL or the store of setup-envtest");
+            let searched = "KUBEBUILDER_ASSETS, the store of setup-envtest, or PATH";
+            let reason = format!("KUBECTL is not set, and there is no kubectl in {searched}");
+            programs::skip("kubectl", reason);
             return None;
         };
         let testbed = Testbed::default();

@@ -50,8 +50,8 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// not installed.
     fn start_workload_controllers(&self) -> Result<Option<Process>>;
 
-    /// The access of an administrator of a real cluster. `None` on the testbed.
-    fn admin_access(&self) -> Result<Option<AdminAccess>>;
+    /// The access of an administrator. Fails on the testbed, which has no users.
+    fn admin_access(&self) -> Result<AdminAccess>;
 
     /// The kubeconfig of a service account, which is created if it doesn't exist.
     fn account_kubeconfig<'a>(

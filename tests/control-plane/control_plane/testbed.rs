@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hpa_testbed::{Action, Config, RequestInfo, ServerHandle, Testbed};
@@ -90,8 +90,8 @@ impl ControlPlane for Plane {
         Ok(None)
     }
 
-    fn admin_access(&self) -> Result<Option<AdminAccess>> {
-        Ok(None)
+    fn admin_access(&self) -> Result<AdminAccess> {
+        bail!("the testbed has no users")
     }
 
     fn account_kubeconfig<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<PathBuf>> {

@@ -1,10 +1,13 @@
 //! The metric types, with the target types of Object and External metrics.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::metrics::Load;
-use crate::test_env::{TestEnv, current_metric, has_condition, message};
+use crate::metrics::{Load, Outage, Source};
+use crate::test_env::{TestEnv, current_metric, has_condition, message, spec_replicas};
+use crate::wait;
 use crate::workload::Kind;
 
 /// A metric, and its names in conditions, events and status. The test sets it to values for 2, 4
@@ -233,7 +236,7 @@ pub(super) async fn external_average_value(env: TestEnv) -> Result<()> {
         .await
 }
 
-/// A failing metric blocks scaling down, but not scaling up by others.
+/// The largest proposal wins. A failing metric blocks scaling down, but not scaling up by others.
 pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> {
     let app = env.create_deployment("app", 2).await?;
     env.set_cpu("app", Load::Total(100));
@@ -257,16 +260,14 @@ pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> 
     env.set_cpu("app", Load::Total(300));
     app.wait_for_replicas(6).await?;
     // CPU fails, and the other metric alone would scale down.
-    env.metrics.set_usage(&env.ns, "app", "app", "cpu", Load::Total(300));
-    env.metrics.set_outage(
-        &env.ns,
-        crate::metrics::Source::Resource,
-        Some(crate::metrics::Outage::Unavailable),
-    );
+    env.metrics.set_outage(&env.ns, Source::Resource, Some(Outage::Unavailable));
     env.wait_for_hpa("app", "the failure", |hpa| {
         has_condition(hpa, "ScalingActive", "False", "FailedGetResourceMetric")
     })
     .await?;
+    // Longer than the stabilization window.
+    let seen = wait::observe_for(&app.api, "app", Duration::from_secs(4)).await?;
+    ensure!(seen.iter().all(|app| spec_replicas(app) == 6), "scaled down by one of two metrics");
     // The other metric scales up.
     env.metrics.set_external(&env.ns, "queue", &[("", "80")]);
     app.wait_for_replicas(8).await?;

@@ -98,11 +98,11 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     PerScenario coexistence => shadow_detects_other_tolerance,
     PerScenario peers => shadow_report_is_inconclusive_beside_a_stopped_peer,
     PerScenario peers => shadow_report_is_inconclusive_if_too_short,
-    Exclusive explain => explain_beside_the_reference,
     Exclusive coexistence => shadow_agrees_with_same_settings,
-    Exclusive migration => migration_guide,
     Exclusive peers => start_is_refused_beside_an_active_peer,
     Exclusive peers => peer_is_reported_while_running,
+    Reference explain => explain_beside_the_reference,
+    Reference migration => migration_guide,
     RealWorkloads settings => owned_pods_beside_a_job,
     RealWorkloads settings => rollout_with_surge,
 ];

@@ -18,7 +18,7 @@ use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_prometheus::rules::{
     Compat, Config, NotPerObject, Rule,
-    query::{Objects, QueryContext},
+    query::Objects,
     results::{ObjectSamples, QueryResult, Sample},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -128,17 +128,17 @@ impl RuleUnderTest {
     fn shared_query(&self, namespace: &str) -> Result<String, NotPerObject> {
         let resource = GroupResource::pods();
         let objects = Objects { resource: &resource, namespace, names: &[] };
-        self.rule.shared_query("x", objects, &self.selector, &resources(), Compat::Off)
+        let (selector, resources) = (&self.selector, resources());
+        self.rule.custom_query("x", objects, selector, &resources, Compat::Off).render_shared()
     }
 
     /// The query that would be shared without a check.
     fn unchecked_query(&self, namespace: &str) -> Result<String> {
         let resource = GroupResource::pods();
         let objects = Objects { resource: &resource, namespace, names: &[] };
-        let (labels, resources) = (self.rule.labels(), resources());
-        let context = QueryContext { labels, resources: &resources, compat: Compat::Off };
-        let template = self.rule.query_template();
-        Ok(template.for_all_objects("x", objects, &self.selector, &[], context)?)
+        let (selector, resources) = (&self.selector, resources());
+        let query = self.rule.custom_query("x", objects, selector, &resources, Compat::Off);
+        Ok(query.render_for_all()?)
     }
 
     /// Compares the results of a shared query with those of queries for one pod and for several
@@ -164,7 +164,8 @@ impl RuleUnderTest {
             let resource = GroupResource::pods();
             let objects = Objects { resource: &resource, namespace, names: &names };
             let (selector, resources) = (&self.selector, resources());
-            let query = self.rule.custom_query("x", objects, selector, &resources, Compat::Off)?;
+            let query = self.rule.custom_query("x", objects, selector, &resources, Compat::Off);
+            let query = query.render()?;
             let single = random_series.query(query.clone()).await;
             match compare_results(&shared, &single, &names) {
                 Ok(found) => values += found,

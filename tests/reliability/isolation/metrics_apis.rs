@@ -6,8 +6,12 @@ use hpa_testbed::{Effect, Fault, Match};
 use hpa_tests::harness::objects;
 use serde_json::json;
 
-use super::{DURATION, reconciles, running_cluster};
-use crate::{MAX_REPLICAS, PERIOD, cluster::Cluster, random::CONTROLLER};
+use super::{DURATION, reconciles};
+use crate::{
+    MAX_REPLICAS, PERIOD,
+    cluster::{Cluster, running_cluster},
+    random::CONTROLLER,
+};
 
 /// The number of autoscalers with an external metric, in addition to `jobs`.
 const EXTERNAL: usize = 10;

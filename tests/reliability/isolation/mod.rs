@@ -5,28 +5,18 @@ mod targets;
 
 use std::time::Duration;
 
-use hpa_testbed::Faults;
-
 use crate::cluster::Cluster;
 
 /// The duration of the failure.
 const DURATION: Duration = Duration::from_mins(30);
 
-/// A cluster that has been running for a minute.
-async fn running_cluster() -> (Cluster, Faults) {
-    let faults = Faults::new(1);
-    let cluster = Cluster::with_faults(&faults);
-    cluster.until(Duration::from_secs(61)).await;
-    (cluster, faults)
-}
-
 /// The number of reconciles of an autoscaler since an age of the cluster, and the longest time
-/// between two of them.
+/// between two of them, or since the last one.
 fn reconciles(cluster: &Cluster, name: &str, since: Duration) -> (usize, Duration) {
     let reconciles = cluster.journal.reconciles();
     let times = reconciles.iter().filter(|one| one.autoscaler.name == name && one.started >= since);
     let times: Vec<_> = times.map(|one| one.started).collect();
-    let gaps =
-        times.iter().zip(times.iter().skip(1)).map(|(before, after)| after.saturating_sub(*before));
+    let ends = times.iter().copied().skip(1).chain([cluster.clock.age()]);
+    let gaps = times.iter().zip(ends).map(|(start, end)| end.saturating_sub(*start));
     (times.len(), gaps.max().unwrap_or(DURATION))
 }

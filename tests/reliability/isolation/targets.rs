@@ -2,9 +2,10 @@
 
 use hpa_testbed::{Effect, Fault, Match};
 
-use super::{reconciles, running_cluster};
+use super::reconciles;
 use crate::{
     NAMESPACE, PERIOD,
+    cluster::running_cluster,
     random::CONTROLLER,
     targets::{Id, Kind, Source, Target, fleet_definition},
 };

@@ -16,16 +16,11 @@ fn malformed(pointer: &str, value: Value) -> Effect {
     Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value }
 }
 
-fn expire_watches(cluster: &Cluster) {
-    cluster.testbed.compact();
-    cluster.testbed.end_watches();
-}
-
 #[tokio::test(start_paused = true)]
 async fn malformed_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, malformed("/spec/maxReplicas", json!("many")))])
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }
@@ -34,7 +29,7 @@ async fn malformed_autoscalers() {
 async fn malformed_status_of_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, malformed("/status/conditions", json!(7)))])
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }
@@ -48,7 +43,10 @@ async fn one_malformed_autoscaler() {
         pointer: "/metadata/managedFields".into(),
         value: json!("yesterday"),
     };
-    Scenario::with([on(autoscalers, effect)]).incident(70, expire_watches).survives().await;
+    Scenario::with([on(autoscalers, effect)])
+        .incident(70, Cluster::expire_watches)
+        .survives()
+        .await;
 }
 
 /// Lists have the autoscalers without their names.
@@ -56,7 +54,7 @@ async fn one_malformed_autoscaler() {
 async fn autoscalers_without_metadata() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, malformed("/metadata", Value::Null))])
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }
@@ -71,7 +69,7 @@ fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
 async fn malformed_pods() {
     let cpu = "/spec/containers/0/resources/requests/cpu";
     Scenario::with([malformed_for_a_minute(cpu, json!("much"))])
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }
@@ -79,7 +77,7 @@ async fn malformed_pods() {
 #[tokio::test(start_paused = true)]
 async fn pods_without_names() {
     Scenario::with([malformed_for_a_minute("/metadata/name", Value::Null)])
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }
@@ -147,7 +145,7 @@ async fn apps_group_missing() {
 #[tokio::test(start_paused = true)]
 async fn autoscaling_group_missing() {
     Scenario::with([on(Match::any(), Effect::MissingGroup { group: "autoscaling".into() })])
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }

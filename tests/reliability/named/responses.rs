@@ -102,10 +102,7 @@ async fn slow_statuses() {
 #[tokio::test(start_paused = true)]
 async fn slow_lists() {
     Scenario::with([on(Match::verb("list"), slow(25))])
-        .incident(70, |cluster| {
-            cluster.testbed.compact();
-            cluster.testbed.end_watches();
-        })
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }

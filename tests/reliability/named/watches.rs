@@ -10,17 +10,11 @@ fn end_watches(cluster: &Cluster) {
     cluster.testbed.end_watches();
 }
 
-/// Watches restart from expired resource versions.
-fn expire_watches(cluster: &Cluster) {
-    cluster.testbed.compact();
-    cluster.testbed.end_watches();
-}
-
 #[tokio::test(start_paused = true)]
 async fn watches_expire() {
     Scenario::with([on(Match::verb("watch"), Effect::Expired)])
         .incident(70, end_watches)
-        .incident(115, expire_watches)
+        .incident(115, Cluster::expire_watches)
         .survives()
         .await;
 }
@@ -28,7 +22,7 @@ async fn watches_expire() {
 #[tokio::test(start_paused = true)]
 async fn lists_expire() {
     Scenario::with([on(Match::verb("list"), Effect::Expired)])
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .survives()
         .await;
 }
@@ -46,7 +40,7 @@ async fn bounds_edited_while_lists_expire() {
     };
     Scenario::with([on(Match::verb("list"), Effect::Expired)])
         .user(65, bound(3))
-        .incident(70, expire_watches)
+        .incident(70, Cluster::expire_watches)
         .user(232, bound(8))
         .survives()
         .await;
@@ -113,7 +107,7 @@ async fn silent_watch_of_pods_that_cannot_be_listed() {
 async fn repeated_compaction() {
     let mut scenario = Scenario::default();
     for at in (60..240).step_by(10) {
-        scenario = scenario.incident(at, expire_watches);
+        scenario = scenario.incident(at, Cluster::expire_watches);
     }
     scenario.survives().await;
 }
@@ -122,7 +116,7 @@ async fn repeated_compaction() {
 #[tokio::test(start_paused = true)]
 async fn stale_lists() {
     Scenario::with([on(Match::verb("list"), Effect::Stale { revisions: 15 })])
-        .incident(112, expire_watches)
+        .incident(112, Cluster::expire_watches)
         .survives()
         .await;
 }

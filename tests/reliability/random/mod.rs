@@ -257,10 +257,7 @@ impl Run<'_> {
             Step::Start if cluster.has_running_controller() => {}
             Step::Start => cluster.start_controller(),
             Step::RestartApi(down_for) => cluster.testbed.restart(Restart::Same, down_for),
-            Step::Compact => {
-                cluster.testbed.compact();
-                cluster.testbed.end_watches();
-            }
+            Step::Compact => cluster.expire_watches(),
             Step::Save => {
                 self.saved = Some((cluster.testbed.snapshot(), cluster.testbed.resource_version()));
             }

@@ -114,8 +114,7 @@ async fn churn(cluster: &Cluster, short_lived: &mut ShortLived) -> u64 {
             short_lived.create(cluster);
         }
         if minute % 7 == 0 {
-            cluster.testbed.compact();
-            cluster.testbed.end_watches();
+            cluster.expire_watches();
         }
         cluster.sleep(MINUTE / 2).await;
         longest = longest.max(sum_of_series(&cluster.telemetry.render(), "workqueue_depth"));

@@ -95,7 +95,8 @@ async fn status_is_written_although_the_autoscaler_was_edited_meanwhile() {
     let hpa = cluster.testbed.hpa("web").expect("an autoscaler");
     assert_eq!(hpa["status"]["desiredReplicas"], json!(4));
     assert_eq!(hpa["metadata"]["labels"]["team"], "shop");
-    assert!(!cluster.telemetry.render().contains("FailedUpdateStatus"));
+    let events = cluster.testbed.list("v1", "Event");
+    assert!(events.iter().all(|event| event["reason"] != "FailedUpdateStatus"), "{events:?}");
     faults.clear();
     finish(cluster).await;
 }

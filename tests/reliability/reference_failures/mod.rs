@@ -20,15 +20,13 @@ use std::time::Duration;
 use hpa_testbed::{Effect, Fault, Faults, Match};
 use hpa_tests::harness::TestbedExt;
 
-use crate::{PERIOD, WINDOW, cluster::Cluster, invariants::violations, random::CONTROLLER};
-
-/// A cluster that has been running for a minute.
-async fn running_cluster() -> (Cluster, Faults) {
-    let faults = Faults::new(1);
-    let cluster = Cluster::with_faults(&faults);
-    cluster.until(Duration::from_secs(61)).await;
-    (cluster, faults)
-}
+use crate::{
+    PERIOD, WINDOW,
+    cluster::{Cluster, running_cluster},
+    invariants::violations,
+    journal::{Actor, Scaling},
+    random::CONTROLLER,
+};
 
 /// A fault that affects the controller from now on.
 fn on(matching: Match, effect: Effect) -> Fault {
@@ -38,6 +36,16 @@ fn on(matching: Match, effect: Effect) -> Fault {
 /// Waits for this many sync periods.
 async fn sleep_periods(cluster: &Cluster, count: u32) {
     cluster.sleep(count * PERIOD).await;
+}
+
+/// The controller's scalings of a target since an age of the cluster: the replicas before and after
+/// each.
+fn scalings_by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
+    let matches = |scaling: &Scaling| {
+        scaling.target.name == target && scaling.by == Actor::Controller && scaling.when.at >= since
+    };
+    let scalings = cluster.journal.scalings().into_iter().filter(matches);
+    scalings.map(|scaling| (scaling.from, scaling.to)).collect()
 }
 
 /// A cluster whose autoscaler has scaled `jobs` to zero.

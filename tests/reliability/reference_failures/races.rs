@@ -6,26 +6,8 @@ use hpa_testbed::{Effect, Faults, Match};
 use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 
-use super::{finish, on, running_cluster, sleep_periods};
-use crate::{
-    cluster::{Cluster, hpa},
-    journal::{Actor, Scaling},
-};
-
-/// The controller's scalings of a target since an age of the cluster: the replicas before and after
-/// each.
-fn scalings_by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
-    let matches = |scaling: &Scaling| {
-        scaling.target.name == target && scaling.by == Actor::Controller && scaling.when.at >= since
-    };
-    cluster
-        .journal
-        .scalings()
-        .into_iter()
-        .filter(matches)
-        .map(|scaling| (scaling.from, scaling.to))
-        .collect()
-}
+use super::{finish, on, running_cluster, scalings_by_controller, sleep_periods};
+use crate::cluster::{Cluster, hpa};
 
 /// The controller scales `web` to four. Before its write arrives, the user scales to `replicas`.
 async fn conflict_with(replicas: i64) -> Cluster {

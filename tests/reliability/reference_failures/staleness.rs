@@ -7,13 +7,8 @@ use hpa_tests::harness::{TestbedExt, objects};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{finish, on, running_cluster, sleep_periods};
-use crate::{
-    PERIOD,
-    cluster::Cluster,
-    journal::{Actor, Scaling},
-    targets::Id,
-};
+use super::{finish, on, running_cluster, scalings_by_controller, sleep_periods};
+use crate::{PERIOD, cluster::Cluster};
 
 /// The maximum number of sync periods until a stale cache is repaired: two until the cache counts
 /// as stale, and one until the next reconcile.
@@ -50,15 +45,6 @@ fn watch_age(cluster: &Cluster, resource: &str) -> f64 {
     let series = format!("hpa_controller_watch_age_seconds{{resource=\"{resource}\"}} ");
     let value = text.lines().find_map(|line| line.strip_prefix(&series)).expect("a watch");
     value.parse().expect("a number")
-}
-
-fn scalings_by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
-    let target = Id::in_shop(target);
-    let matches = |scaling: &Scaling| {
-        scaling.target == target && scaling.by == Actor::Controller && scaling.when.at >= since
-    };
-    let scalings = cluster.journal.scalings();
-    scalings.into_iter().filter(matches).map(|scaling| (scaling.from, scaling.to)).collect()
 }
 
 /// A cluster whose target `web` has the four replicas that it needs.

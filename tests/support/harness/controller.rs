@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hpa_calc::settings::{SettingPolicy, Settings};
-use hpa_controller::{Dependencies, Options, RunError, run};
+use hpa_controller::{Dependencies, Options, RunError, k8s::Clients, run};
 use hpa_lease::{Election, ElectionConfig};
 use kube::Client;
 use tokio::{task::JoinHandle, time::timeout};
@@ -71,6 +71,11 @@ pub fn controller_options() -> Options {
         watch_scales: true,
         status_interval: Duration::ZERO,
     }
+}
+
+/// Clients without the limits of [`Clients::from_service`].
+pub fn clients(client: Client) -> Clients {
+    Clients { api: client.clone(), metrics: client, server: String::new() }
 }
 
 /// Leader election with the default durations.

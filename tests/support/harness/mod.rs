@@ -4,9 +4,9 @@
 //! # async fn example() {
 //! use std::sync::Arc;
 //!
-//! use hpa_controller::{Dependencies, k8s::Clients};
+//! use hpa_controller::Dependencies;
 //! use hpa_tests::harness::{
-//!     RunningController, SettableMetrics, TestbedExt, controller_options, objects,
+//!     RunningController, SettableMetrics, TestbedExt, clients, controller_options, objects,
 //! };
 //! use hpa_testbed::{Config, Testbed};
 //!
@@ -17,9 +17,7 @@
 //!     objects::running_deployment("web", 2),
 //!     objects::hpa("web", 1..=4, [objects::external_metric("load", "1")]),
 //! ]);
-//! let clients =
-//!     Clients { api: testbed.client(), metrics: testbed.client(), server: String::new() };
-//! let dependencies = Dependencies::new(clients, &controller_options());
+//! let dependencies = Dependencies::new(clients(testbed.client()), &controller_options());
 //! let controller = RunningController::start(dependencies, controller_options());
 //! assert_eq!(testbed.replicas("web"), 2);
 //! controller.stop().await;
@@ -36,6 +34,8 @@
     reason = "test support: a failed step fails the test"
 )]
 
+use std::time::Duration;
+
 mod binary;
 mod clock;
 mod controller;
@@ -47,9 +47,9 @@ mod testbed;
 pub use self::{
     binary::hpa_binary,
     clock::{SimulationClock, VirtualClock},
-    controller::{RunningController, controller_options, election},
+    controller::{RunningController, clients, controller_options, election},
     metrics::{SettableMetrics, pod_metrics},
-    prometheus::{REQUEST_RULES, prometheus_success, serve},
+    prometheus::{REQUEST_RULES, http_get, prometheus_success, serve},
     testbed::{ServedTestbed, TestbedExt},
 };
 
@@ -58,6 +58,9 @@ pub use self::{
 pub fn are_long_tests_enabled() -> bool {
     std::env::var_os("HPA_LONG_TESTS").is_some_and(|value| !value.is_empty() && value != "0")
 }
+
+/// Timeout of waits, more than ten times the expected duration.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// The namespace of the objects that [`objects`] creates.
 pub const NAMESPACE: &str = "shop";

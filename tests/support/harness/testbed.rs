@@ -6,7 +6,6 @@ use std::{
     path::PathBuf,
     pin::pin,
     process::Stdio,
-    time::Duration,
 };
 
 use futures::StreamExt;
@@ -24,10 +23,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::harness::NAMESPACE;
-
-/// Timeout of waits, more than ten times the expected duration.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(100);
+use crate::harness::{NAMESPACE, WAIT_TIMEOUT};
 
 /// Reads and writes objects in [`NAMESPACE`] without a request.
 pub trait TestbedExt {

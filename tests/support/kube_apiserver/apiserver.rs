@@ -151,6 +151,11 @@ impl KubeApiserver {
         self.client.clone()
     }
 
+    /// Returns a client that authenticates with a token.
+    pub async fn client_with_token(&self, token: &str) -> Result<Client> {
+        client(self.kubeconfig(token)).await
+    }
+
     /// Returns the certificate of the CA that issues all serving certificates, as PEM.
     pub fn ca_pem(&self) -> String {
         self.authority.pem()

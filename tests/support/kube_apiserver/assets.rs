@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::Context as _;
 
+use crate::programs;
+
 /// The error of [`find`]. Its message names the searched location.
 #[derive(Debug, thiserror::Error)]
 pub enum NotFound {
@@ -27,6 +29,14 @@ pub fn find() -> Result<PathBuf, NotFound> {
         return if is_complete(&dir) { Ok(dir) } else { Err(NotFound::IncompleteDirectory(dir)) };
     }
     newest(&setup_envtest_store().ok_or(NotFound::NoHome)?)
+}
+
+/// Like [`find`]. If a binary is missing, reports the test as skipped and returns `None`.
+///
+/// # Panics
+/// As [`programs::skip`].
+pub fn find_or_skip() -> Option<PathBuf> {
+    find().map_err(|missing| programs::skip("kube-apiserver", missing)).ok()
 }
 
 /// The minor version of the kube-apiserver in a directory, for example 36 for 1.36.2.

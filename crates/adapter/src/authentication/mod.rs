@@ -40,14 +40,12 @@ pub enum Unauthenticated {
     Busy,
 }
 
-/// The result of authentication by the certificate of the connection.
+/// The user of a request.
 #[derive(Debug)]
-pub struct CertificateResult {
-    /// The user, if the certificate or the front proxy names one.
-    pub user: Option<User>,
-    /// Whether the front proxy named the user.
-    pub is_front_proxy: bool,
-    problems: Vec<String>,
+pub struct Authenticated {
+    pub user: User,
+    /// Whether a front proxy named the user.
+    pub is_proxied: bool,
 }
 
 impl Authenticator {
@@ -67,54 +65,33 @@ impl Authenticator {
         verified.is_some_and(|verified| verified.is_front_proxy())
     }
 
-    /// Determines the user of a request, from the certificate of the connection and the headers.
+    /// Determines the user of a request by the certificate of the connection or, if that names none,
+    /// by the token, which may need a review by the API server. Without any credentials, the user is
+    /// anonymous.
     pub async fn authenticate(
         &self,
         peer: &Peer,
         headers: &HeaderMap,
-    ) -> Result<User, Unauthenticated> {
-        let by_certificate = self.by_certificate(peer, headers);
-        match by_certificate.user {
-            Some(user) => Ok(user),
-            None => self.by_token(by_certificate, peer, headers).await,
-        }
-    }
-
-    /// Determines the user by the certificate of the connection.
-    pub fn by_certificate(&self, peer: &Peer, headers: &HeaderMap) -> CertificateResult {
+    ) -> Result<Authenticated, Unauthenticated> {
+        let authenticated =
+            |user: User, is_proxied| Authenticated { user: user.authenticated(), is_proxied };
         let mut problems = Vec::new();
-        let result = |user: Option<User>, is_front_proxy, problems| CertificateResult {
-            user: user.map(User::authenticated),
-            is_front_proxy,
-            problems,
-        };
-        let Some(verified) = peer.verify(&self.trust.read().clone()) else {
-            return result(None, false, problems);
-        };
-        match verified.front_proxy_user(headers) {
-            Ok(None) => {}
-            Ok(user) => return result(user, true, problems),
-            Err(problem) => problems.push(format!("front proxy: {problem}")),
+        let verified = peer.verify(&self.trust.read().clone());
+        if let Some(verified) = verified {
+            match verified.front_proxy_user(headers) {
+                Ok(Some(user)) => return Ok(authenticated(user, true)),
+                Ok(None) => {}
+                Err(problem) => problems.push(format!("front proxy: {problem}")),
+            }
+            match verified.certificate_user() {
+                Ok(Some(user)) => return Ok(authenticated(user, false)),
+                Ok(None) => {}
+                Err(problem) => problems.push(format!("client certificate: {problem}")),
+            }
         }
-        match verified.certificate_user() {
-            Ok(user) => return result(user, false, problems),
-            Err(problem) => problems.push(format!("client certificate: {problem}")),
-        }
-        result(None, false, problems)
-    }
-
-    /// Determines the user of a request by its token, which may need a review by the API server.
-    /// Without any credentials, the user is anonymous.
-    pub async fn by_token(
-        &self,
-        by_certificate: CertificateResult,
-        peer: &Peer,
-        headers: &HeaderMap,
-    ) -> Result<User, Unauthenticated> {
-        let mut problems = by_certificate.problems;
         if let Some(tokens) = &self.tokens {
             match tokens.authenticate(peer.address(), headers).await {
-                Ok(Some(user)) => return Ok(user.authenticated()),
+                Ok(Some(user)) => return Ok(authenticated(user, false)),
                 Ok(None) => {}
                 Err(TokenError::Review(ReviewError::TooMany)) => {
                     return Err(Unauthenticated::Busy);
@@ -123,7 +100,7 @@ impl Authenticator {
             }
         }
         if problems.is_empty() {
-            Ok(User::anonymous())
+            Ok(Authenticated { user: User::anonymous(), is_proxied: false })
         } else {
             Err(Unauthenticated::Invalid(problems))
         }

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{
     server::danger::ClientCertVerifier,
 };
 
-use super::{Authenticator, Peer, RequestedCertificates, TokenAuthenticator, Trust};
+use super::{Authenticated, Authenticator, Peer, RequestedCertificates, TokenAuthenticator, Trust};
 use crate::test_certificates::{ClusterCas, Leaf, authority, leaf};
 
 /// Only the token `valid` is valid. The review of `unreviewed` fails.
@@ -56,7 +56,7 @@ async fn outcome(
     let authenticator = Authenticator::new(trust, Some(tokens));
     let peer = peer(chain.unwrap_or_default());
     match authenticator.authenticate(&peer, &headers(pairs)).await {
-        Ok(User { name, groups, .. }) => format!("{name} [{}]", groups.join(",")),
+        Ok(Authenticated { user, .. }) => format!("{} [{}]", user.name, user.groups.join(",")),
         Err(_) => "refused".to_owned(),
     }
 }
@@ -319,7 +319,7 @@ async fn front_proxy_headers_set_name_uid_groups_and_extra() {
         ("X-Remote-Extra-Acme%2FProject", "x"),
         ("X-Remote-Extra-acme%2fproject", "y"),
     ]);
-    let user = authenticator.authenticate(&peer, &headers).await.unwrap();
+    let Authenticated { user, .. } = authenticator.authenticate(&peer, &headers).await.unwrap();
     assert_eq!((&*user.name, &*user.uid), ("jane", "7"));
     assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
     let extra: BTreeMap<_, _> =

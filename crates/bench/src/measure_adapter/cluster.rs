@@ -11,7 +11,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use hpa_tests::kube_apiserver::{KubeApiserver, Options};
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
-use kube::{Client, Config, config::KubeConfigOptions};
+use kube::{Client, Config};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -113,9 +113,7 @@ impl Cluster {
 
     /// A client of the API server with the service account that requests metrics.
     pub(super) async fn caller_client(&self) -> Result<Client> {
-        let kubeconfig = serde_json::from_value(self.apiserver.kubeconfig(&self.caller_token))?;
-        let options = KubeConfigOptions::default();
-        Ok(Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &options).await?)?)
+        self.apiserver.client_with_token(&self.caller_token).await
     }
 
     /// A client of the adapter that sends the API server's certificate, and the headers with which

@@ -17,7 +17,7 @@ use super::cluster::GROUP_VERSION;
 use crate::{
     args::{AdapterArguments, Population},
     objects,
-    report::{format_seconds, mebibytes, optional_row, write_aligned},
+    report::{Table, format_seconds, mebibytes},
     stats::{Summary, Usage},
 };
 
@@ -149,7 +149,7 @@ pub(crate) fn table(arguments: &AdapterArguments, outcomes: &[&AdapterOutcome]) 
         1 => String::new(),
         rounds => format!(", medians of {rounds} rounds"),
     };
-    let mut text = format!(
+    let text = format!(
         "{} series of {} names; {} autoscalers of {} pods in {} namespaces, period {:?}, measured \
          for {:?}{rounds}\n\n",
         series.series.max(series.names),
@@ -160,35 +160,30 @@ pub(crate) fn table(arguments: &AdapterArguments, outcomes: &[&AdapterOutcome]) 
         workloads.period,
         arguments.duration,
     );
-    let line = |name: &str, cell: &dyn Fn(&AdapterOutcome) -> String| {
-        [vec![name.to_owned()], outcomes.iter().map(|one| cell(one)).collect()].concat()
-    };
-    let mut rows = vec![line("", &|one| one.adapter.clone())];
-    rows.extend(ROWS.iter().map(|(name, cell)| line(name, cell)));
+    let mut table = Table::new(outcomes, outcomes.iter().map(|one| one.adapter.clone()));
+    for (name, cell) in ROWS {
+        table.add_row(name, cell);
+    }
     let phases: [(&str, GetPhase); 2] = [
         ("requests through the API server", |one| &one.aggregated),
         ("requests past the API server", |one| &one.direct),
     ];
     for (heading, phase) in phases {
-        rows.push(Vec::new());
-        rows.push(vec![heading.to_owned()]);
-        rows.extend(PHASE_ROWS.iter().map(|(name, cell)| line(name, &|one| cell(phase(one)))));
-        rows.push(vec!["  the adapter's requests to the API server, per request".to_owned()]);
+        table.add_line("");
+        table.add_line(heading);
+        for (name, cell) in PHASE_ROWS {
+            table.add_row(name, |one| cell(phase(one)));
+        }
+        table.add_line("  the adapter's requests to the API server, per request");
         let kinds = outcomes.iter().flat_map(|one| phase(one).api_requests_per_request.keys());
-        let kinds: BTreeSet<&String> = kinds.collect();
-        let count = |one: &AdapterOutcome, kind: &String| {
-            let count = phase(one).api_requests_per_request.get(kind);
-            count.map(|count| format!("{count:.3}"))
-        };
-        rows.extend(kinds.into_iter().filter_map(|kind| {
-            optional_row(
-                &format!("    {kind}"),
-                outcomes.iter().map(|one| count(one, kind)).collect(),
-            )
-        }));
+        for kind in kinds.collect::<BTreeSet<&String>>() {
+            table.add_optional_row(&format!("    {kind}"), |one| {
+                let count = phase(one).api_requests_per_request.get(kind)?;
+                Some(format!("{count:.3}"))
+            });
+        }
     }
-    write_aligned(&mut text, &rows);
-    text
+    text + &table.to_text()
 }
 
 /// The timeout of a request, as in kube-controller-manager.

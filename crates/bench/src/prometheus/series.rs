@@ -54,14 +54,12 @@ impl Catalog {
 
     /// The parts of the response: the series with a name, or all series.
     pub(crate) fn response_parts(self, name: Option<&str>) -> impl Iterator<Item = Bytes> + use<> {
-        let range = match name.map(|name| self.index_of(name)) {
-            None => 0..self.series,
-            Some(Some(index)) => self.start_of(index)..self.start_of(index + 1),
-            Some(None) => 0..0,
+        let (first, end) = match name.map(|name| self.index_of(name)) {
+            None => (0, self.series),
+            Some(Some(index)) => (self.start_of(index), self.start_of(index + 1)),
+            Some(None) => (0, 0),
         };
-        let first = range.start;
-        let (start, end) = (range.start, range.end);
-        let starts = (start..end).step_by(SERIES_PER_PART.try_into().unwrap_or(usize::MAX));
+        let starts = (first..end).step_by(SERIES_PER_PART.try_into().unwrap_or(usize::MAX));
         let body = starts.map(move |start| {
             let mut part = String::new();
             for index in start..end.min(start + SERIES_PER_PART) {

@@ -28,7 +28,7 @@ use crate::{
 /// The group of pod metrics, and the suffix of the other metrics groups.
 const METRICS_GROUP: &str = "metrics.k8s.io";
 
-/// Returns a testbed without objects that serves the metrics APIs.
+/// Returns an empty testbed whose metrics APIs report the load.
 pub(super) fn metrics_testbed(load: &Arc<Load>) -> Testbed {
     Testbed::new(Config { metrics: Some(Arc::<Load>::clone(load)), ..Config::default() })
 }

@@ -25,12 +25,13 @@ mod upstream;
 use std::{fs, future::Future, sync::Arc};
 
 use anyhow::{Context as _, Result, bail};
-use hpa_testbed::{Config, Testbed};
+use hpa_testbed::Testbed;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{
     cluster::{Cluster, Processes},
     listener::{bind, serve_http},
+    metrics::metrics_testbed,
     populate::populate,
     proxy::{Backend, Proxy},
 };
@@ -103,8 +104,7 @@ impl Interruption {
 
 async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
     let load = Arc::new(Load::new(&arguments.population));
-    let testbed =
-        Testbed::new(Config { metrics: Some(Arc::<Load>::clone(&load)), ..Config::default() });
+    let testbed = metrics_testbed(&load);
     let store = ObjectStore::Testbed(testbed.clone());
     let cluster = Cluster::new(arguments, store, load, Processes::Own);
     populate(&cluster).await?;

@@ -17,10 +17,8 @@ use crate::{
 /// Concurrent requests.
 const CONCURRENCY: usize = 64;
 
-struct Target {
-    namespace: String,
-    name: String,
-}
+/// Namespace and name.
+type Target = (String, String);
 
 /// Creates namespaces, targets with their pods, and then autoscalers.
 pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
@@ -33,25 +31,21 @@ pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
 /// Creates targets with their pods, and then autoscalers, in existing namespaces.
 pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
     let population = &cluster.population;
-    let first: Vec<Target> =
-        objects::targets(population).map(|(namespace, name)| Target { namespace, name }).collect();
+    let first: Vec<Target> = objects::targets(population).collect();
     // Targets of the autoscalers that are added later. They are created now, so that the controller
     // has them in its cache by then.
     let extra: Vec<Target> = (0..cluster.extra)
-        .map(|index| Target {
-            namespace: EXTRA_NAMESPACE.to_owned(),
-            name: format!("{EXTRA_PREFIX}{index}"),
-        })
+        .map(|index| (EXTRA_NAMESPACE.to_owned(), format!("{EXTRA_PREFIX}{index}")))
         .collect();
     let targets = || first.iter().chain(&extra);
-    for (index, target) in (0..).zip(targets()) {
-        cluster.load.add(&target.namespace, &target.name, index);
+    for (index, (namespace, name)) in (0..).zip(targets()) {
+        cluster.load.add(namespace, name, index);
     }
     let objects_per_target = population.pods as usize + 1;
     let workloads = targets().flat_map(|target| workload(target, population.pods));
-    let autoscalers = first.iter().map(|target| {
-        cluster.recorder.record_creation(&target.namespace, &target.name);
-        objects::autoscaler(&target.namespace, &target.name, population)
+    let autoscalers = first.iter().map(|(namespace, name)| {
+        cluster.recorder.record_creation(namespace, name);
+        objects::autoscaler(namespace, name, population)
     });
     let count = targets().count() * objects_per_target;
     create_all(cluster, "deployments and pods", count, workloads).await?;
@@ -60,10 +54,9 @@ pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
 }
 
 /// A Deployment and its pods.
-fn workload(target: &Target, pods: u32) -> impl Iterator<Item = Value> + Send {
-    let Target { namespace, name } = target;
+fn workload((namespace, name): &Target, pods: u32) -> impl Iterator<Item = Value> + Send {
     let deployment = objects::deployment(namespace, name, pods);
-    let pods = (0..pods).map(|index| objects::pod(namespace, name, index, Timestamp::now()));
+    let pods = (0..pods).map(move |index| objects::pod(namespace, name, index, Timestamp::now()));
     std::iter::once(deployment).chain(pods)
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use hpa_testbed::qualified;
 use http::Uri;
 use jiff::Timestamp;
 use kube::Client;
@@ -22,8 +23,8 @@ use tokio::{
 };
 
 use crate::{
-    request_info::{RequestInfo, RequestKind, qualified},
-    stats::{AutoscalerRecord, Progress, PrometheusStats, RequestCount, Stats, samples},
+    request_info::{RequestInfo, RequestKind},
+    stats::{AutoscalerRecord, Progress, RequestCount, Stats, samples},
 };
 
 /// Collects [`Stats`].
@@ -124,8 +125,7 @@ impl Recorder {
             requests: state.requests.iter().map(count).collect(),
             response_times: state.response_times.clone(),
             autoscalers: state.autoscalers.clone(),
-            prometheus: PrometheusStats::default(),
-            server: None,
+            ..Stats::default()
         }
     }
 }

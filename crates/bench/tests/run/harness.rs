@@ -1,16 +1,9 @@
-//! Builds the controller, runs `hpa-bench` and reads its numbers.
+//! Runs `hpa-bench` and reads its numbers.
 
-use std::{
-    path::PathBuf,
-    process::{Command, Output},
-    sync::LazyLock,
-};
+use std::process::{Command, Output};
 
+use hpa_tests::harness::hpa_binary;
 use serde_json::Value;
-
-/// The controller's binary. It is built only once: each call of cargo takes a second, and waits for
-/// other calls.
-pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(hpa_tests::harness::hpa_binary);
 
 /// Runs `hpa-bench run`. Returns whether it succeeded, its output and its errors.
 pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
@@ -26,7 +19,7 @@ pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
 pub(crate) fn measure(flags: &[&str]) -> (Value, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("numbers.json").display().to_string();
-    let controller = format!("ours={}", HPA.display());
+    let controller = format!("ours={}", hpa_binary().display());
     let small = [
         "--autoscalers=20",
         "--pods=3",

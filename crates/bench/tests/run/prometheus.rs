@@ -2,10 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use hpa_tests::kube_apiserver::assets;
+use hpa_tests::{harness::hpa_binary, kube_apiserver::assets};
 use serde_json::Value;
 
-use crate::harness::{HPA, bench, measure, number};
+use crate::harness::{bench, measure, number};
 
 #[test]
 fn controller_reads_the_fake_prometheus_itself() {
@@ -54,7 +54,7 @@ fn adapter_is_measured_behind_a_kube_apiserver() {
     command.args(["adapter", "--autoscalers=10", "--pods=3", "--namespaces=2", "--period=1s"]);
     command.args(["--for=2s", "--series=300", "--names=3", "--json", &json]);
     command.arg(format!("--server=kube-apiserver={assets}"));
-    command.arg(format!("--adapter=ours={}", HPA.display()));
+    command.arg(format!("--adapter=ours={}", hpa_binary().display()));
     let output = command.stderr(Stdio::inherit()).output().expect("it runs");
     let table = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(output.status.success(), "{table}");

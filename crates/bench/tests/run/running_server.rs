@@ -7,7 +7,7 @@ use std::{
 };
 
 use hpa_testbed::{ServerHandle, Testbed};
-use hpa_tests::kube_apiserver::assets;
+use hpa_tests::{harness::hpa_binary, kube_apiserver::assets};
 use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::harness::{
-    HPA, WRITE_SCALE, WRITE_STATUS, bench, measure, number, reconciles_made, requests,
+    WRITE_SCALE, WRITE_STATUS, bench, measure, number, reconciles_made, requests,
 };
 
 /// A testbed that serves HTTP.
@@ -106,7 +106,7 @@ fn existing_namespace_is_reported_and_not_changed() {
     let namespace =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "bench-1" } });
     served.testbed.apply(namespace).expect("a namespace");
-    let controller = format!("ours={}", HPA.display());
+    let controller = format!("ours={}", hpa_binary().display());
     let (success, _, errors) =
         bench(&["--controller", &controller, "--autoscalers=2", "--pods=1", &served.flag()]);
     assert!(!success && errors.contains("the namespace bench-1 exists already"), "{errors}");
@@ -135,7 +135,7 @@ fn start_and_wait_for(arguments: &[&str], text: &str) -> Child {
 #[case::while_measuring("measuring", Signal::TERM)]
 fn interrupted_run_cleans_up(#[case] text: &str, #[case] signal: Signal) {
     let served = ServedTestbed::new();
-    let controller = format!("--controller=ours={}", HPA.display());
+    let controller = format!("--controller=ours={}", hpa_binary().display());
     let small = ["run", "--autoscalers=40", "--pods=10", "--period=200ms"];
     let mut child =
         start_and_wait_for(&[&small[..], &[&controller, &served.flag()]].concat(), text);

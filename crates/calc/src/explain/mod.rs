@@ -21,7 +21,7 @@ use crate::{
     replicas::Rule,
     settings::{Bounds, UtilizationOf},
 };
-pub(crate) use measurement::bytes;
+pub(crate) use self::{measurement::bytes, sentence::policy_text};
 
 /// The explanation of a decision, from the metrics to the desired replicas. `Display` prints the
 /// metrics, the limits and the effects of settings in one line; [`Explanation::sentence`] prints

@@ -8,7 +8,7 @@ use super::{
     measurement::{Measurement, metric_name},
 };
 use crate::{
-    api::{ConditionReason, HorizontalPodAutoscaler},
+    api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, PolicySelect},
     replicas::Rule,
     settings::Bounds,
 };
@@ -159,11 +159,13 @@ impl Explanation {
             }
             Reason::MinReplicas => format!("minReplicas is {}", bounds.min_replicas),
             Reason::MaxReplicas => format!("maxReplicas is {}", bounds.max_replicas),
-            Reason::Policy if stabilized == proposed => {
-                format!("policies allow {desired} for now")
-            }
             Reason::Policy => {
-                format!("policies allow {desired} for now, stabilization {stabilized}")
+                let policy = policy_text(&hpa.spec, self.limited_by.as_ref(), desired);
+                if stabilized == proposed {
+                    policy
+                } else {
+                    format!("{policy}, stabilization {stabilized}")
+                }
             }
             Reason::Stabilization => match self.stabilization_window_seconds {
                 Some(window) if proposed < stabilized => {
@@ -177,6 +179,26 @@ impl Explanation {
         };
         Some(format!("{limit}, metrics ask for {proposed}"))
     }
+}
+
+/// The policy that limits the replicas to `desired`. `limited_by` is the reason of the condition
+/// `ScalingLimited`, which has the direction.
+pub(crate) fn policy_text(
+    spec: &HorizontalPodAutoscalerSpec,
+    limited_by: Option<&ConditionReason>,
+    desired: i32,
+) -> String {
+    let behavior = spec.behavior.as_deref();
+    let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
+    let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
+    let (rules, direction, member) = match limited_by {
+        Some(ConditionReason::ScaleDownLimit) => (down, "scale-down", "scaleDown"),
+        _ => (up, "scale-up", "scaleUp"),
+    };
+    if rules.is_some_and(|rules| rules.select_policy == Some(PolicySelect::Disabled)) {
+        return format!("{direction} is disabled by behavior.{member}.selectPolicy");
+    }
+    format!("policies allow {desired} for now")
 }
 
 /// The ratio that decided and the pods that it includes, if unready or missing pods were included.
@@ -322,6 +344,25 @@ mod tests {
             explain(&hpa_by_cpu(), &explanation),
             format!("cpu is at 120% of requests, target 60%{rest}")
         );
+    }
+
+    #[rstest]
+    #[case::down(0, ConditionReason::ScaleDownLimit, "scale-down", "scaleDown")]
+    #[case::up(8, ConditionReason::ScaleUpLimit, "scale-up", "scaleUp")]
+    fn disabled_direction_is_not_limited_for_now(
+        #[case] proposed: i32,
+        #[case] limited_by: ConditionReason,
+        #[case] direction: &str,
+        #[case] member: &str,
+    ) {
+        let mut hpa = hpa_by_cpu();
+        let behavior = json!({ member: { "selectPolicy": "Disabled" } });
+        hpa.spec.behavior = serde_json::from_value(behavior).unwrap();
+        let mut explanation = explanation(proposed, proposed, 4);
+        explanation.limited_by = Some(limited_by);
+        let limit = explanation.limit(&hpa).unwrap();
+        let disabled = format!("{direction} is disabled by behavior.{member}.selectPolicy");
+        assert_eq!(limit, format!("{disabled}, metrics ask for {proposed}"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) enum MetricSpecError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReadingError {
     /// The caller gave no reading, or one that doesn't answer the query.
-    #[error("the metric was not read")]
+    #[error("no value of it was given")]
     NotRead,
     /// Even the newest sample is older than `max-sample-age` allows. The text has a rounded age, so
     /// that it doesn't change with each reconcile.
@@ -89,6 +89,7 @@ impl EvaluateError {
             Self::Reading { error: ReadingError::Api(error), .. } => match error {
                 ReadError::Fetch { .. } => MetricFailure::Fetch,
                 ReadError::Empty(_) => MetricFailure::Empty,
+                ReadError::NotRead(_) => MetricFailure::NotRead,
             },
             Self::Calculation(error) => match error {
                 CalculationError::NoPods | CalculationError::NoReadyPods => MetricFailure::NoPods,

@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    error_texts::is_api_missing,
     failure::{about_age, about_failure, about_unread, is_starting},
     headline,
     inputs::Inputs,
     metrics::MetricReport,
     phrases::names,
-    reported,
+    reported::{self, ReportedMetrics},
     warning::{Warning, warnings},
 };
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, PolicySelect},
     behavior::EffectiveBehavior,
     decision::Decision,
-    explain::{Reason, counted},
+    explain::{MetricExplanation, Reason, counted},
     history::Direction,
     pause::Pause,
     plan::{PlanKind, ScaleReadError, SelectorRejection},
@@ -35,28 +36,28 @@ pub(super) fn advise(
 ) -> Vec<String> {
     let mut advice = Vec::new();
     advice.extend(about_plan(inputs));
-    let unread = headline::metrics_read_by_controller_only(inputs, decision);
-    let reported = reported::failure(inputs, decision);
-    advice.extend(
-        reported.map(|cause| reported::advise(inputs, cause, metrics)).into_iter().flatten(),
-    );
-    let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
-        let failure = metric.explanation.failure.filter(|_| reported.is_none())?;
-        let is_unread = unread.iter().any(|(unread, _)| *unread == index);
-        Some(match advice_of_caller.get(&index) {
-            Some(known) if is_unread => {
-                format!("The controller had a value of {} in its last status. {known}", metric.name)
+    let reported = ReportedMetrics::new(inputs, decision);
+    for (index, metric) in metrics.iter().enumerate() {
+        let Some(failure) = metric.explanation.failure else { continue };
+        match (&reported.failure, advice_of_caller.get(&index)) {
+            (Some((failed, cause)), _) if *failed == index => {
+                advice.extend(reported::advise(inputs, index, metric, cause));
             }
-            Some(known) => known.clone(),
-            None if is_unread => about_unread(inputs, metric),
-            None => about_failure(inputs, index, metric, failure),
-        })
+            (_, Some(known)) if reported.has_value(index) => advice.push(format!(
+                "The controller had a value of {} in its last status. {known}",
+                metric.name
+            )),
+            (_, Some(known)) => advice.push(known.clone()),
+            (_, None) if reported.has_value(index) => advice.push(about_unread(inputs, metric)),
+            // The controller may not need the API that is missing here.
+            (_, None) if reported.has_own_sources() && is_of_missing_api(metric) => {}
+            (_, None) => advice.push(about_failure(inputs, index, metric, failure)),
+        }
+    }
+    let has_failed = metrics.iter().enumerate().any(|(index, metric)| {
+        let MetricExplanation { failure, proposed_replicas, .. } = &metric.explanation;
+        failure.is_some() && proposed_replicas.is_none() && !reported.has_value(index)
     });
-    advice.extend(failed);
-    let blocks = |metric: &MetricReport| {
-        metric.explanation.failure.is_some() && metric.explanation.proposed_replicas.is_none()
-    };
-    let has_failed = metrics.iter().any(blocks);
     if has_failed && metrics.iter().any(|metric| metric.explanation.failure.is_none()) {
         advice.push(
             "While a metric fails, the autoscaler scales up by the others, but not down."
@@ -100,6 +101,11 @@ pub(super) fn advise(
     advice.extend(about_limits(inputs, decision));
     advice.extend(about_controller(inputs, decision));
     advice
+}
+
+/// Whether no server is registered for the API of a metric.
+fn is_of_missing_api(metric: &MetricReport) -> bool {
+    metric.explanation.error.as_deref().is_some_and(is_api_missing)
 }
 
 /// Advice if the plan needs no metrics because of a problem with the spec or the target.

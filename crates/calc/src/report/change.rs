@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::{headline, inputs::Inputs};
+use super::{inputs::Inputs, reported::ReportedMetrics};
 use crate::{
     api::ConditionReason,
     behavior::EffectiveBehavior,
@@ -111,8 +111,8 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let decided_replicas = decision.scale_to().unwrap_or(explanation.current_replicas);
     // The end of a pause is the first change, even if it leads to the same replicas now. If metrics
     // could not be read, their proposals are unknown, so only other replicas are reported.
-    let is_known = decision.error().is_none()
-        && headline::metrics_read_by_controller_only(inputs, decision).is_empty();
+    let is_known =
+        decision.error().is_none() && ReportedMetrics::new(inputs, decision).values.is_empty();
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
         .then(|| Trigger::Unpause.into_change(inputs))
         .filter(|change| is_known || change.replicas != decided_replicas);

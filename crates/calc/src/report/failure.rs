@@ -3,27 +3,26 @@
 use jiff::SignedDuration;
 
 use super::{
+    error_texts::{
+        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, SERVER_ERROR,
+        UNKNOWN_METRIC, is_api_missing, is_in_process,
+    },
     inputs::Inputs,
     metrics::MetricReport,
     phrases::{age, names},
-    reported::{FORBIDDEN, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC},
 };
 use crate::{
-    api::MetricSourceType, explain::MetricFailure, pods::PodClass, settings::UtilizationOf,
+    api::{MetricSourceType, MetricSpec},
+    explain::MetricFailure,
+    pods::PodClass,
+    settings::UtilizationOf,
 };
 
 /// A sample is stale if it is older than its measurement window plus this duration.
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Parts of the API server's errors if a metrics API answered with status 500.
-const ERRORS_OF_ADAPTERS: [&str; 2] =
-    ["has prevented the request from succeeding", "Internal error occurred"];
-
-/// Parts of errors if no server is registered for a metrics API.
-const NOT_REGISTERED: [&str; 2] = [
-    "no custom metrics API (custom.metrics.k8s.io) registered",
-    "the server could not find the requested resource (",
-];
+const ERRORS_OF_ADAPTERS: [&str; 2] = [SERVER_ERROR, "Internal error occurred"];
 
 /// Advice about a metric that has a value in the controller's status, but could not be read here.
 pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
@@ -35,6 +34,12 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
              permissions, and its last status has a value."
         );
     }
+    if is_in_process(error) {
+        return format!(
+            "The controller had a value of {name} in its last status: it may have other rules and \
+             collectors than the flags here, or its source has failed since."
+        );
+    }
     let or_debug_api =
         if inputs.history.is_some() { "" } else { ", or its debug API (hpa run --debug-port)" };
     format!(
@@ -42,6 +47,42 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
          use its flags here (--metrics-config, --prometheus-url, --collectors, \
          --scaling-schedule){or_debug_api}. If it reads the API of the message, that has failed \
          since."
+    )
+}
+
+/// Advice about a metric that neither the rules nor the collectors have, nor a metrics API. `error`
+/// is the text that says so.
+pub(super) fn about_absence(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    error: &str,
+) -> String {
+    let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
+    let argument = match metric.source_type {
+        MetricSourceType::External => format!("external {name}"),
+        MetricSourceType::Object => format!("custom RESOURCE/{name}"),
+        _ => format!("custom pods/{name}"),
+    };
+    let (api, _) = api_and_server(&metric.source_type);
+    let about_api = if is_api_missing(error) {
+        String::new()
+    } else {
+        format!(" If {api} is to have it: kubectl get apiservices | grep {api} names its service.")
+    };
+    format!(
+        "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
+         that is to have {name}: hpa rules explain {argument} --namespace {} --config FILE \
+         --prometheus-url URL says which rules have it.{about_api}",
+        inputs.hpa.metadata.namespace
+    )
+}
+
+/// Advice about a metric that a rule or a collector has, but without a value.
+pub(super) fn about_no_value(index: usize, name: &str) -> String {
+    format!(
+        "A rule or a collector has {name}, but returned no value. Check the names and selectors in \
+         spec.metrics[{index}], and whether Prometheus has such series."
     )
 }
 
@@ -69,7 +110,7 @@ pub(super) fn about_failure(
     };
     match failure {
         MetricFailure::InvalidSpec => format!("Correct spec.metrics[{index}]: {name}."),
-        MetricFailure::Fetch => about_failed_request(index, metric),
+        MetricFailure::Fetch => about_failed_request(inputs, index, metric),
         MetricFailure::Empty if is_resource(&metric.source_type) => {
             let (api, server) = api_and_server(&metric.source_type);
             format!(
@@ -87,7 +128,9 @@ pub(super) fn about_failure(
                 if is_by_pod { " for the target's pods" } else { "" },
             )
         }
-        MetricFailure::NotRead => format!("No value of {name} was given."),
+        MetricFailure::NotRead => {
+            format!("Without a value of {name}, nothing is scaled down: add its value.")
+        }
         MetricFailure::TooOld => {
             let (_, server) = api_and_server(&metric.source_type);
             format!(
@@ -133,10 +176,19 @@ pub(super) fn about_failure(
 }
 
 /// Advice if the request for a metric failed, by the text of the error.
-fn about_failed_request(index: usize, metric: &MetricReport) -> String {
+fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) -> String {
     let (api, server) = api_and_server(&metric.source_type);
     let name = &metric.name;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
+    if error.contains(ALSO_NOT_BY_API) {
+        return about_absence(inputs, index, metric, error);
+    }
+    if error.contains(FORBIDDEN) {
+        return format!(
+            "You may not read {name} from {api}, as the message says. The controller has its own \
+             permissions."
+        );
+    }
     if error.contains(UNKNOWN_METRIC) {
         return format!(
             "{api} has no metric {name}. Check the names and selectors in spec.metrics[{index}]. \
@@ -154,6 +206,15 @@ fn about_failed_request(index: usize, metric: &MetricReport) -> String {
                 FILE --prometheus-url URL"
             .to_owned();
     }
+    if error.starts_with(NO_VALUE) {
+        return about_no_value(index, name);
+    }
+    if is_in_process(error) {
+        return format!(
+            "The error is that of a rule or a collector, which reads {name} without {api}: check \
+             its settings and its server."
+        );
+    }
     if ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text)) {
         return format!(
             "{api} answers with an error: see the log of the service behind it, which kubectl get \
@@ -161,7 +222,7 @@ fn about_failed_request(index: usize, metric: &MetricReport) -> String {
              see that."
         );
     }
-    if NOT_REGISTERED.iter().any(|text| error.contains(text)) {
+    if is_api_missing(error) {
         let install = if is_resource(&metric.source_type) {
             "metrics-server, or hpa adapter with resource rules"
         } else {

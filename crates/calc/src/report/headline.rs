@@ -1,23 +1,17 @@
 //! The first line of a report: the decision in one sentence.
 
-use super::{
-    inputs::Inputs,
-    phrases::names,
-    reported::{self, errors},
-};
+use super::{error_texts::FORBIDDEN, inputs::Inputs, phrases::names, reported::ReportedMetrics};
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType},
     behavior::EffectiveBehavior,
     decision::Decision,
-    explain::{Measurement, MetricExplanation, MetricFailure, counted, status_value, target_value},
+    explain::{MetricExplanation, counted, one_line},
     history::Direction,
     pause::Pause,
     plan::{PlanKind, SelectorRejection},
     replicas::Rule,
     settings::Settings,
 };
-
-const NOT_READ_HERE: &str = "as the controller last reported; this can't be read here";
 
 /// The decision and its reason. `doubt` is the reason why the scaling may not happen or, if
 /// `is_idle`, states that no controller runs.
@@ -27,7 +21,6 @@ pub(super) fn sentence(
     doubt: Option<&str>,
     is_idle: bool,
 ) -> String {
-    let explanation = decision.explanation();
     let prefix = pause_prefix(&inputs.settings);
     let ending = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
     if let Some(others) = other_selecting_autoscalers(inputs) {
@@ -35,28 +28,13 @@ pub(super) fn sentence(
         let others = names(others.iter().map(String::as_str));
         return format!("{prefix}isn't scaled: {others} {select} the same pods{ending}");
     }
-    let unread = metrics_read_by_controller_only(inputs, decision);
-    if let (false, Ok(scale)) = (unread.is_empty(), &inputs.scale) {
-        let reported = sentence_of_reported_metrics(inputs, decision, &unread, scale.spec_replicas);
+    let reported = ReportedMetrics::new(inputs, decision);
+    if let Some(status) = status_instead_of_decision(inputs, decision, &reported) {
         let ending = if is_idle { ending } else { String::new() };
-        return format!("{prefix}{reported}{ending}");
+        return format!("{prefix}{status}{ending}");
     }
-    let errors = || errors(explanation.metrics.iter().map(|metric| metric.error.as_deref()));
-    let reported = reported::failure(inputs, decision)
-        .map(|cause| format!("{cause}, {NOT_READ_HERE}: {}", errors()));
-    let why = match decision.error() {
-        _ if reported.is_some() => reported.unwrap_or_default(),
-        Some(error) if !error.is_partial() && explanation.failures(&inputs.hpa).is_none() => {
-            error.cause().to_owned()
-        }
-        _ => {
-            let sentence = explanation.sentence(&inputs.hpa);
-            // The other metrics decided.
-            let failed = explanation.failures(&inputs.hpa);
-            let failed = failed.filter(|failed| !sentence.contains(&**failed));
-            sentence + &failed.map(|failed| format!("; {failed}")).unwrap_or_default()
-        }
-    };
+    let why = reason(inputs, decision, &reported);
+    let is_forbidden = is_forbidden_here(decision, &reported);
     let absent = absent_pods(inputs, decision).map(|absent| format!("; {absent}"));
     let why = why + &absent.unwrap_or_default();
     let outcome = match (&inputs.scale, decision.scale_to()) {
@@ -65,7 +43,7 @@ pub(super) fn sentence(
             let verb = if doubt.is_some() { "would scale" } else { "scales" };
             format!("{verb} from {} to {to}", scale.spec_replicas)
         }
-        (Ok(scale), None) if inputs.settings.dry_run => {
+        (Ok(scale), None) if inputs.settings.dry_run || is_forbidden => {
             format!("would stay at {}", scale.spec_replicas)
         }
         (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
@@ -132,55 +110,64 @@ fn pause_prefix(settings: &Settings) -> String {
     pause.into_iter().chain(dry_run).collect()
 }
 
-/// The metrics that could not be read here but have a value in the controller's status, with this
-/// value. The controller may read them from another source, such as Prometheus or a schedule. Empty
-/// if the decision scales without them, or if the controller doesn't report `ScalingActive=True`.
-pub(super) fn metrics_read_by_controller_only(
+/// The values that the controller reported last, if they are of metrics that can't be read here and
+/// without which nothing is scaled: the controller decides on them.
+fn status_instead_of_decision(
     inputs: &Inputs,
     decision: &Decision<'_>,
-) -> Vec<(usize, Measurement)> {
-    use MetricFailure::{Empty, Fetch, NotRead};
-    let (spec, status) = (&inputs.hpa.spec, &inputs.hpa.status);
-    if !status.is_true(&ConditionType::ScalingActive) || decision.scale_to().is_some() {
-        return Vec::new();
-    }
-    let metrics = spec.metrics.iter().zip(&decision.explanation().metrics).enumerate();
-    let failed =
-        metrics.filter(|(_, (_, metric))| matches!(metric.failure, Some(Fetch | Empty | NotRead)));
-    let reported = failed.filter_map(|(index, (spec, _))| {
-        let value = status_value(spec, status.current_metrics.get(index)?)?;
-        let has_pods = status.current_replicas > 0;
-        let utilization_of = inputs.settings.metric(index).utilization_of;
-        let measurement =
-            Measurement::of_value(spec, utilization_of, value, target_value(spec)?, has_pods);
-        Some((index, measurement))
-    });
-    reported.collect()
+    reported: &ReportedMetrics<'_>,
+) -> Option<String> {
+    let (scale, status) = (inputs.scale.as_ref().ok()?, &inputs.hpa.status);
+    let is_active = status.is_true(&ConditionType::ScalingActive);
+    let is_decided = decision.scale_to().is_some() || !is_active;
+    (!is_decided && !reported.values.is_empty()).then(|| {
+        format!(
+            "has {}, {} desired: {}",
+            counted(scale.spec_replicas, "replica"),
+            status.desired_replicas,
+            reported.values_text(decision.explanation(), "")
+        )
+    })
 }
 
-/// The sentence about metrics that only the controller can read: its report instead of a decision.
-fn sentence_of_reported_metrics(
-    inputs: &Inputs,
-    decision: &Decision<'_>,
-    unread: &[(usize, Measurement)],
-    replicas: i32,
-) -> String {
-    let metrics = &decision.explanation().metrics;
-    let errors = errors(unread.iter().map(|(index, _)| metrics.get(*index)?.error.as_deref()));
-    let reported: Vec<_> = unread.iter().map(|(_, reported)| reported.to_string()).collect();
-    format!(
-        "has {}, {} desired: {}, {NOT_READ_HERE}: {errors}",
-        counted(replicas, "replica"),
-        inputs.hpa.status.desired_replicas,
-        reported.join(" and "),
-    )
+/// The reason for the decision, with the metrics that could not be read.
+fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'_>) -> String {
+    let (explanation, hpa) = (decision.explanation(), &inputs.hpa);
+    let failures = reported.failures(hpa, explanation);
+    let Some(failed_here) = explanation.failures(hpa) else {
+        return match decision.error() {
+            Some(error) if !error.is_partial() => error.cause().to_owned(),
+            _ => explanation.sentence(hpa),
+        };
+    };
+    let (sentence, failed_here) = (explanation.sentence(hpa), one_line(&failed_here));
+    let failures = failures.unwrap_or_default();
+    if sentence.contains(&*failed_here) {
+        sentence.replacen(&*failed_here, &failures, 1)
+    } else {
+        // The other metrics decided.
+        format!("{sentence}; {failures}")
+    }
+}
+
+/// Whether a metric is missing because this user may not read it. Unless the controller reported
+/// that it can't read it either.
+fn is_forbidden_here(decision: &Decision<'_>, reported: &ReportedMetrics<'_>) -> bool {
+    let failed = reported.failure.map(|(index, _)| index);
+    let metrics = decision.explanation().metrics.iter().enumerate();
+    let mut others = metrics.filter(|(index, _)| failed != Some(*index));
+    others.any(|(_, metric)| metric.error.as_deref().is_some_and(|it| it.contains(FORBIDDEN)))
 }
 
 /// The reason why the controller may decide otherwise: metrics that can't be read here, a condition
 /// that the controller reported, an absent status, or an unknown history.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    if !metrics_read_by_controller_only(inputs, decision).is_empty() {
+    let reported = ReportedMetrics::new(inputs, decision);
+    if !reported.values.is_empty() {
         return Some("the controller reads metrics that could not be read here".to_owned());
+    }
+    if is_forbidden_here(decision, &reported) {
+        return Some("the controller may read the metrics that you may not read".to_owned());
     }
     let to = decision.scale_to()?;
     let explanation = decision.explanation();

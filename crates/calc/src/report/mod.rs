@@ -7,6 +7,7 @@
 
 mod advice;
 mod change;
+pub mod error_texts;
 mod failure;
 mod headline;
 mod inputs;
@@ -33,13 +34,13 @@ pub use self::{
     text::ReportLines,
     warning::Warning,
 };
-pub use crate::settings::Bounds;
 use crate::{
     api::Condition,
     explain::{Reason, SettingEffect, one_line},
     pause::Pause,
     settings::BoundsChange,
 };
+pub use crate::{messages::ambiguous_autoscalers, settings::Bounds};
 
 impl Inputs {
     /// Reports the decision.
@@ -67,8 +68,9 @@ impl Inputs {
     /// controller's last status. Unless the caller has advice for them,
     /// [`Inputs::report_with_advice`] gives advice about the source that the controller may read.
     pub fn metrics_read_by_controller_only(&self) -> Vec<usize> {
-        let unread = headline::metrics_read_by_controller_only(self, &self.decide());
-        unread.into_iter().map(|(index, _)| index).collect()
+        let decision = self.decide();
+        let reported = reported::ReportedMetrics::new(self, &decision);
+        reported.values.into_iter().map(|(index, _)| index).collect()
     }
 }
 
@@ -103,7 +105,7 @@ pub struct Report {
     pub reason: Reason,
     /// The target's `spec.replicas`. Absent if the scale could not be read.
     pub current_replicas: Option<i32>,
-    /// The target's `status.replicas`.
+    /// The target's `status.replicas`. Absent if it is unknown.
     pub status_replicas: Option<i32>,
     /// The target's selector.
     pub selector: Option<String>,

@@ -1,55 +1,169 @@
-//! Failures of metrics that the controller reported, if the metrics can't be read here either, but
-//! for another reason.
+//! The metrics that can't be read here, but about which the controller's status has more.
 
-use super::{inputs::Inputs, metrics::MetricReport};
-use crate::{
-    api::{ConditionStatus, ConditionType},
-    decision::Decision,
-    explain::{MetricFailure, Reason},
+use std::cmp::Reverse;
+
+use super::{
+    error_texts::{
+        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC,
+        is_in_process,
+    },
+    failure,
+    inputs::Inputs,
+    metrics::MetricReport,
 };
-
-/// Part of the errors of metrics APIs that don't have the metric.
-pub(super) const UNKNOWN_METRIC: &str = "could not find the metric";
-
-/// Part of the errors if a metric is read from Prometheus without a metrics API.
-pub(super) const PROMETHEUS: &str = "the request to Prometheus at ";
-
-/// Part of the API server's errors if the client may not read the metric.
-pub(super) const FORBIDDEN: &str = " is forbidden: User ";
-
-/// Part of the errors if the series of the rules have not been listed yet.
-pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
+use crate::{
+    api::{Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler, MetricSpec},
+    decision::Decision,
+    explain::{Explanation, Measurement, MetricFailure, metric_name, status_value, target_value},
+};
 
 /// The prefix of the reference's messages about metrics.
 pub(super) const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
+
+const NOT_READ_HERE: &str = ", as the controller last reported; this can't be read here";
 
 /// Part of the names of the metrics APIs, which the API server's errors have.
 const METRICS_API: &str = "metrics.k8s.io";
 /// The prefix of annotations that configure collectors.
 const COLLECTORS: &str = "metric-config.";
 
-/// The cause in the condition `ScalingActive=False`, if no metric could be read here either, but
-/// for other reasons.
-pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<&'a str> {
-    use MetricFailure::{Empty, Fetch, NotRead};
-    let explanation = decision.explanation();
-    let metrics = &explanation.metrics;
-    let is_unread = metrics.iter().all(|one| matches!(one.failure, Some(Fetch | Empty | NotRead)));
-    if explanation.reason() != Reason::Failed || metrics.is_empty() || !is_unread {
+/// The controller's status about the metrics that can't be read here. The controller may read them
+/// from another source, such as Prometheus or a schedule.
+#[derive(Default)]
+pub(super) struct ReportedMetrics<'a> {
+    /// The index of the metric that the condition `ScalingActive=False` is about, and the cause in
+    /// it, if that is another one than here.
+    pub(super) failure: Option<(usize, &'a str)>,
+    /// The last values of other metrics, by the index of the metric.
+    pub(super) values: Vec<(usize, Measurement)>,
+}
+
+impl<'a> ReportedMetrics<'a> {
+    pub(super) fn new(inputs: &'a Inputs, decision: &Decision<'_>) -> Self {
+        use MetricFailure::{Empty, Fetch, NotRead};
+        let (hpa, status) = (&inputs.hpa, &inputs.hpa.status);
+        let Some(active) = status.condition(&ConditionType::ScalingActive) else {
+            return Self::default();
+        };
+        let failed = failed_metric(hpa, active);
+        // Other reasons, such as that of an ambiguous selector, are not failures to read metrics.
+        if active.status != ConditionStatus::True && failed.is_none() {
+            return Self::default();
+        }
+        let metrics = &decision.explanation().metrics;
+        let is_unread = |index: usize| {
+            let failure = metrics.get(index).and_then(|metric| metric.failure);
+            matches!(failure, Some(Fetch | Empty | NotRead))
+        };
+        let cause = root_cause(&active.message);
+        let differs = |index: usize| {
+            let error = metrics.get(index).and_then(|metric| metric.error.as_deref());
+            error.is_some_and(|error| !cause.is_empty() && !is_same(error, cause))
+        };
+        let values = hpa.spec.metrics.iter().zip(&status.current_metrics).enumerate();
+        let values = values.filter(|(index, _)| is_unread(*index) && failed != Some(*index));
+        let values = values.filter_map(|(index, (spec, current))| {
+            let (value, target) = (status_value(spec, current)?, target_value(spec)?);
+            let has_pods = status.current_replicas > 0;
+            let utilization_of = inputs.settings.metric(index).utilization_of;
+            Some((index, Measurement::of_value(spec, utilization_of, value, target, has_pods)))
+        });
+        let failure = failed.filter(|index| is_unread(*index) && differs(*index));
+        Self { failure: failure.map(|index| (index, cause)), values: values.collect() }
+    }
+
+    pub(super) fn has_value(&self, index: usize) -> bool {
+        self.values.iter().any(|(other, _)| *other == index)
+    }
+
+    /// Whether the controller reads rules or collectors, by the cause that it reported.
+    pub(super) fn has_own_sources(&self) -> bool {
+        self.failure.is_some_and(|(_, cause)| is_in_process(cause))
+    }
+
+    /// The values and the errors of reading them here, without those in `known`. Empty without
+    /// values.
+    pub(super) fn values_text(&self, explanation: &Explanation, known: &str) -> String {
+        if self.values.is_empty() {
+            return String::new();
+        }
+        let values: Vec<_> = self.values.iter().map(|(_, value)| value.to_string()).collect();
+        let indices = self.values.iter().map(|(index, _)| *index);
+        values.join(" and ") + &not_read_here(explanation, indices, known)
+    }
+
+    /// The metrics that failed, as a sentence, with the controller's report about each. `None` if
+    /// no metric failed.
+    pub(super) fn failures(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        explanation: &Explanation,
+    ) -> Option<String> {
+        let mut unreported = explanation.clone();
+        let reported = self.values.iter().map(|(index, _)| *index);
+        for index in reported.chain(self.failure.map(|(index, _)| index)) {
+            if let Some(metric) = unreported.metrics.get_mut(index) {
+                metric.error = None;
+            }
+        }
+        let mut unreported = unreported.failures(hpa).unwrap_or_default();
+        if self.has_own_sources() {
+            unreported = unreported.replace(" cannot be read: ", " cannot be read here: ");
+        }
+        let failure = self.failure.map(|(index, cause)| {
+            let name = hpa.spec.metrics.get(index).map(metric_name).unwrap_or_default();
+            let here = not_read_here(explanation, [index], &unreported);
+            format!("{name} cannot be read: {cause}{here}")
+        });
+        let failure = failure.unwrap_or_default();
+        let values = self.values_text(explanation, &format!("{failure}{unreported}"));
+        let mut texts = vec![failure, unreported, values];
+        texts.retain(|text| !text.is_empty());
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+}
+
+/// Says that the controller's report about metrics precedes, with the errors of reading them here,
+/// without those in `known`.
+fn not_read_here(
+    explanation: &Explanation,
+    indices: impl IntoIterator<Item = usize>,
+    known: &str,
+) -> String {
+    let metrics = indices.into_iter().filter_map(|index| explanation.metrics.get(index));
+    let errors = metrics.filter_map(|metric| metric.error.as_deref());
+    let mut errors: Vec<&str> = errors.filter(|error| !known.contains(*error)).collect();
+    // Metrics of one API mostly fail alike.
+    errors.dedup();
+    let separator = if errors.is_empty() { "" } else { ": " };
+    format!("{NOT_READ_HERE}{separator}{}", errors.join("; "))
+}
+
+/// The index of the metric that a condition `ScalingActive=False` is about, by its reason and
+/// message. `None` if it isn't about a metric that can't be read.
+pub(super) fn failed_metric(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> Option<usize> {
+    let message = condition.message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(&condition.message);
+    let is_named = |spec: &MetricSpec| {
+        let reason = format!("FailedGet{}Metric", spec.source_type);
+        reason == condition.reason.as_str() && message.contains(spec.metric_name())
+    };
+    if condition.status != ConditionStatus::False {
         return None;
     }
-    let active = inputs.hpa.status.condition(&ConditionType::ScalingActive)?;
-    // Other reasons, such as that of an ambiguous selector, are not failures to read metrics.
-    let is_failed =
-        active.status == ConditionStatus::False && active.reason.as_str().starts_with("FailedGet");
-    let cause = Some(root_cause(&active.message)).filter(|cause| is_failed && !cause.is_empty())?;
-    let is_same = |error: &str| {
-        // The same API may fail in several ways.
-        let is_of_api = |text: &str| text.contains(METRICS_API) && !text.contains(FORBIDDEN);
-        error.contains(cause) || cause.contains(error) || is_of_api(error) && is_of_api(cause)
+    let named = hpa.spec.metrics.iter().enumerate().filter(|one| is_named(one.1));
+    // The longest name, because it may contain another one.
+    let longest = named.min_by_key(|(_, spec)| Reverse(spec.metric_name().len()));
+    longest.map(|(index, _)| index)
+}
+
+/// Whether two causes are the same failure. A metrics API may fail in several ways.
+fn is_same(error: &str, cause: &str) -> bool {
+    let is_of_api = |text: &str| {
+        text.contains(METRICS_API) && !text.contains(FORBIDDEN) && !text.contains(ALSO_NOT_BY_API)
     };
-    let mut errors = metrics.iter().map(|metric| metric.error.as_deref().unwrap_or_default());
-    (!errors.any(is_same)).then_some(cause)
+    let are_of_one_source = is_in_process(error) == is_in_process(cause);
+    are_of_one_source && (error.contains(cause) || cause.contains(error))
+        || is_of_api(error) && is_of_api(cause)
 }
 
 /// The cause in a message about metrics, without the texts that the reference puts before it.
@@ -69,15 +183,13 @@ pub(super) fn root_cause(message: &str) -> &str {
     rest
 }
 
-/// The errors of reading the metrics here. Of equal errors in a row, only one is listed.
-pub(super) fn errors<'a>(metrics: impl Iterator<Item = Option<&'a str>>) -> String {
-    let mut errors: Vec<&str> = metrics.flatten().collect();
-    errors.dedup();
-    errors.join("; ")
-}
-
-/// Advice about the cause that the controller reported, and about reading the metrics here.
-pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> Vec<String> {
+/// Advice about the cause that the controller reported for a metric, and about reading it here.
+pub(super) fn advise(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    cause: &str,
+) -> Vec<String> {
     let metadata = &inputs.hpa.metadata;
     let has_collectors = metadata.annotations.keys().any(|key| key.starts_with(COLLECTORS));
     let missing = ["request", "limit"].into_iter().find(|amount| {
@@ -102,6 +214,10 @@ pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> 
              (--prometheus-url, or servers in the rules file)."
                 .to_owned(),
         )
+    } else if cause.contains(ALSO_NOT_BY_API) {
+        Some(failure::about_absence(inputs, index, metric, cause))
+    } else if cause.starts_with(NO_VALUE) {
+        Some(failure::about_no_value(index, &metric.name))
     } else if has_collectors && !cause.contains(METRICS_API) {
         Some(format!(
             "If the metric is that of annotations {COLLECTORS}*, check the server in the message \
@@ -119,22 +235,17 @@ pub(super) fn advise(inputs: &Inputs, cause: &str, metrics: &[MetricReport]) -> 
     } else {
         None
     };
-    let is_forbidden = |metric: &MetricReport| {
-        metric.explanation.error.as_deref().is_some_and(|error| error.contains(FORBIDDEN))
-    };
-    // The errors of the sources that flags of this command configure.
-    let has_flags = |metric: &MetricReport| {
-        metric.explanation.error.as_deref().is_some_and(|error| {
-            [PROMETHEUS, NOT_DISCOVERED, "--metrics-config"].iter().any(|one| error.contains(one))
-        })
-    };
-    let here = if metrics.iter().any(is_forbidden) {
-        "You may not read the metrics here. The controller has its own permissions."
-    } else if metrics.iter().any(has_flags) {
-        return about_cause.into_iter().collect();
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    let here = if error.contains(FORBIDDEN) {
+        Some("You may not read the metrics here. The controller has its own permissions.")
+    } else if is_in_process(error) {
+        // The flags were given.
+        None
     } else {
-        "To read the metrics here as the controller does, use its flags: --metrics-config, \
-         --prometheus-url, --collectors, --scaling-schedule."
+        Some(
+            "To read the metrics here as the controller does, use its flags: --metrics-config, \
+             --prometheus-url, --collectors, --scaling-schedule.",
+        )
     };
-    about_cause.into_iter().chain([here.to_owned()]).collect()
+    about_cause.into_iter().chain(here.map(str::to_owned)).collect()
 }

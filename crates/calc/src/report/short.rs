@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{
     Report, Trigger, headline,
     phrases::names,
-    reported::{UNABLE_TO_COMPUTE, root_cause},
+    reported::{UNABLE_TO_COMPUTE, failed_metric, root_cause},
     warning::{Warning, warnings},
 };
 use crate::{
@@ -14,7 +14,10 @@ use crate::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
         MetricSpec, MetricStatus, MetricValueStatus, Scale,
     },
-    explain::{Measurement, Reason, counted, metric_name, one_line, status_value, target_value},
+    explain::{
+        Measurement, Reason, counted, metric_name, one_line, policy_text, status_value,
+        target_value,
+    },
     fallback::FALLBACK,
     go_text,
     pause::Pause,
@@ -376,7 +379,10 @@ fn sentence(
         State::Scaling => {
             format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
         }
-        State::RateLimited => format!("policies allow {} for now", status.desired_replicas),
+        State::RateLimited => {
+            let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
+            policy_text(spec, limited_by, status.desired_replicas)
+        }
         State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
         State::WaitingForPods => match scale {
             Some(Scale { spec_replicas, status_replicas, .. })
@@ -438,10 +444,7 @@ fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     if !short.is_empty() {
         return format!("{short}{rest}");
     }
-    let name = hpa.spec.metrics.iter().find(|spec| {
-        let type_name = format!("FailedGet{}Metric", spec.source_type);
-        type_name == condition.reason.as_str() && rest.contains(spec.metric_name())
-    });
+    let name = failed_metric(hpa, condition).and_then(|index| hpa.spec.metrics.get(index));
     rest = root_cause(rest);
     rest = rest.strip_suffix(" for ").unwrap_or(rest);
     match name {

@@ -10,7 +10,7 @@ use super::{
     phrases::{age, names},
 };
 use crate::{
-    api::{ConditionType, MetricSourceType},
+    api::{ConditionType, MetricSourceType, PolicySelect},
     decide::BOUNDS,
     explain::{
         MetricExplanation, SettingEffect, TargetValue, bytes, counted, minutes_and_seconds,
@@ -41,7 +41,9 @@ impl Display for Report {
             // The changes were found without the history, if it is unknown.
             let is_held = !self.history_known && (self.is_doubtful() || self.may_stabilize());
             let unless = if is_held { ", unless the history prevents it" } else { "" };
-            writeln!(f, "\nWhat would change it{unless}")?;
+            let has_failed = self.metrics.iter().any(|one| one.explanation.failure.is_some());
+            let source = if has_failed { ", by the metrics that were read" } else { "" };
+            writeln!(f, "\nWhat would change it{source}{unless}")?;
         }
         for change in &self.changes {
             self.print_change(f, change)?;
@@ -96,10 +98,14 @@ impl Report {
     fn print_target(&self, f: &mut Formatter<'_>) -> Result {
         write!(f, "\nTarget\n  {}", self.target)?;
         match (self.current_replicas, self.status_replicas, &self.selector) {
-            (Some(current), Some(status), Some(selector)) => {
+            (Some(current), status, Some(selector)) => {
                 let desired = counted(current, "replica");
-                let exist = if status == 1 { "exists" } else { "exist" };
-                writeln!(f, ": {desired} desired, {status} {exist}, selector {selector:?}")
+                let exist = match status {
+                    Some(1) => "1 exists".to_owned(),
+                    Some(count) => format!("{count} exist"),
+                    None => "how many exist is unknown".to_owned(),
+                };
+                writeln!(f, ": {desired} desired, {exist}, selector {selector:?}")
             }
             _ => writeln!(f, ": its scale could not be read"),
         }
@@ -362,10 +368,15 @@ fn print_rate(
     now: Timestamp,
 ) -> Result {
     write!(f, "  {direction} now: {bound} {}", rate.limit.max(0))?;
-    if rate.policies.len() > 1 || rate.select.as_str() == "Disabled" {
+    let is_disabled = rate.select == PolicySelect::Disabled;
+    if rate.policies.len() > 1 || is_disabled {
         write!(f, " (selectPolicy {})", rate.select)?;
     }
     writeln!(f)?;
+    if is_disabled {
+        // The policies have no effect.
+        return Ok(());
+    }
     for policy in &rate.policies {
         let unit = policy.policy_type.as_ref().map_or("?", |unit| unit.as_str());
         write!(

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    error::Error,
     sync::Arc,
     time::Duration,
 };
@@ -61,11 +62,7 @@ impl KubeCluster {
         let segments =
             [version, kind, name].into_iter().chain(Some(group).filter(|it| !it.is_empty()));
         if !segments.into_iter().all(is_path_segment) {
-            return Err(LookupError::NotFound {
-                kind: kind.to_owned(),
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            });
+            return Err(not_found(kind, namespace, name));
         }
         let resource = ApiResource {
             group: group.to_owned(),
@@ -97,12 +94,8 @@ impl KubeCluster {
         let object = self.api(namespace, (api_version, kind), name)?.get(name).await;
         let object = object.map_err(|error| lookup_error(kind, namespace, name, error))?;
         let spec = object.data.get("spec").cloned().unwrap_or_default();
-        let spec = serde_json::from_value(spec).map_err(|error| LookupError::Request {
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            source: Arc::new(error),
-        })?;
+        let spec = serde_json::from_value(spec)
+            .map_err(|error| request_error(kind, namespace, name, error))?;
         Ok((spec, object.metadata.annotations.unwrap_or_default()))
     }
 }
@@ -112,13 +105,26 @@ fn is_path_segment(text: &str) -> bool {
     !text.is_empty() && !matches!(text, "." | "..") && text.bytes().all(is_allowed)
 }
 
-fn lookup_error(kind: &str, namespace: &str, name: &str, error: kube::Error) -> LookupError {
+fn not_found(kind: &str, namespace: &str, name: &str) -> LookupError {
     let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+    LookupError::NotFound { kind, namespace, name }
+}
+
+/// A failed request, or an unusable response.
+fn request_error(
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    error: impl Error + Send + Sync + 'static,
+) -> LookupError {
+    let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+    LookupError::Request { kind, namespace, name, source: Arc::new(error) }
+}
+
+fn lookup_error(kind: &str, namespace: &str, name: &str, error: kube::Error) -> LookupError {
     match error {
-        kube::Error::Api(status) if status.code == 404 => {
-            LookupError::NotFound { kind, namespace, name }
-        }
-        error => LookupError::Request { kind, namespace, name, source: Arc::new(error) },
+        kube::Error::Api(status) if status.code == 404 => not_found(kind, namespace, name),
+        error => request_error(kind, namespace, name, error),
     }
 }
 
@@ -138,12 +144,8 @@ impl Targets for KubeCluster {
         }
         let scale = self.scale(namespace, target).await?;
         let text = scale.status.and_then(|status| status.selector).unwrap_or_default();
-        let selector = Selector::parse(&text).map_err(|error| LookupError::Request {
-            kind: kind.clone(),
-            namespace: namespace.to_owned(),
-            name: name.clone(),
-            source: Arc::new(error),
-        })?;
+        let selector =
+            Selector::parse(&text).map_err(|error| request_error(kind, namespace, name, error))?;
         let mut selectors = self.selectors.lock();
         selectors.retain(|_, (at, _)| at.elapsed() < SELECTOR_LIFETIME);
         selectors.insert(key, (Instant::now(), selector.clone()));
@@ -165,12 +167,7 @@ impl Cluster for KubeCluster {
         }
         self.objects.pods(namespace, &selector).map_err(|error| match error {
             ListError::NotSynced(kind) => LookupError::NotSynced(kind),
-            error => LookupError::Request {
-                kind: "Pod".to_owned(),
-                namespace: namespace.to_owned(),
-                name: selector.to_string(),
-                source: Arc::new(error),
-            },
+            error => request_error("Pod", namespace, &selector.to_string(), error),
         })
     }
 

@@ -118,9 +118,14 @@ impl CollectedMetric {
     fn start_collection(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
         let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
+            let start = Instant::now();
             // A panic counts as a failed collection, so a later request starts a new one.
             let outcome = AssertUnwindSafe(metric.collect(&reader)).catch_unwind().await;
-            let result = outcome.unwrap_or(Err(FetchError::Panicked)).map_err(Arc::new);
+            let outcome = outcome.unwrap_or_else(|_| {
+                reader.observer.collection_failed(metric.plan.name, start.elapsed());
+                Err(FetchError::Panicked)
+            });
+            let result = outcome.map_err(Arc::new);
             let mut state = metric.state.lock();
             state.running = None;
             match &result {

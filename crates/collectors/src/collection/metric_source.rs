@@ -9,7 +9,7 @@ use crate::annotations::MetricType;
 use crate::{FetchError, LookupError, MetricConfig, Sample};
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
-use hpa_calc::Selector;
+use hpa_calc::{Selector, report::error_texts::AUTOSCALERS_NOT_SYNCED};
 use hpa_metrics::{
     ApiGroups, Catalog, CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError,
     MetricSource, NotFound, ObjectKind, Objects, Origin, Query, Values,
@@ -319,7 +319,7 @@ impl Catalog for CollectionSource {
             return Ok(());
         }
         let failure = self.0.sync_state.failure().map(|failure| format!(": {failure}"));
-        Err(vec![format!("the autoscalers are not synced yet{}", failure.unwrap_or_default())])
+        Err(vec![format!("{AUTOSCALERS_NOT_SYNCED}{}", failure.unwrap_or_default())])
     }
 
     fn has(&self, query: &Query) -> bool {
@@ -330,6 +330,16 @@ impl Catalog for CollectionSource {
                 let ExternalQuery { namespace, metric, .. } = query;
                 !self.metrics_named(namespace, MetricType::External, metric).is_empty()
             }
+        }
+    }
+
+    fn absence(&self, query: &Query) -> Option<String> {
+        match query {
+            Query::Custom(CustomQuery { metric, .. })
+            | Query::External(ExternalQuery { metric, .. }) => {
+                Some(format!("no collector reads {metric}"))
+            }
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => None,
         }
     }
 

@@ -17,7 +17,8 @@ pub trait CollectionObserver: Send + Sync {
     /// Called after each successful collection.
     fn collection_succeeded(&self, collector: &'static str, duration: Duration);
 
-    /// Called after each failed collection, unless the collector panicked.
+    /// Called after each failed collection. If the collector panicked, `duration` includes the wait
+    /// for a permit.
     fn collection_failed(&self, collector: &'static str, duration: Duration);
 
     /// Called after each complete list of autoscalers.

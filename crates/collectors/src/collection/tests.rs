@@ -186,8 +186,25 @@ impl ObjectLister for FakeCluster {
     }
 }
 
+/// Counts failed collections.
+#[derive(Default)]
+struct Failures(AtomicUsize);
+
+impl CollectionObserver for Failures {
+    fn collection_succeeded(&self, _: &'static str, _: Duration) {}
+
+    fn collection_failed(&self, _: &'static str, _: Duration) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn watch_succeeded(&self) {}
+
+    fn watch_failed(&self) {}
+}
+
 struct Fixture {
     cluster: Arc<FakeCluster>,
+    failures: Arc<Failures>,
     collection: Arc<Collection>,
     source: CollectionSource,
     start: Instant,
@@ -214,16 +231,17 @@ impl Fixture {
             max_age,
         };
         let clients = Clients::new(Settings::default(), cluster.clone()).unwrap();
+        let failures = Arc::<Failures>::default();
         let collection = Arc::new(Collection::new(
             settings,
             Arc::new(clients),
             cluster.clone(),
             cluster.clone(),
             Arc::new(now),
-            Arc::new(()),
+            failures.clone(),
         ));
         let source = CollectionSource::new(collection.clone());
-        Self { cluster, collection, source, start }
+        Self { cluster, failures, collection, source, start }
     }
 
     fn apply(&self, hpa: &HorizontalPodAutoscaler) {
@@ -356,6 +374,7 @@ async fn panic_of_a_collector_fails_one_collection() {
     *fixture.cluster.is_panicking.lock() = true;
     let error = fixture.external("q=web").await.unwrap_err();
     assert_eq!(error, "unable to fetch metrics: the collector panicked");
+    assert_eq!(fixture.failures.0.load(Ordering::SeqCst), 1);
     *fixture.cluster.is_panicking.lock() = false;
     sleep(SECOND * 10).await;
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));

@@ -7,6 +7,7 @@ use hpa_calc::{MilliValue, go_duration};
 use http::{HeaderName, HeaderValue, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::pods::parse_integer;
 use crate::{
@@ -29,12 +30,6 @@ const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
 /// The maximum number of values that the server may return.
 const MAX_VALUES: u32 = 10_000;
 
-#[derive(Serialize)]
-struct Query<'q> {
-    start_relative: KairosDuration,
-    metrics: [Metric<'q>; 1],
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct KairosDuration {
     value: i64,
@@ -42,46 +37,6 @@ struct KairosDuration {
     /// The same duration in nanoseconds.
     #[serde(skip)]
     nanos: i64,
-}
-
-#[derive(Serialize)]
-struct Metric<'q> {
-    name: String,
-    limit: u32,
-    tags: BTreeMap<&'q str, [&'q str; 1]>,
-    group_by: Vec<TagGroup>,
-    aggregators: Vec<Aggregator<'q>>,
-}
-
-#[derive(Serialize)]
-struct TagGroup {
-    name: &'static str,
-    tags: [&'static str; 1],
-}
-
-#[derive(Serialize)]
-struct Aggregator<'q> {
-    name: &'q str,
-    sampling: KairosDuration,
-}
-
-#[derive(Deserialize)]
-struct Response {
-    #[serde(default)]
-    queries: Vec<QueryResult>,
-}
-
-#[derive(Deserialize)]
-struct QueryResult {
-    #[serde(default)]
-    results: Vec<Series>,
-}
-
-#[derive(Deserialize)]
-struct Series {
-    /// Milliseconds since 1970, and a value.
-    #[serde(default)]
-    values: Vec<(f64, f64)>,
 }
 
 /// A check, and the selection of its data.
@@ -127,7 +82,7 @@ impl Collector for ZmonCheck {
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
-        let query = serde_json::to_vec(&build_query(self)?).map_err(|_| unexpected())?;
+        let query = build_query(self)?.to_string();
         let uri = url::with_path(&service.url, "/api/v1/datapoints/query", &[]);
         let uri = uri.ok_or(FetchError::NotConfigured(SERVICE))?;
         let attribution = format!("hpa/{}", self.check_id);
@@ -143,10 +98,12 @@ impl Collector for ZmonCheck {
             .await?
             .ok()
             .map_err(|source| http_error(&request.uri, source))?;
-        let response: Response = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
-        let results = response.queries.into_iter().next().map(|query| query.results);
-        let series = results.into_iter().flatten().next();
-        let Some((time, value)) = series.and_then(|series| series.values.last().copied()) else {
+        let response: Value = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
+        // Pairs of milliseconds since 1970 and a value.
+        let values = response.pointer("/queries/0/results/0/values");
+        let values = values.map(Vec::<(f64, f64)>::deserialize).transpose();
+        let values = values.map_err(|_| unexpected())?.unwrap_or_default();
+        let Some((time, value)) = values.last().copied() else {
             return Ok(Values::default());
         };
         #[expect(clippy::cast_possible_truncation, reason = "the limits of i64 are no valid times")]
@@ -167,27 +124,30 @@ fn unexpected() -> FetchError {
     FetchError::Response { service: SERVICE, problem: "the body can't be decoded" }
 }
 
-fn build_query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {
+/// The query of a check, in the JSON of `KairosDB`.
+fn build_query(check: &ZmonCheck) -> Result<Value, FetchError> {
     let sampling = round_duration(check.duration);
-    let aggregator = |name: &'_ String| {
-        AGGREGATORS
-            .into_iter()
-            .find(|known| known == name)
-            .map(|name| Aggregator { name, sampling })
-            .ok_or_else(|| FetchError::setting("aggregators", name))
-    };
-    let mut metric = Metric {
-        name: format!("zmon.check.{}", check.check_id),
-        limit: MAX_VALUES,
-        tags: check.tags.iter().map(|(name, value)| (&**name, [&**value])).collect(),
-        group_by: Vec::new(),
-        aggregators: check.aggregators.iter().map(aggregator).collect::<Result<_, _>>()?,
-    };
-    if !check.key.is_empty() {
-        metric.tags.insert("key", [&check.key]);
-        metric.group_by.push(TagGroup { name: "tag", tags: ["key"] });
+    if let Some(name) = check.aggregators.iter().find(|name| !AGGREGATORS.contains(&name.as_str()))
+    {
+        return Err(FetchError::setting("aggregators", name));
     }
-    Ok(Query { start_relative: sampling, metrics: [metric] })
+    let aggregators = check.aggregators.iter();
+    let aggregators = aggregators.map(|name| json!({ "name": name, "sampling": sampling }));
+    let mut tags: BTreeMap<&str, [&str; 1]> =
+        check.tags.iter().map(|(name, value)| (&**name, [&**value])).collect();
+    let mut group_by = Vec::new();
+    if !check.key.is_empty() {
+        tags.insert("key", [&check.key]);
+        group_by.push(json!({ "name": "tag", "tags": ["key"] }));
+    }
+    let metric = json!({
+        "name": format!("zmon.check.{}", check.check_id),
+        "limit": MAX_VALUES,
+        "tags": tags,
+        "group_by": group_by,
+        "aggregators": aggregators.collect::<Vec<_>>(),
+    });
+    Ok(json!({ "start_relative": sampling, "metrics": [metric] }))
 }
 
 /// Rounds a duration to a multiple of the largest unit that isn't longer.

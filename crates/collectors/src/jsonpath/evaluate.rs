@@ -4,37 +4,157 @@ use crate::jsonpath::{
     budget::Budget,
     document::Document,
     error::{EvalError, abbreviated},
-    functions::{integer, is_true, length, number},
     math::{format_shortest, to_integer},
     quote::unquote,
     syntax::{Constant, Expression, Instruction, Key, Path, Step},
     value::{Type, Value},
 };
 
-/// Applies a path to the current value. Returns the selected values.
-pub(crate) fn select_values(
-    path: &Path,
-    current: &Value,
-    document: &Document,
-    budget: &Budget,
-) -> Result<Vec<Value>, EvalError> {
-    let mut selection = Selection { values: Vec::new(), left_over: None, document, budget };
-    for (index, step) in path.steps.iter().enumerate() {
-        budget.spend(1)?;
-        match step {
-            Step::Root if index == 0 => selection.values.push(current.root()),
-            Step::Current if index == 0 => selection.values.push(current.clone()),
-            Step::Root | Step::Current => {}
-            Step::Descend => selection.descend()?,
-            Step::Children => selection.select_children()?,
-            Step::Slice { parts, text } => selection.select_slice(parts, text)?,
-            Step::Filter(condition) => selection.filter_children(condition)?,
-            Step::Script(expression) => selection.run_script(expression)?,
-            Step::Keys { keys, text } => selection.select_keys(keys, text)?,
-            Step::Invalid(error) => return Err(error.clone()),
+/// An evaluation in a document. Functions and operators are in the files of those names.
+#[derive(Clone, Copy)]
+pub(crate) struct Evaluation<'e> {
+    pub(crate) document: &'e Document,
+    pub(crate) budget: &'e Budget,
+}
+
+impl Evaluation<'_> {
+    /// Applies a path to the current value. Returns the selected values.
+    pub(crate) fn select_values(
+        self,
+        path: &Path,
+        current: &Value,
+    ) -> Result<Vec<Value>, EvalError> {
+        let mut selection = Selection { values: Vec::new(), left_over: None, evaluation: self };
+        for (index, step) in path.steps.iter().enumerate() {
+            self.budget.spend(1)?;
+            match step {
+                Step::Root if index == 0 => selection.values.push(current.root()),
+                Step::Current if index == 0 => selection.values.push(current.clone()),
+                Step::Root | Step::Current => {}
+                Step::Descend => selection.descend()?,
+                Step::Children => selection.select_children()?,
+                Step::Slice { parts, text } => selection.select_slice(parts, text)?,
+                Step::Filter(condition) => selection.filter_children(condition)?,
+                Step::Script(expression) => selection.run_script(expression)?,
+                Step::Keys { keys, text } => selection.select_keys(keys, text)?,
+                Step::Invalid(error) => return Err(error.clone()),
+            }
+        }
+        Ok(selection.values)
+    }
+
+    /// Adds the arrays and objects below a value: first its children, then those below each child.
+    /// The depth of the document limits the recursion.
+    fn collect_containers(self, value: &Value, found: &mut Vec<Value>) -> Result<(), EvalError> {
+        let children = value.children(self.document);
+        self.budget.spend_values(children.len())?;
+        let start = found.len();
+        found.extend(children.iter().filter(|child| child.is_container(self.document)));
+        for at in start..found.len() {
+            let Some(child) = found.get(at).cloned() else { break };
+            self.collect_containers(&child, found)?;
+        }
+        Ok(())
+    }
+
+    /// The index that a key stands for in an array. `None` if the key is empty.
+    fn resolve_index(self, array: &Value, key: &Key) -> Result<Option<i64>, EvalError> {
+        let invalid = || EvalError::Index(abbreviated(&key.text));
+        match &key.expression {
+            _ if key.text.is_empty() => Ok(None),
+            Some(expression) if expression.is_length => {
+                let length = i64::try_from(array.children(self.document).len());
+                length.map(Some).map_err(|_| invalid())
+            }
+            Some(expression) => {
+                let value = self.evaluate(expression, array)?;
+                self.integer("an index", &value).map(Some)
+            }
+            // The reference converts to a float and back, which rounds numbers above 2^53.
+            None => {
+                let index = parse_integer(&key.text).ok_or_else(invalid)?;
+                Ok(Some(to_integer(index as f64)))
+            }
         }
     }
-    Ok(selection.values)
+
+    /// Evaluates an expression. The result is missing if `current` is missing. Otherwise, a missing
+    /// result becomes null.
+    pub(crate) fn evaluate(
+        self,
+        expression: &Expression,
+        current: &Value,
+    ) -> Result<Value, EvalError> {
+        if current.is_missing() {
+            return Ok(Value::Missing);
+        }
+        let incomplete = || EvalError::Incomplete("the expression".to_owned());
+        let mut stack: Vec<Value> = Vec::new();
+        for instruction in expression.program()? {
+            self.budget.spend(1)?;
+            let value = match instruction {
+                Instruction::Fail(error) => return Err(error.clone()),
+                Instruction::Push(constant) => constant.value(self.budget)?,
+                Instruction::Select(path) => {
+                    let mut values = self.select_values(path, current)?;
+                    match (values.len(), values.pop()) {
+                        (2.., Some(last)) => {
+                            values.push(last);
+                            // The reference copies the values, which fails for missing ones.
+                            if values.iter().any(Value::is_missing) {
+                                return Err(EvalError::Missing);
+                            }
+                            Value::Several(values.into())
+                        }
+                        (_, only) => only.unwrap_or(Value::Missing),
+                    }
+                }
+                Instruction::Call(function) => {
+                    let value = stack.pop().ok_or_else(incomplete)?;
+                    self.call(*function, &value)?
+                }
+                Instruction::Apply(operator) => {
+                    let right = stack.pop().ok_or_else(incomplete)?;
+                    let left = stack.pop().ok_or_else(incomplete)?;
+                    self.apply(*operator, &left, &right)?
+                }
+            };
+            stack.push(value);
+        }
+        match (stack.pop(), stack.is_empty()) {
+            (Some(Value::Missing) | None, true) => Ok(Value::Null),
+            (Some(value), true) => Ok(value),
+            _ => Err(incomplete()),
+        }
+    }
+
+    /// Returns the elements of a slice. The step must not be 0.
+    fn slice(
+        self,
+        array: &Value,
+        start: Option<i64>,
+        end: Option<i64>,
+        step: i64,
+    ) -> Result<Vec<Value>, EvalError> {
+        let children = array.children(self.document);
+        let length = i64::try_from(children.len()).unwrap_or(i64::MAX);
+        let bound = |bound: Option<i64>, default: i64| {
+            bound.map_or(default, |bound| from_start(bound, children.len()))
+        };
+        let (mut at, end) = if step > 0 {
+            (bound(start, 0).max(0), bound(end, length).min(length))
+        } else {
+            (bound(start, length - 1).min(length), bound(end, -1).max(-1))
+        };
+        let mut values = Vec::new();
+        while if step > 0 { at < end } else { at > end } {
+            self.budget.spend_values(1)?;
+            values.extend(usize::try_from(at).ok().and_then(|at| children.get(at)));
+            let Some(next) = at.checked_add(step) else { break };
+            at = next;
+        }
+        Ok(values)
+    }
 }
 
 /// The values that the steps of a path have selected so far.
@@ -44,8 +164,7 @@ struct Selection<'e> {
     /// the next step is a name, and the first value is neither an array nor an object, the step
     /// selects this result.
     left_over: Option<Value>,
-    document: &'e Document,
-    budget: &'e Budget,
+    evaluation: Evaluation<'e>,
 }
 
 impl Selection<'_> {
@@ -55,7 +174,7 @@ impl Selection<'_> {
             if value.is_missing() {
                 return Err(EvalError::Missing);
             }
-            collect_containers(value, self.document, self.budget, &mut below)?;
+            self.evaluation.collect_containers(value, &mut below)?;
         }
         self.values.append(&mut below);
         Ok(())
@@ -64,8 +183,8 @@ impl Selection<'_> {
     fn select_children(&mut self) -> Result<(), EvalError> {
         let mut selected = Vec::new();
         for value in &self.values {
-            let children = value.children(self.document);
-            self.budget.spend_values(children.len())?;
+            let children = value.children(self.evaluation.document);
+            self.evaluation.budget.spend_values(children.len())?;
             selected.extend(children.iter());
         }
         self.values = selected;
@@ -75,8 +194,8 @@ impl Selection<'_> {
     fn select_slice(&mut self, parts: &[Key], text: &str) -> Result<(), EvalError> {
         let mut elements = Vec::new();
         for value in &self.values {
-            let is_array = value.kind(self.document) == Type::Array;
-            if is_array && value.children(self.document).len() > 0 {
+            let is_array = value.kind(self.evaluation.document) == Type::Array;
+            if is_array && value.children(self.evaluation.document).len() > 0 {
                 elements.append(&mut self.slice_of(value, parts, text)?);
             }
         }
@@ -86,14 +205,14 @@ impl Selection<'_> {
 
     fn slice_of(&self, array: &Value, parts: &[Key], text: &str) -> Result<Vec<Value>, EvalError> {
         let part = |at: usize| match parts.get(at) {
-            Some(key) => resolve_index(array, key, self.document, self.budget),
+            Some(key) => self.evaluation.resolve_index(array, key),
             None => Ok(None),
         };
         let error = || EvalError::Slice(text.to_owned());
         let (start, end) = (part(0).map_err(|_| error())?, part(1).map_err(|_| error())?);
         match part(2)?.unwrap_or(1) {
             0 => Err(error()),
-            step => slice(array, start, end, step, self.document, self.budget),
+            step => self.evaluation.slice(array, start, end, step),
         }
     }
 
@@ -103,14 +222,14 @@ impl Selection<'_> {
             if value.is_missing() {
                 return Err(EvalError::Missing);
             }
-            for child in value.children(self.document).iter() {
-                self.budget.spend(1)?;
-                let result = evaluate(condition, &child, self.document, self.budget)?;
+            for child in value.children(self.evaluation.document).iter() {
+                self.evaluation.budget.spend(1)?;
+                let result = self.evaluation.evaluate(condition, &child)?;
                 // If the truth of the result can't be determined, the child is not selected.
-                let is_accepted = is_true(&result, self.document).unwrap_or_default();
+                let is_accepted = self.evaluation.is_true(&result).unwrap_or_default();
                 self.left_over = is_accepted.then_some(result);
                 if is_accepted {
-                    self.budget.spend_values(1)?;
+                    self.evaluation.budget.spend_values(1)?;
                     accepted.push(child);
                 }
             }
@@ -125,15 +244,15 @@ impl Selection<'_> {
             if value.is_missing() {
                 return Err(EvalError::Missing);
             }
-            if !value.is_container(self.document) {
+            if !value.is_container(self.evaluation.document) {
                 continue;
             }
-            let result = evaluate(expression, &value, self.document, self.budget)?;
-            if let Some(is_true) = result.as_bool(self.document) {
+            let result = self.evaluation.evaluate(expression, &value)?;
+            if let Some(is_true) = result.as_bool(self.evaluation.document) {
                 self.left_over = is_true.then_some(Value::Missing);
                 if is_true {
-                    let children = value.children(self.document);
-                    self.budget.spend_values(children.len())?;
+                    let children = value.children(self.evaluation.document);
+                    self.evaluation.budget.spend_values(children.len())?;
                     selected.extend(children.iter());
                 }
                 continue;
@@ -143,8 +262,8 @@ impl Selection<'_> {
                 self.left_over = Some(Value::Missing);
             }
             let Some(key) = self.key_of(&result, &value)? else { continue };
-            let child = value.child(&key, self.document);
-            self.budget.spend_values(child.iter().count())?;
+            let child = value.child(&key, self.evaluation.document);
+            self.evaluation.budget.spend_values(child.iter().count())?;
             if let (Some(left_over), Some(child)) = (&mut self.left_over, &child) {
                 *left_over = child.clone();
             }
@@ -156,21 +275,21 @@ impl Selection<'_> {
 
     /// Converts the result of a script to a key. `None` if it is neither a string nor a number.
     fn key_of(&self, result: &Value, container: &Value) -> Result<Option<Vec<u8>>, EvalError> {
-        if let Some(text) = result.as_text(self.document) {
-            self.budget.spend_key(text)?;
+        if let Some(text) = result.as_text(self.evaluation.document) {
+            self.evaluation.budget.spend_key(text)?;
             return Ok(Some(text.to_vec()));
         }
-        if result.kind(self.document) != Type::Number {
+        if result.kind(self.evaluation.document) != Type::Number {
             return Ok(None);
         }
-        let key = match integer("a script", result, self.document) {
+        let key = match self.evaluation.integer("a script", result) {
             // The reference subtracts the negative index from the size instead of adding it.
             Ok(index) if index < 0 => {
-                let size = i64::try_from(container.children(self.document).len());
+                let size = i64::try_from(container.children(self.evaluation.document).len());
                 size.unwrap_or(i64::MAX).wrapping_sub(index).to_string()
             }
             Ok(index) => index.to_string(),
-            Err(_) => format_shortest(number("a script", result, self.document)?),
+            Err(_) => format_shortest(self.evaluation.number("a script", result)?),
         };
         Ok(Some(key.into_bytes()))
     }
@@ -179,23 +298,23 @@ impl Selection<'_> {
         let mut selected = Vec::new();
         for key in keys {
             // The steps for copying and unquoting the key.
-            self.budget.spend(key.text.len() / 8)?;
+            self.evaluation.budget.spend(key.text.len() / 8)?;
             // In the reference, the first array resolves a negative index for all values.
             let mut key = key.clone();
             for value in &self.values {
-                self.budget.spend_key(&key.text)?;
-                let child = match value.kind(self.document) {
+                self.evaluation.budget.spend_key(&key.text)?;
+                let child = match value.kind(self.evaluation.document) {
                     Type::Array => self.element(value, &mut key, text)?,
                     Type::Object => {
                         key = unquote_key(key);
-                        value.child(&key.text, self.document)
+                        value.child(&key.text, self.evaluation.document)
                     }
                     _ => self.left_over.take(),
                 };
-                if matches!(value.kind(self.document), Type::Array | Type::Object) {
+                if matches!(value.kind(self.evaluation.document), Type::Array | Type::Object) {
                     self.left_over = None;
                 }
-                self.budget.spend_values(child.iter().count())?;
+                self.evaluation.budget.spend_values(child.iter().count())?;
                 selected.extend(child);
             }
         }
@@ -210,11 +329,11 @@ impl Selection<'_> {
         text: &str,
     ) -> Result<Option<Value>, EvalError> {
         if [b"length".as_slice(), b"'length'", b"\"length\""].contains(&key.text.as_slice()) {
-            return Ok(Some(length(array, self.document)));
+            return Ok(Some(self.evaluation.length(array)));
         }
-        let size = array.children(self.document).len();
+        let size = array.children(self.evaluation.document).len();
         let number = if key.expression.is_some() {
-            let number = resolve_index(array, key, self.document, self.budget)?;
+            let number = self.evaluation.resolve_index(array, key)?;
             number.ok_or_else(|| EvalError::Index(text.to_owned()))?
         } else {
             *key = unquote_key(key.clone());
@@ -226,7 +345,7 @@ impl Selection<'_> {
         }
         let number = from_start(number, size);
         *key = Key::new(number.to_string().into_bytes(), 0);
-        Ok(array.child(&key.text, self.document))
+        Ok(array.child(&key.text, self.evaluation.document))
     }
 }
 
@@ -237,102 +356,6 @@ fn unquote_key(key: Key) -> Key {
             Key::new(unquote(&key.text, *quote).unwrap_or_default(), 0)
         }
         _ => key,
-    }
-}
-
-/// Adds the arrays and objects below a value: first its children, then those below each child. The
-/// depth of the document limits the recursion.
-fn collect_containers(
-    value: &Value,
-    document: &Document,
-    budget: &Budget,
-    found: &mut Vec<Value>,
-) -> Result<(), EvalError> {
-    let children = value.children(document);
-    budget.spend_values(children.len())?;
-    let start = found.len();
-    found.extend(children.iter().filter(|child| child.is_container(document)));
-    for at in start..found.len() {
-        let Some(child) = found.get(at).cloned() else { break };
-        collect_containers(&child, document, budget, found)?;
-    }
-    Ok(())
-}
-
-/// The index that a key stands for in an array. `None` if the key is empty.
-fn resolve_index(
-    array: &Value,
-    key: &Key,
-    document: &Document,
-    budget: &Budget,
-) -> Result<Option<i64>, EvalError> {
-    let invalid = || EvalError::Index(abbreviated(&key.text));
-    match &key.expression {
-        _ if key.text.is_empty() => Ok(None),
-        Some(expression) if expression.is_length => {
-            let length = i64::try_from(array.children(document).len());
-            length.map(Some).map_err(|_| invalid())
-        }
-        Some(expression) => {
-            let value = evaluate(expression, array, document, budget)?;
-            integer("an index", &value, document).map(Some)
-        }
-        // The reference converts to a float and back, which rounds numbers above 2^53.
-        None => {
-            let index = parse_integer(&key.text).ok_or_else(invalid)?;
-            Ok(Some(to_integer(index as f64)))
-        }
-    }
-}
-
-/// Evaluates an expression. The result is missing if `current` is missing. Otherwise, a missing
-/// result becomes null.
-pub(crate) fn evaluate(
-    expression: &Expression,
-    current: &Value,
-    document: &Document,
-    budget: &Budget,
-) -> Result<Value, EvalError> {
-    if current.is_missing() {
-        return Ok(Value::Missing);
-    }
-    let incomplete = || EvalError::Incomplete("the expression".to_owned());
-    let mut stack: Vec<Value> = Vec::new();
-    for instruction in expression.program()? {
-        budget.spend(1)?;
-        let value = match instruction {
-            Instruction::Fail(error) => return Err(error.clone()),
-            Instruction::Push(constant) => constant.value(budget)?,
-            Instruction::Select(path) => {
-                let mut values = select_values(path, current, document, budget)?;
-                match (values.len(), values.pop()) {
-                    (2.., Some(last)) => {
-                        values.push(last);
-                        // The reference copies the values, which fails for missing ones.
-                        if values.iter().any(Value::is_missing) {
-                            return Err(EvalError::Missing);
-                        }
-                        Value::Several(values.into())
-                    }
-                    (_, only) => only.unwrap_or(Value::Missing),
-                }
-            }
-            Instruction::Call(function) => {
-                let value = stack.pop().ok_or_else(incomplete)?;
-                function.call(&value, document, budget)?
-            }
-            Instruction::Apply(operator) => {
-                let right = stack.pop().ok_or_else(incomplete)?;
-                let left = stack.pop().ok_or_else(incomplete)?;
-                operator.apply(&left, &right, document, budget)?
-            }
-        };
-        stack.push(value);
-    }
-    match (stack.pop(), stack.is_empty()) {
-        (Some(Value::Missing) | None, true) => Ok(Value::Null),
-        (Some(value), true) => Ok(value),
-        _ => Err(incomplete()),
     }
 }
 
@@ -358,33 +381,4 @@ fn parse_integer(text: &[u8]) -> Option<i64> {
 /// Converts an index, which counts from the end if it is negative, to an index from the start.
 fn from_start(index: i64, length: usize) -> i64 {
     if index < 0 { index.saturating_add(i64::try_from(length).unwrap_or(i64::MAX)) } else { index }
-}
-
-/// Returns the elements of a slice. The step must not be 0.
-fn slice(
-    array: &Value,
-    start: Option<i64>,
-    end: Option<i64>,
-    step: i64,
-    document: &Document,
-    budget: &Budget,
-) -> Result<Vec<Value>, EvalError> {
-    let children = array.children(document);
-    let length = i64::try_from(children.len()).unwrap_or(i64::MAX);
-    let bound = |bound: Option<i64>, default: i64| {
-        bound.map_or(default, |bound| from_start(bound, children.len()))
-    };
-    let (mut at, end) = if step > 0 {
-        (bound(start, 0).max(0), bound(end, length).min(length))
-    } else {
-        (bound(start, length - 1).min(length), bound(end, -1).max(-1))
-    };
-    let mut values = Vec::new();
-    while if step > 0 { at < end } else { at > end } {
-        budget.spend_values(1)?;
-        values.extend(usize::try_from(at).ok().and_then(|at| children.get(at)));
-        let Some(next) = at.checked_add(step) else { break };
-        at = next;
-    }
-    Ok(values)
 }

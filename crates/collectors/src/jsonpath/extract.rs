@@ -7,7 +7,7 @@ use crate::jsonpath::{
     budget::Budget,
     document::Document,
     error::EvalError,
-    evaluate::{evaluate, select_values},
+    evaluate::Evaluation,
     syntax::{Expression, Path},
     value::{NoNumber, Type, Value},
 };
@@ -65,12 +65,11 @@ impl Extractor {
     pub fn extract(&self, document: &[u8]) -> Result<f64, ExtractError> {
         let document = Document::parse(document, &self.limits)?;
         let budget = Budget::new(self.limits, self.compat);
+        let evaluation = Evaluation { document: &document, budget: &budget };
         let root = Value::Node(Document::ROOT);
         let values = match &self.query.0 {
-            Kind::Key(path) => select_values(path, &root, &document, &budget)?,
-            Kind::Expression(expression) => {
-                vec![evaluate(expression, &root, &document, &budget)?]
-            }
+            Kind::Key(path) => evaluation.select_values(path, &root)?,
+            Kind::Expression(expression) => vec![evaluation.evaluate(expression, &root)?],
         };
         match values.as_slice() {
             [] => Err(ExtractError::Empty),

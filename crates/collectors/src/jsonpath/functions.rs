@@ -11,9 +11,8 @@ use base64::{
 
 use crate::jsonpath::{
     Compat,
-    budget::Budget,
-    document::Document,
     error::EvalError,
+    evaluate::Evaluation,
     math,
     value::{NoNumber, Type, Value},
 };
@@ -76,19 +75,17 @@ impl Function {
             math::find_function(name).map(|(name, function)| Self::Math(name, function))
         })
     }
+}
 
-    pub(crate) fn call(
-        self,
-        value: &Value,
-        document: &Document,
-        budget: &Budget,
-    ) -> Result<Value, EvalError> {
-        let name = match self {
-            Self::Math(name, function) => {
-                let number = number(name, value, document)?;
+impl Evaluation<'_> {
+    pub(crate) fn call(self, function: Function, value: &Value) -> Result<Value, EvalError> {
+        let document = self.document;
+        let name = match function {
+            Function::Math(name, function) => {
+                let number = self.number(name, value)?;
                 return Ok(Value::Number(Some(function(number))));
             }
-            Self::Other(name) => name,
+            Function::Other(name) => name,
         };
         let children = value.children(document);
         let is_array = value.kind(document) == Type::Array;
@@ -103,14 +100,14 @@ impl Function {
             "is_array" => type_is(Type::Array),
             "is_object" => type_is(Type::Object),
             "is_int" | "is_uint" | "is_float" if value.is_missing() => Value::Null,
-            "is_int" => Value::Bool(integer(name, value, document).is_ok()),
-            "is_uint" => Value::Bool(unsigned(name, value, document).is_ok()),
+            "is_int" => Value::Bool(self.integer(name, value).is_ok()),
+            "is_uint" => Value::Bool(self.unsigned(name, value).is_ok()),
             "is_float" => {
                 let is_number = value.kind(document) == Type::Number;
-                Value::Bool(is_number && integer(name, value, document).is_err())
+                Value::Bool(is_number && self.integer(name, value).is_err())
             }
-            "not" => Value::Bool(!is_true(value, document)?),
-            "length" => length(value, document),
+            "not" => Value::Bool(!self.is_true(value)?),
+            "length" => self.length(value),
             "size" => Value::Number(Some(children.len() as f64)),
             "first" if is_array => children.get(0).unwrap_or(Value::Null),
             "last" if is_array => {
@@ -119,66 +116,112 @@ impl Function {
             }
             "parent" => value.parent(document).unwrap_or(Value::Null),
             "root" if !value.is_missing() => value.root(),
-            "key" => key_of(value, document, budget)?,
-            "sum" | "avg" => return sum_or_mean(name, value, document, budget),
+            "key" => self.key_of(value)?,
+            "sum" | "avg" => return self.sum_or_mean(name, value),
             "pow10" | "factorial" if value.is_missing() => Value::Number(None),
-            "pow10" => Value::Number(Some(math::power_of_ten(integer(name, value, document)?))),
-            "factorial" => factorial(unsigned(name, value, document)?, budget.compat)?,
+            "pow10" => Value::Number(Some(math::power_of_ten(self.integer(name, value)?))),
+            "factorial" => factorial(self.unsigned(name, value)?, self.budget.compat)?,
             "b64decode" | "b64encode" | "b64encoden" => {
-                return convert_base64(name, value, document, budget);
+                return self.convert_base64(name, value);
             }
             "rand" | "randint" => return Err(EvalError::Random(name)),
             _ => Value::Null,
         })
     }
-}
 
-/// The number of elements of an array, or of bytes of a string. It is 0 for a missing value, and 1
-/// for other values.
-pub(crate) fn length(value: &Value, document: &Document) -> Value {
-    let length = match value.kind(document) {
-        _ if value.is_missing() => 0,
-        Type::Array => value.children(document).len(),
-        Type::Text => value.as_text(document).map_or(0, <[u8]>::len),
-        _ => 1,
-    };
-    Value::Number(Some(length as f64))
-}
-
-fn key_of(value: &Value, document: &Document, budget: &Budget) -> Result<Value, EvalError> {
-    let (Some(parent), Some(node)) = (value.parent(document), value.node()) else {
-        return Ok(Value::Null);
-    };
-    let siblings = parent.children(document);
-    // The steps of the search through the siblings.
-    budget.spend(siblings.len() / 8)?;
-    let Some(key) = siblings.key_of(node) else { return Ok(Value::Null) };
-    budget.spend_text(key.len())?;
-    Ok(Value::text(key))
-}
-
-fn sum_or_mean(
-    name: &'static str,
-    value: &Value,
-    document: &Document,
-    budget: &Budget,
-) -> Result<Value, EvalError> {
-    if !value.is_container(document) {
-        let is_number = value.kind(document) == Type::Number;
-        return if is_number {
-            Ok(Value::Number(Some(number(name, value, document)?)))
-        } else {
-            Ok(Value::Null)
+    /// The number of elements of an array, or of bytes of a string. It is 0 for a missing value, and
+    /// 1 for other values.
+    pub(crate) fn length(self, value: &Value) -> Value {
+        let length = match value.kind(self.document) {
+            _ if value.is_missing() => 0,
+            Type::Array => value.children(self.document).len(),
+            Type::Text => value.as_text(self.document).map_or(0, <[u8]>::len),
+            _ => 1,
         };
+        Value::Number(Some(length as f64))
     }
-    let children = value.children(document);
-    budget.spend(children.len())?;
-    let mut sum = 0.0;
-    for child in children.iter() {
-        sum += number(name, &child, document)?;
+
+    fn key_of(self, value: &Value) -> Result<Value, EvalError> {
+        let (Some(parent), Some(node)) = (value.parent(self.document), value.node()) else {
+            return Ok(Value::Null);
+        };
+        let siblings = parent.children(self.document);
+        // The steps of the search through the siblings.
+        self.budget.spend(siblings.len() / 8)?;
+        let Some(key) = siblings.key_of(node) else { return Ok(Value::Null) };
+        self.budget.spend_text(key.len())?;
+        Ok(Value::text(key))
     }
-    let is_mean = name == "avg" && children.len() > 0;
-    Ok(Value::Number(Some(if is_mean { sum / children.len() as f64 } else { sum })))
+
+    fn sum_or_mean(self, name: &'static str, value: &Value) -> Result<Value, EvalError> {
+        if !value.is_container(self.document) {
+            let is_number = value.kind(self.document) == Type::Number;
+            return if is_number {
+                Ok(Value::Number(Some(self.number(name, value)?)))
+            } else {
+                Ok(Value::Null)
+            };
+        }
+        let children = value.children(self.document);
+        self.budget.spend(children.len())?;
+        let mut sum = 0.0;
+        for child in children.iter() {
+            sum += self.number(name, &child)?;
+        }
+        let is_mean = name == "avg" && children.len() > 0;
+        Ok(Value::Number(Some(if is_mean { sum / children.len() as f64 } else { sum })))
+    }
+
+    fn convert_base64(self, name: &'static str, value: &Value) -> Result<Value, EvalError> {
+        let Some(text) = value.as_text(self.document) else { return Ok(Value::Null) };
+        self.budget.spend(text.len() / 16)?;
+        self.budget.spend_text(text.len().saturating_mul(2))?;
+        let result = match name {
+            "b64encode" => PADDED.encode(text).into_bytes(),
+            "b64encoden" => STANDARD_NO_PAD.encode(text).into_bytes(),
+            _ => {
+                let text: Vec<u8> =
+                    text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+                let decoded = DECODER.decode(&text).or_else(|_| DECODER_NO_PAD.decode(&text));
+                decoded.map_err(|_| EvalError::Base64)?
+            }
+        };
+        Ok(Value::text(&result))
+    }
+
+    /// Returns an operand of the function or operator `name` as a number.
+    pub(crate) fn number(self, name: &'static str, value: &Value) -> Result<f64, EvalError> {
+        value.number(self.document).map_err(|error| match error {
+            NoNumber::OtherType => EvalError::Operand(name, "a number"),
+            NoNumber::TooLarge => EvalError::TooLarge,
+        })
+    }
+
+    pub(crate) fn integer(self, name: &'static str, value: &Value) -> Result<i64, EvalError> {
+        let number = self.number(name, value)?;
+        // Also false for NaN and infinities.
+        if number % 1.0 == 0.0 {
+            Ok(math::to_integer(number))
+        } else {
+            Err(EvalError::Operand(name, "an integer"))
+        }
+    }
+
+    pub(crate) fn unsigned(self, name: &'static str, value: &Value) -> Result<u64, EvalError> {
+        let integer = self.integer(name, value)?;
+        u64::try_from(integer).map_err(|_| EvalError::Operand(name, "an integer of at least 0"))
+    }
+
+    /// Whether a value counts as true. 0, null, false, and empty strings, arrays and objects don't.
+    pub(crate) fn is_true(self, value: &Value) -> Result<bool, EvalError> {
+        Ok(match value.kind(self.document) {
+            Type::Null => false,
+            Type::Bool => value.as_bool(self.document).unwrap_or_default(),
+            Type::Number => self.number("a condition", value)? != 0.0,
+            Type::Text => value.as_text(self.document).is_some_and(|text| !text.is_empty()),
+            Type::Array | Type::Object => value.children(self.document).len() > 0,
+        })
+    }
 }
 
 fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
@@ -188,72 +231,4 @@ fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
         return Err(EvalError::Overflow("factorial"));
     }
     Ok(Value::Number(Some(math::wrapping_factorial(number) as f64)))
-}
-
-fn convert_base64(
-    name: &'static str,
-    value: &Value,
-    document: &Document,
-    budget: &Budget,
-) -> Result<Value, EvalError> {
-    let Some(text) = value.as_text(document) else { return Ok(Value::Null) };
-    budget.spend(text.len() / 16)?;
-    budget.spend_text(text.len().saturating_mul(2))?;
-    let result = match name {
-        "b64encode" => PADDED.encode(text).into_bytes(),
-        "b64encoden" => STANDARD_NO_PAD.encode(text).into_bytes(),
-        _ => {
-            let text: Vec<u8> =
-                text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-            let decoded = DECODER.decode(&text).or_else(|_| DECODER_NO_PAD.decode(&text));
-            decoded.map_err(|_| EvalError::Base64)?
-        }
-    };
-    Ok(Value::text(&result))
-}
-
-/// Returns an operand of the function or operator `name` as a number.
-pub(crate) fn number(
-    name: &'static str,
-    value: &Value,
-    document: &Document,
-) -> Result<f64, EvalError> {
-    value.number(document).map_err(|error| match error {
-        NoNumber::OtherType => EvalError::Operand(name, "a number"),
-        NoNumber::TooLarge => EvalError::TooLarge,
-    })
-}
-
-pub(crate) fn integer(
-    name: &'static str,
-    value: &Value,
-    document: &Document,
-) -> Result<i64, EvalError> {
-    let number = number(name, value, document)?;
-    // Also false for NaN and infinities.
-    if number % 1.0 == 0.0 {
-        Ok(math::to_integer(number))
-    } else {
-        Err(EvalError::Operand(name, "an integer"))
-    }
-}
-
-pub(crate) fn unsigned(
-    name: &'static str,
-    value: &Value,
-    document: &Document,
-) -> Result<u64, EvalError> {
-    let integer = integer(name, value, document)?;
-    u64::try_from(integer).map_err(|_| EvalError::Operand(name, "an integer of at least 0"))
-}
-
-/// Whether a value counts as true. 0, null, false, and empty strings, arrays and objects don't.
-pub(crate) fn is_true(value: &Value, document: &Document) -> Result<bool, EvalError> {
-    Ok(match value.kind(document) {
-        Type::Null => false,
-        Type::Bool => value.as_bool(document).unwrap_or_default(),
-        Type::Number => number("a condition", value, document)? != 0.0,
-        Type::Text => value.as_text(document).is_some_and(|text| !text.is_empty()),
-        Type::Array | Type::Object => value.children(document).len() > 0,
-    })
 }

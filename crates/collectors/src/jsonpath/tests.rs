@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::jsonpath::{budget::Budget, document::Document, error::EvalError};
+use crate::jsonpath::{budget::Budget, document::Document, error::EvalError, evaluate::Evaluation};
 
 const DOCUMENT: &str = r#"{
     "rps": 12.5, "list": [3, 4, 5], "empty": [], "text": "7", "flag": true, "nothing": null,
@@ -248,7 +248,8 @@ fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
         let document = Document::parse(document, &limits).unwrap();
         let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
         let root = value::Value::Node(Document::ROOT);
-        let _ = evaluate::select_values(&path, &root, &document, &budget);
+        let evaluation = Evaluation { document: &document, budget: &budget };
+        let _ = evaluation.select_values(&path, &root);
         let (steps, created) = budget.spent();
         // The last operation may exceed a limit: a regular expression costs up to 160 steps for
         // each byte of a string.
@@ -287,7 +288,7 @@ fn spent(path: &str, document: &Value) -> (u64, usize) {
     let budget = Budget::new(Limits::default(), Compat::Off);
     let document = Document::parse(document.to_string().as_bytes(), &Limits::default()).unwrap();
     let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
-    evaluate::select_values(&path, &value::Value::Node(Document::ROOT), &document, &budget)
-        .unwrap();
+    let evaluation = Evaluation { document: &document, budget: &budget };
+    evaluation.select_values(&path, &value::Value::Node(Document::ROOT)).unwrap();
     budget.spent()
 }

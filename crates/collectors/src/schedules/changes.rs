@@ -11,6 +11,10 @@ const SEARCH_HORIZON: SignedDuration = SignedDuration::from_hours(9 * 24);
 /// The period that is searched first. It needs fewer windows, so the search is cheaper.
 const NEAR_HORIZON: SignedDuration = SignedDuration::from_hours(1);
 
+/// The maximum number of searches at distant edges. A schedule may have thousands of entries, and
+/// each search evaluates all of them.
+const MAX_DISTANT_SEARCHES: usize = 50;
+
 const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 
 /// A change of the value.
@@ -23,10 +27,11 @@ pub struct Change {
 
 impl ScheduledMetric {
     /// The next change after a time. `None` if the value doesn't change within nine days, nor
-    /// within nine days after the first later ramp or end of a `OneTime` entry. Nine days include
-    /// all changes by repeating entries. Fails if [`Self::value_at`] fails.
+    /// within nine days after one of the next later edges of `OneTime` entries. Nine days include
+    /// all changes by repeating entries, except those that follow from a later clock change. Fails
+    /// if [`Self::value_at`] fails.
     pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
-        self.value_at(now)?;
+        let value = self.value_at(now)?;
         let end_of = |horizon| now.saturating_add(horizon).unwrap_or(Timestamp::MAX);
         let near = self.iter_changes(now, end_of(NEAR_HORIZON)).next();
         let horizon = end_of(SEARCH_HORIZON);
@@ -35,14 +40,29 @@ impl ScheduledMetric {
         }
         // The horizon includes all changes by repeating entries, but not those by later `OneTime`
         // entries.
-        let windows = self.effective_windows(now, now);
-        let edges = windows.iter().flat_map(|window| [self.ramp.extent(window).0, window.end]);
-        let later = edges.filter(|at| *at >= horizon).min();
-        Ok(later.and_then(|at| {
-            let from = at.saturating_sub(NANOSECOND).unwrap_or(Timestamp::MIN);
-            self.iter_changes(from, from.saturating_add(SEARCH_HORIZON).unwrap_or(Timestamp::MAX))
-                .next()
-        }))
+        let edges = self.edges_of_value(&self.effective_windows(now, now), value);
+        let mut searched_until = horizon;
+        for _ in 0..MAX_DISTANT_SEARCHES {
+            let Some(edge) = edges.iter().copied().filter(|edge| *edge > searched_until).min()
+            else {
+                break;
+            };
+            let from = edge.saturating_sub(NANOSECOND).unwrap_or(Timestamp::MIN);
+            searched_until = from.saturating_add(SEARCH_HORIZON).unwrap_or(Timestamp::MAX);
+            if let Some(change) = self.iter_changes(from, searched_until).next() {
+                return Ok(Some(change));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The times at which a window may change a value that no window has changed before: it exceeds
+    /// the value, or it no longer has it. Then another window may still have the value.
+    fn edges_of_value(&self, windows: &[Window], value: i64) -> Vec<Timestamp> {
+        let above = windows.iter().filter(|window| window.value > value);
+        let rises = above.filter_map(|window| self.ramp.first_at_least(window, value + 1));
+        let holding = windows.iter().filter(|window| value > 0 && window.value >= value);
+        rises.chain(holding.map(|window| self.ramp.first_below(window, value))).collect()
     }
 
     /// The changes after `from` and up to `to`. Invalid entries are left out, and are no error.
@@ -99,13 +119,15 @@ impl Ramp {
     /// The first instant at which a window contributes at least `value`.
     fn first_at_least(self, window: &Window, value: i64) -> Option<Timestamp> {
         let is_reached = |at| self.value(window, at) >= value;
-        let at = first_instant(self.extent(window).0, window.start, is_reached);
+        let (from, to) = self.extent(window);
+        let at = first_instant(from, window.start.clamp(from, to), is_reached);
         is_reached(at).then_some(at)
     }
 
     /// The first instant after its end at which a window contributes less than `value`.
     fn first_below(self, window: &Window, value: i64) -> Timestamp {
-        first_instant(window.end, self.extent(window).1, |at| self.value(window, at) < value)
+        let (from, to) = self.extent(window);
+        first_instant(window.end.clamp(from, to), to, |at| self.value(window, at) < value)
     }
 }
 

@@ -21,6 +21,17 @@ pub struct Window {
     pub end: Timestamp,
     /// The value in the window.
     pub value: i64,
+    /// With compatibility, the day of a repeating entry's window: its first instant, and that of the
+    /// next day. Outside of it, neither the window nor its ramps count.
+    pub(crate) day: Option<(Timestamp, Timestamp)>,
+}
+
+impl Window {
+    /// The first instant at which the entry doesn't have its full value any more: [`Self::end`], or
+    /// with compatibility, the end of the day if that is earlier.
+    pub fn effective_end(&self) -> Timestamp {
+        self.day.map_or(self.end, |(_, day_end)| self.end.min(day_end))
+    }
 }
 
 /// The windows of a repeating entry are computed for this many days before and after a time. As
@@ -185,12 +196,13 @@ impl Entry {
             let date = if is_next_day { date.tomorrow().unwrap_or(Date::MAX) } else { date };
             zone::instant(date, end, zone)
         });
-        self.window(starts, ends)
+        let day = (compat == Compat::Reference).then(|| zone::day(date, zone));
+        Window { day, ..self.window(starts, ends) }
     }
 
     fn window(&self, start: Timestamp, end: Timestamp) -> Window {
         let min_end = start.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
-        Window { entry: self.index, start, end: end.max(min_end), value: self.value }
+        Window { entry: self.index, start, end: end.max(min_end), value: self.value, day: None }
     }
 }
 
@@ -206,14 +218,13 @@ fn parse_dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestam
 }
 
 fn parse_times(index: usize, period: &SchedulePeriod) -> Result<(Time, Option<Time>), Problem> {
-    let start = zone::parse_time(&period.start_time)
-        .ok_or_else(|| Problem::InvalidStartTime { index, text: period.start_time.clone() })?;
-    if period.end_time.is_empty() {
-        return Ok((start, None));
-    }
-    let end = zone::parse_time(&period.end_time)
-        .ok_or_else(|| Problem::InvalidEndTime { index, text: period.end_time.clone() })?;
-    Ok((start, Some(end)))
+    let parse = |field, text: &str| {
+        let invalid = || Problem::InvalidTime { index, field, text: text.to_owned() };
+        zone::parse_time(text).ok_or_else(invalid)
+    };
+    let start = parse("startTime", &period.start_time)?;
+    let end = Some(&*period.end_time).filter(|text| !text.is_empty());
+    Ok((start, end.map(|text| parse("endTime", text)).transpose()?))
 }
 
 /// The days without duplicates, which the API permits.

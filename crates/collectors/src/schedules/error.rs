@@ -13,20 +13,6 @@ pub enum ScheduleError {
     Entry(#[from] Problem),
 }
 
-impl ScheduleError {
-    /// The text of the reference for this error.
-    pub fn reference_text(&self) -> &'static str {
-        match self {
-            Self::NegativeScalingWindow(_) => "scaling window duration cannot be negative",
-            Self::UnknownDefaultTimeZone(_) => "unexpected error loading default location",
-            Self::Entry(Problem::InvalidStartTime { .. }) => {
-                "could not parse the specified schedule period start time, format is not HH:MM"
-            }
-            Self::Entry(_) => "could not parse the specified schedule date, format is not RFC3339",
-        }
-    }
-}
-
 /// An error in an entry. `index` is its index in `spec.schedules`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
@@ -44,12 +30,14 @@ pub enum Problem {
         field: &'static str,
         text: String,
     },
-    /// The start is not a time of day.
-    #[error("spec.schedules[{index}].period.startTime: {text:?} is not a time HH:MM")]
-    InvalidStartTime { index: usize, text: String },
-    /// The end is not a time of day.
-    #[error("spec.schedules[{index}].period.endTime: {text:?} is not a time HH:MM")]
-    InvalidEndTime { index: usize, text: String },
+    /// The start or the end of a period is not a time of day.
+    #[error("spec.schedules[{index}].period.{field}: {text:?} is not a time HH:MM")]
+    InvalidTime {
+        index: usize,
+        /// `startTime` or `endTime`.
+        field: &'static str,
+        text: String,
+    },
     /// The time zone is unknown. The entry uses the default time zone.
     #[error("spec.schedules[{index}].period.timezone: unknown time zone {text:?}, using {used}")]
     UnknownTimeZone {

@@ -86,6 +86,12 @@ impl ScheduledMetric {
         self.ramp.duration
     }
 
+    /// The start of the ramp before a window, and the end of the ramp after it. With compatibility,
+    /// these are within the window's day.
+    pub fn extent(&self, window: &Window) -> (Timestamp, Timestamp) {
+        self.ramp.extent(window)
+    }
+
     /// The time zone of the first repeating entry.
     pub fn time_zone(&self) -> Option<&TimeZone> {
         self.entries.iter().find_map(Entry::time_zone)
@@ -137,8 +143,18 @@ impl ScheduledMetric {
 }
 
 impl Ramp {
-    /// Start of the ramp before a window, and end of the ramp after it.
+    /// The period in which a window contributes to the value, with its ramps. It is empty if none
+    /// of them is in the window's day.
     pub(crate) fn extent(self, window: &Window) -> (Timestamp, Timestamp) {
+        let (rise, fall) = self.unlimited_extent(window);
+        match window.day {
+            Some((start, end)) => (rise.clamp(start, end), fall.clamp(start, end)),
+            None => (rise, fall),
+        }
+    }
+
+    /// The start of the ramp before a window, and the end of the ramp after it, on any day.
+    fn unlimited_extent(self, window: &Window) -> (Timestamp, Timestamp) {
         let rise = window.start.saturating_sub(self.duration).unwrap_or(Timestamp::MIN);
         let fall = window.end.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
         (rise, fall)
@@ -146,15 +162,17 @@ impl Ramp {
 
     /// The value that a window contributes.
     pub(crate) fn value(self, window: &Window, now: Timestamp) -> i64 {
-        let (rise, fall) = self.extent(window);
-        if window.start <= now && now < window.end {
-            window.value
-        } else if rise <= now && now < window.start {
+        let (first, end) = self.extent(window);
+        if now < first || end <= now {
+            return 0;
+        }
+        let (rise, fall) = self.unlimited_extent(window);
+        if now < window.start {
             self.step_value(now.duration_since(rise), window.value)
-        } else if window.end <= now && now < fall {
-            self.step_value(fall.duration_since(now), window.value)
+        } else if now < window.end {
+            window.value
         } else {
-            0
+            self.step_value(fall.duration_since(now), window.value)
         }
     }
 

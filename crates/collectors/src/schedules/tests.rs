@@ -229,6 +229,40 @@ fn next_change_finds_a_distant_date() {
     assert_eq!(metric.next_change(end.at), Ok(None));
 }
 
+fn one_time(from: &str, to: &str, value: i64) -> Value {
+    json!({"type": "OneTime", "date": from, "endDate": to, "value": value})
+}
+
+/// A larger value hides the first distant entry, and the end of another entry with the same value
+/// changes nothing.
+#[test]
+fn next_change_skips_distant_edges_that_change_nothing() {
+    let year = one_time("2026-01-01T00:00:00Z", "2027-06-01T00:00:00Z", 9);
+    let hidden = one_time("2027-01-01T00:00:00Z", "2027-01-02T00:00:00Z", 5);
+    let same = one_time("2027-02-01T00:00:00Z", "2027-03-01T00:00:00Z", 9);
+    let higher = one_time("2027-04-01T00:00:00Z", "2027-04-02T00:00:00Z", 20);
+    let next = |entries: &[&Value]| {
+        let spec = json!({"scalingWindowDurationMinutes": 0, "schedules": entries});
+        metric(spec, Compat::Off).next_change(at("2026-11-27T00:00:00Z"))
+    };
+    let end = Change { at: at("2027-06-01T00:00:00Z"), value: 0 };
+    assert_eq!(next(&[&year, &hidden, &same]), Ok(Some(end)));
+    let rise = Change { at: at("2027-04-01T00:00:00Z"), value: 20 };
+    assert_eq!(next(&[&year, &hidden, &same, &higher]), Ok(Some(rise)));
+}
+
+/// Between the two distant entries, a repeating entry has their value.
+#[test]
+fn next_change_continues_where_a_repeating_entry_fills_a_gap() {
+    let mut noon = repeating("12:00", "13:00", &["Mon", "Tue", "Wed", "Thu", "Fri"], "UTC");
+    noon["value"] = json!(9);
+    let first = one_time("2026-01-01T00:00:00Z", "2027-01-01T12:30:00Z", 9);
+    let second = one_time("2027-01-01T12:45:00Z", "2027-02-01T00:00:00Z", 9);
+    let spec = json!({"scalingWindowDurationMinutes": 0, "schedules": [noon, first, second]});
+    let change = metric(spec, Compat::Off).next_change(at("2026-11-27T00:00:00Z"));
+    assert_eq!(change, Ok(Some(Change { at: at("2027-02-01T00:00:00Z"), value: 0 })));
+}
+
 /// As in the reference, an entry without days is never active.
 #[test]
 fn null_is_an_empty_list() {

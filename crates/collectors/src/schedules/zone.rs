@@ -27,6 +27,14 @@ pub(crate) fn instant(date: Date, time: Time, zone: &TimeZone) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
+/// The first instant of a day, and that of the next one.
+pub(crate) fn day(date: Date, zone: &TimeZone) -> (Timestamp, Timestamp) {
+    let start = |date: Date| zone.to_timestamp(date.to_datetime(Time::midnight()));
+    // An error can only mean a year out of jiff's range.
+    let end = date.tomorrow().and_then(start).unwrap_or(Timestamp::MAX);
+    (start(date).unwrap_or(Timestamp::MIN), end)
+}
+
 /// Parses `HH:MM` as Go's layout `15:04`: the hour may have one digit.
 pub(crate) fn parse_time(text: &str) -> Option<Time> {
     let (hour, minute) = text.split_once(':')?;

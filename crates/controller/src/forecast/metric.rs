@@ -152,7 +152,6 @@ impl MetricState {
         }
         let text = decision.text();
         let GateDecision { reason, choice, comparison } = decision;
-        let reason = ForecastReason::from(reason);
         let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
         self.last_check = Some(CheckResult {
             at: now,

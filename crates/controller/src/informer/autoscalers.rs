@@ -8,16 +8,23 @@ use std::{
 
 use hpa_calc::api::HorizontalPodAutoscaler;
 use kube::{Client, runtime::watcher};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tracing::info;
 
-use super::{Informers, stream::WatchStream};
+use super::{
+    Informers,
+    stream::{Interrupted, WatchStream},
+};
 use crate::{
     cache::{Change, Origin},
     k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
     key::{AutoscalerApi, HpaKey, Scope},
     queue::InitialDelay,
 };
+
+/// If the API has not been installed for this time, its autoscalers were deleted with its
+/// definition. A shorter time may be an API server that starts.
+const DELETED_AFTER: Duration = Duration::from_mins(1);
 
 impl Informers {
     /// Keeps the cached autoscalers of one API and scope up to date, queues those that are new or
@@ -66,7 +73,30 @@ impl Informers {
         // delays close to each other. Not cleared when a list fails midway, because the next list
         // no longer reports them as created.
         let mut created = BTreeSet::new();
-        while let Some(event) = stream.next().await {
+        let mut not_installed_since: Option<Instant> = None;
+        loop {
+            let event = match stream.next_or_interrupted().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return,
+                Err(Interrupted { is_not_installed: true, .. }) => {
+                    let since = *not_installed_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= DELETED_AFTER {
+                        created.clear();
+                        for key in self.keys_in_scope(K::API, &scope) {
+                            self.on_delete(&key);
+                        }
+                    }
+                    continue;
+                }
+                Err(_) => {
+                    not_installed_since = None;
+                    continue;
+                }
+            };
+            // Every retry of a list starts with `Init`.
+            if !matches!(event, watcher::Event::Init) {
+                not_installed_since = None;
+            }
             match event {
                 watcher::Event::Init => {
                     listed.clear();
@@ -83,11 +113,8 @@ impl Informers {
                     listed.insert(key);
                 }
                 watcher::Event::InitDone => {
-                    let missing = self.caches.autoscalers.keys_where(|key| {
-                        let is_in_scope =
-                            scope.as_deref().is_none_or(|scope| *scope == *key.namespace);
-                        key.api == K::API && is_in_scope && !listed.contains(key)
-                    });
+                    let mut missing = self.keys_in_scope(K::API, &scope);
+                    missing.retain(|key| !listed.contains(key));
                     for key in &missing {
                         if all_listed_are_named {
                             self.on_delete(key);
@@ -113,6 +140,14 @@ impl Informers {
                 watcher::Event::Delete(_) => stream.schedule_relist_for_undecodable(),
             }
         }
+    }
+
+    /// The cached autoscalers of one API and scope.
+    fn keys_in_scope(&self, api: AutoscalerApi, scope: &Scope) -> Vec<HpaKey> {
+        self.caches.autoscalers.keys_where(|key| {
+            let is_in_scope = scope.as_deref().is_none_or(|scope| *scope == *key.namespace);
+            key.api == api && is_in_scope
+        })
     }
 
     /// Stores an object in the cache. `None` if it can't be decoded.

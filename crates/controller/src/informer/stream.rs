@@ -195,6 +195,8 @@ pub(super) struct WatchStream<T> {
 pub(super) struct Interrupted {
     /// RBAC forbids the watch, so an early retry is unlikely to succeed.
     pub(super) is_forbidden: bool,
+    /// The optional kind isn't installed, so it has no objects.
+    pub(super) is_not_installed: bool,
     /// An event could not be parsed. A relist is scheduled.
     pub(super) event_lost: bool,
 }
@@ -256,16 +258,8 @@ impl<T: Watchable> WatchStream<T> {
         self.relist_timer.schedule_for_undecodable();
     }
 
-    /// The next event. `None` does not occur as long as kube's watches are endless.
-    pub(super) async fn next(&mut self) -> Option<watcher::Event<T>> {
-        loop {
-            if let Ok(event) = self.next_or_interrupted().await {
-                return event;
-            }
-        }
-    }
-
-    /// Like [`WatchStream::next`], but also returns when events may have been missed.
+    /// The next event, or the fact that events may have been missed. `None` does not occur as long
+    /// as kube's watches are endless.
     pub(super) async fn next_or_interrupted(
         &mut self,
     ) -> Result<Option<watcher::Event<T>>, Interrupted> {
@@ -316,16 +310,18 @@ impl<T: Watchable> WatchStream<T> {
         if event_lost {
             self.relist_timer.schedule_for_undecodable();
         }
+        let mut is_not_installed = false;
         match &self.optional {
             _ if is_forbidden && self.tolerates_forbidden => self.request.age.set_unwatched(),
             Some((group, not_installed)) if status_code(error) == Some(404) => {
                 self.request.age.set_unwatched();
                 not_installed.send_replace(true);
                 self.failures.not_installed(group);
+                is_not_installed = true;
             }
             _ => self.failures.failed(error),
         }
-        Interrupted { is_forbidden, event_lost }
+        Interrupted { is_forbidden, is_not_installed, event_lost }
     }
 
     fn handle_event(&mut self, event: Option<&watcher::Event<T>>) {

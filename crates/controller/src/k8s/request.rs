@@ -56,6 +56,7 @@ const MAX_TEXT_BYTES: usize = 2048;
 /// A request for one path.
 pub(crate) struct ApiRequest<'a> {
     pub(crate) client: &'a Client,
+    /// The time from when the request is sent until its response is complete.
     pub(crate) timeout: Duration,
     /// `GET` or `PUT`.
     pub(crate) method: Method,
@@ -72,9 +73,12 @@ const ACCEPT_METADATA: &str =
 const ACCEPT_OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
-    /// Sends the request and decodes the response. The timeout covers the response with its body.
+    /// Sends the request and decodes the response. [`Clients`](super::Clients) apply the timeout
+    /// once their limits let the request pass, and report it to their observer and log. The request
+    /// may wait as long again before that.
     pub(crate) async fn send<T: DeserializeOwned>(self, body: Vec<u8>) -> Result<T, RequestError> {
-        match tokio::time::timeout(self.timeout, self.response_body(body)).await {
+        let with_wait = self.timeout.saturating_mul(2);
+        match tokio::time::timeout(with_wait, self.response_body(body)).await {
             Ok(body) => serde_json::from_slice(&body?)
                 .map_err(|error| RequestError::Decode(Arc::new(error))),
             Err(_) => Err(self.transport_error(DEADLINE_EXCEEDED)),

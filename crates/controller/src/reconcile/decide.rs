@@ -74,6 +74,8 @@ impl<'a> Attempt<'a> {
             let replicas = target.scale_object.scale.spec_replicas;
             let now = self.reconciler.clock.instants();
             self.autoscaler.check_restored_history(replicas, now);
+            let (key, autoscaler) = (self.key, self.autoscaler);
+            self.reconciler.report_overwritten_replicas(key, autoscaler, self.hpa, replicas);
         }
         loop {
             if let Ok(target) = &target {
@@ -95,6 +97,9 @@ impl<'a> Attempt<'a> {
                 .await
             {
                 ScaleWrite::Done(result) => {
+                    if result.is_ok() {
+                        self.autoscaler.record_scale_write(replicas);
+                    }
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(result, now));
                 }

@@ -62,6 +62,26 @@ impl Reconciler {
         }
     }
 
+    /// Reports that another client changes the target's replicas after each scaling. An autoscaler
+    /// of the API that this controller doesn't handle is found only in this way.
+    pub(super) fn report_overwritten_replicas(
+        &self,
+        key: &HpaKey,
+        autoscaler: &Autoscaler,
+        hpa: &HorizontalPodAutoscaler,
+        replicas: i32,
+    ) {
+        let Some(written) = autoscaler.overwritten_replicas(replicas) else { return };
+        let target = &hpa.spec.scale_target_ref;
+        let message = format!(
+            "another client changes the replicas of {}/{} after each scaling, now from {written} to \
+             {replicas}: another autoscaler of this target, in any API, or a deployment tool",
+            target.kind, target.name
+        );
+        warn!("{message}");
+        self.record_warning(key, hpa, EventReason::ReplicasOverwritten, message);
+    }
+
     pub(super) fn record_warning(
         &self,
         key: &HpaKey,

@@ -82,6 +82,12 @@ async fn invalid_annotation_is_reported_once_and_ignored(
 }
 
 #[tokio::test]
+async fn dry_run_annotation_prevents_all_writes() {
+    let server = reconcile_annotated("autoscaling.hpa-rs.dev/dry-run", "true", 1).await;
+    assert_eq!((server.scale_writes.len(), server.status_patches.len()), (0, 0));
+}
+
+#[tokio::test]
 async fn pause_that_is_set_during_the_reconcile_applies() {
     let server = reconcile_once(Server { annotations: json!({ PAUSE: "true" }), ..server() }).await;
     assert_eq!(server.scale_writes, []);

@@ -32,6 +32,31 @@ async fn status_of_a_custom_autoscaler_is_written_to_the_custom_api() {
 }
 
 #[tokio::test]
+async fn scalings_that_an_autoscaler_of_the_other_api_overwrites_are_reported() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    let (events, writer) =
+        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    reconciler.events = events;
+    for _ in 0..4 {
+        reconciler.reconcile(&key()).await;
+        let mut server = server.lock();
+        server.replicas = 2;
+        server.version += 1;
+    }
+    drop(reconciler);
+    writer.run().await;
+    let server = server.lock();
+    assert_eq!(server.scale_writes.len(), 4);
+    let mut events = server.events.iter();
+    let event = events.find(|event| event["reason"] == "ReplicasOverwritten").expect("an event");
+    let message = "another client changes the replicas of Deployment/web after each scaling, now \
+                   from 4 to 2: another autoscaler of this target, in any API, or a deployment tool";
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["message"], message);
+}
+
+#[tokio::test]
 async fn autoscalers_of_both_apis_with_the_same_pods_are_ambiguous() {
     let server = Arc::new(Mutex::new(server()));
     let reconciler = reconciler(&server);

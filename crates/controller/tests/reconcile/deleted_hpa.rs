@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use hpa_calc::history::Direction;
 use parking_lot::Mutex;
 
 use crate::{
     fixture::{CpuUsageClient, key, reconcile_once, reconciler, server, usage},
     server::Server,
+    status_writes::observed_outcomes,
 };
 
 #[tokio::test]
@@ -21,8 +23,10 @@ async fn autoscaler_that_is_not_cached_is_skipped() {
 
 #[tokio::test]
 async fn deletion_after_the_scale_write_is_not_a_failure() {
-    let server = reconcile_once(Server { deletes_hpa_after_scaling: true, ..server() }).await;
-    assert_eq!(server.scale_writes, [(4, 1)]);
+    let deleting = || Server { deletes_hpa_after_scaling: true, ..server() };
+    assert_eq!(reconcile_once(deleting()).await.scale_writes, [(4, 1)]);
+    let outcomes = observed_outcomes(deleting()).await;
+    assert!(matches!(outcomes[..], [(Some(Direction::Up), _, None)]), "{outcomes:?}");
 }
 
 /// The watch may not have delivered the deletion yet.

@@ -157,18 +157,6 @@ async fn unchanged_status_delays_our_recommendation() {
 }
 
 #[tokio::test]
-async fn annotation_alone_prevents_all_writes() {
-    let server = Arc::new(Mutex::new(server()));
-    let reconciler = reconciler(&server);
-    let mut annotated = hpa();
-    annotated.metadata.annotations.insert("autoscaling.hpa-rs.dev/dry-run".into(), "true".into());
-    reconciler.autoscalers.apply(&key(), annotated, Origin::List);
-    reconciler.reconcile(&key()).await;
-    let server = server.lock();
-    assert_eq!((server.scale_writes.len(), server.status_patches.len()), (0, 0));
-}
-
-#[tokio::test]
 async fn read_only_client_sends_no_writes() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);

@@ -129,7 +129,7 @@ async fn autoscaler_without_target_selects_no_pods() {
 }
 
 /// Direction of the scaling, desired replicas, error.
-type Outcome = (Option<Direction>, Option<i32>, Option<ErrorClass>);
+pub(crate) type Outcome = (Option<Direction>, Option<i32>, Option<ErrorClass>);
 
 /// Records the outcomes.
 #[derive(Default)]
@@ -147,7 +147,7 @@ impl Observer for Outcomes {
 }
 
 /// The outcomes that an observer receives for one reconcile.
-async fn observed_outcomes(server: Server) -> Vec<Outcome> {
+pub(crate) async fn observed_outcomes(server: Server) -> Vec<Outcome> {
     let server = Arc::new(Mutex::new(server));
     let outcomes = Arc::new(Outcomes::default());
     let reconciler = Reconciler { observer: outcomes.clone(), ..reconciler(&server) };

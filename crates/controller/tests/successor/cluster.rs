@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::{Clock, Dependencies, Options, Telemetry, k8s::Clients};
+use hpa_controller::{Clock, Dependencies, Options, Telemetry};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, controller_options, election,
-    objects,
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, clients, controller_options,
+    election, objects,
 };
 use http::{Method, Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -83,16 +83,14 @@ impl Cluster {
         name: &str,
     ) -> (RunningController, Arc<Telemetry>) {
         let client = self.client();
-        let clients =
-            Clients { api: client.clone(), metrics: client.clone(), server: String::new() };
-        let election = election(client, "kube-system", name);
+        let election = election(client.clone(), "kube-system", name);
         // A request that hangs outlasts the grace period.
         let options = Options { shutdown_grace: Duration::from_secs(5), ..controller_options() };
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),
             election: Some(election),
             keep_history: self.keep_history,
-            ..Dependencies::new(clients, &options)
+            ..Dependencies::new(clients(client), &options)
         };
         let telemetry = dependencies.telemetry.clone();
         (RunningController::start(dependencies, options), telemetry)

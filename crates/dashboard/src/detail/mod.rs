@@ -293,7 +293,8 @@ impl Detail {
         if let (true, Some(source), Some(manager)) =
             (is_inactive, &self.cluster.past, &entry.controller.name)
         {
-            let inactivity = source.autoscaler_inactivity(&HpaKey::from(&self.id), manager).await;
+            let (key, writers) = (HpaKey::from(&self.id), self.board.status_writers());
+            let inactivity = source.autoscaler_inactivity(&key, manager, &writers).await;
             if inactivity.is_some() {
                 return inactivity;
             }
@@ -354,7 +355,7 @@ impl Detail {
         let mut names = match (pods.is_empty(), is_ambiguous) {
             (true, _) => return Vec::new(),
             (false, true) => {
-                let others = self.board.others_in_namespace(&self.id);
+                let others = self.board.others_of_controller(&self.id);
                 self.cluster.selecting_autoscalers(others, pods).await
             }
             (false, false) => Vec::new(),

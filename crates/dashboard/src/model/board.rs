@@ -13,7 +13,7 @@ use super::{
     Controller, Entry, Identity, Outage, OutageSummary, Row, Sample, SourceState,
     outage::Connection, rows::Rows, sources::Sources,
 };
-use crate::past::{OverdueAutoscaler, PastSample};
+use crate::past::{OverdueAutoscaler, PastSample, StatusWriter};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
@@ -248,10 +248,14 @@ impl Board {
         self.state.read().is_inactive()
     }
 
-    /// The field managers of the statuses, one for each autoscaler with a status.
-    pub(crate) fn managers(&self) -> Vec<String> {
+    /// The writers of the statuses, one for each autoscaler with a status.
+    pub(crate) fn status_writers(&self) -> Vec<StatusWriter> {
         let state = self.state.read();
-        state.rows.entries.values().filter_map(|entry| entry.controller.name.clone()).collect()
+        let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
+            let Controller { name, at } = &entry.controller;
+            Some(StatusWriter { api: id.api, manager: name.clone()?, at: *at })
+        });
+        writers.collect()
     }
 
     /// Waits until [`Self::is_synced`] is true.
@@ -292,14 +296,21 @@ impl Board {
         self.state.read().rows.entries.get(id).map(|entry| entry.version)
     }
 
-    /// The other autoscalers in the namespace of an autoscaler, with their names.
-    pub(crate) fn others_in_namespace(
+    /// The other autoscalers in the namespace that the controller of an autoscaler handles, with
+    /// their names: those of the same API, and those of the other API if the same controller stored
+    /// their statuses.
+    pub(crate) fn others_of_controller(
         &self,
         id: &Identity,
     ) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
         let state = self.state.read();
-        let is_other = |other: &&Identity| other.namespace == id.namespace && *other != id;
-        let others = state.rows.entries.iter().filter(|(other, _)| is_other(other));
+        let own = state.rows.entries.get(id).and_then(|entry| entry.controller.name.as_ref());
+        let is_other = |other: &Identity, entry: &Entry| {
+            let has_controller = own.is_some() && entry.controller.name.as_ref() == own;
+            let is_handled = other.api == id.api || has_controller;
+            other.namespace == id.namespace && other != id && is_handled
+        };
+        let others = state.rows.entries.iter().filter(|(other, entry)| is_other(other, entry));
         others
             .filter_map(|(other, entry)| {
                 Some((HpaKey::from(other).to_string(), entry.hpa.clone()?))

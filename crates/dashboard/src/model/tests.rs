@@ -382,6 +382,26 @@ fn sample_is_serialized_as_an_array() {
 }
 
 #[test]
+fn others_of_a_controller_are_of_its_api_or_have_its_statuses() {
+    let board = Board::new(&AutoscalerApi::ALL, Settings::default(), SettingPolicy::default());
+    for (api, name, manager) in [
+        (AutoscalerApi::Core, "web", "hpa-controller:a/hpa"),
+        (AutoscalerApi::Core, "same-api", "kube-controller-manager"),
+        (AutoscalerApi::Custom, "same-controller", "hpa-controller:a/hpa"),
+        (AutoscalerApi::Custom, "other", "hpa-controller:b/hpa"),
+    ] {
+        let controller = Controller { name: Some(manager.to_owned()), at: None };
+        let id = Identity { api, ..id(name) };
+        let observed = ObservedAutoscaler { id, hpa: Ok(hpa(Value::Null)), controller };
+        board.update(Update::Apply(Box::new(observed)), at(0));
+    }
+    let others = board.others_of_controller(&id("web")).into_iter();
+    let mut names: Vec<_> = others.map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, ["rhpa/shop/same-controller", "shop/same-api"]);
+}
+
+#[test]
 fn row_has_the_settings_that_the_controller_applies() {
     let board = Board::new(
         &[AutoscalerApi::Core],

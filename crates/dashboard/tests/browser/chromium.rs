@@ -1,6 +1,6 @@
 //! Drives a headless Chromium with the `DevTools` protocol, over pipes.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{process::Stdio, time::Duration};
 
 use hpa_tests::programs;
 use serde_json::{Value, json};
@@ -37,9 +37,8 @@ pub(crate) struct Tab {
 /// The name or path of Chromium. If there is none, prints that the test is skipped and returns
 /// `None`, or panics if `HPA_REQUIRE` names `chromium`.
 pub(crate) fn find_program() -> Option<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let is_program = |name: &&&str| path.split(':').any(|dir| Path::new(dir).join(name).is_file());
-    let configured = std::env::var("CHROMIUM").ok();
+    let is_program = |name: &&&str| hpa_tests::find_in_path(name).is_some();
+    let configured = std::env::var("CHROMIUM").ok().filter(|path| !path.is_empty());
     let program = configured.or_else(|| PROGRAMS.iter().find(is_program).map(ToString::to_string));
     if program.is_none() {
         programs::skip("chromium", "there is no chromium in PATH, and CHROMIUM names none");

@@ -1,4 +1,4 @@
-//! The page of an autoscaler in special cases: with a forecast, with a inactive controller, and
+//! The page of an autoscaler in special cases: with a forecast, with an inactive controller, and
 //! absent. Also line breaks in settings.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use hpa_controller::{
     HpaKey,
     forecast::{ForecastPoint, ForecastView, LoadReading, Yesterday},
 };
-use hpa_dashboard::{ControllerRecords, Options, PastDecision, RecordSource};
+use hpa_dashboard::{ControllerRecords, Options, PastDecision, RecordSource, StatusWriter};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -47,7 +47,11 @@ impl RecordSource for Forecaster {
         })
     }
 
-    async fn inactivity_sentence(&self, _: &[String], limit: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(
+        &self,
+        _: &[StatusWriter],
+        limit: SignedDuration,
+    ) -> Option<String> {
         (self.last_decision > limit).then(|| "No controller makes decisions.".to_owned())
     }
 }
@@ -143,7 +147,7 @@ async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
     assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
     tab.wait_for("document.body.classList.contains('silent')").await;
     tab.evaluate("document.querySelector('#back').click()").await;
-    tab.wait_for(LOADED).await;
+    tab.wait_for("!document.getElementById('list').hidden").await;
     let steady = "getComputedStyle(document.querySelector('.badge[data-state=steady]')).color
         === getComputedStyle(document.querySelector('.quiet')).color";
     assert_eq!(tab.evaluate(steady).await, true, "the state is not green");

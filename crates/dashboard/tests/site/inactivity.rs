@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use hpa_controller::HpaKey;
 use hpa_dashboard::{
     ControllerRecords, Options, OverdueAutoscaler, PastDecision, PastSample, RecordSource,
+    StatusWriter,
 };
 use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
@@ -42,23 +43,29 @@ impl RecordSource for InactiveController {
     }
 
     /// A dead kube-controller-manager.
-    async fn autoscaler_inactivity(&self, _: &HpaKey, manager: &str) -> Option<String> {
+    async fn autoscaler_inactivity(
+        &self,
+        _: &HpaKey,
+        manager: &str,
+        writers: &[StatusWriter],
+    ) -> Option<String> {
+        assert!(writers.iter().any(|writer| writer.manager == manager), "{writers:?}");
         let is_reference = manager == "kube-controller-manager";
         is_reference.then(|| "No controller acts on this autoscaler".to_owned())
     }
 
-    async fn overdue(&self, _: &[String], limit: SignedDuration) -> Vec<OverdueAutoscaler> {
+    async fn overdue(&self, _: &[StatusWriter], limit: SignedDuration) -> Vec<OverdueAutoscaler> {
         let overdue = |age| OverdueAutoscaler { key: HpaKey::new(NAMESPACE, "web"), age };
         self.0.filter(|age| *age > limit).map(overdue).into_iter().collect()
     }
 
     async fn inactivity_sentence(
         &self,
-        managers: &[String],
+        writers: &[StatusWriter],
         limit: SignedDuration,
     ) -> Option<String> {
         let is_inactive = self.0.is_none_or(|age| age > limit);
-        is_inactive.then(|| format!("No controller makes decisions ({} managers).", managers.len()))
+        is_inactive.then(|| format!("No controller makes decisions ({} statuses).", writers.len()))
     }
 }
 
@@ -72,7 +79,7 @@ async fn inactive_controller_is_reported_in_the_list_and_on_the_page() {
     // The limit is two minutes.
     let cluster = start_cluster(Some(SignedDuration::from_secs(190))).await;
     let changes = cluster.open_list().await.until(|changes| changes["silent"] == true).await;
-    assert_eq!(changes["problems"], json!(["No controller makes decisions (0 managers)."]));
+    assert_eq!(changes["problems"], json!(["No controller makes decisions (0 statuses)."]));
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!(view["problems"], changes["problems"]);

@@ -17,6 +17,7 @@ use hpa_controller::{
 };
 use hpa_dashboard::{
     ControllerRecords, Dashboard, DecisionMetrics, Options, PastDecision, PastSample, RecordSource,
+    StatusWriter,
 };
 use hpa_testbed::{Config, Fault, Faults, Testbed};
 use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
@@ -351,7 +352,7 @@ impl RecordSource for RecordingController {
         })
     }
 
-    async fn inactivity_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, _: &[StatusWriter], _: SignedDuration) -> Option<String> {
         None
     }
 }
@@ -393,7 +394,7 @@ impl RecordSource for ScheduleController {
         Ok(ControllerRecords { settings, ..ControllerRecords::default() })
     }
 
-    async fn inactivity_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, _: &[StatusWriter], _: SignedDuration) -> Option<String> {
         None
     }
 }

@@ -27,6 +27,7 @@ use self::{
 };
 use crate::{
     args::{AdapterArguments, to_std},
+    kubectl::block_on_threads,
     logging,
     prometheus_metrics::RequestMetrics,
     signals::cancel_on_signal,
@@ -34,14 +35,8 @@ use crate::{
 
 /// Serves until a signal.
 pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
-    let threads = usize::from(arguments.threads);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
     logging::start(&arguments.log)?;
-    let outcome = runtime.block_on(serve(arguments));
-    runtime.shutdown_background();
-    outcome
+    block_on_threads(Some(arguments.threads), serve(arguments))
 }
 
 async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {

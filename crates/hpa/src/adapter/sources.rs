@@ -63,8 +63,7 @@ impl Sources {
         if !flags.collectors {
             return Ok(());
         }
-        let server = arguments.prometheus.server_settings(Compat::Off)?;
-        let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
+        let client = arguments.prometheus.client(requests.clone())?;
         let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
         let Collectors { collection, metrics: counters, .. } = collectors::start(
             flags,
@@ -72,7 +71,6 @@ impl Sources {
             (client, servers),
             &clients.lister,
             Scope { groups: vec![AutoscalerGroup::Core], namespace: None },
-            Arc::new(Timestamp::now),
         )?;
         metrics.register(counters)?;
         self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
@@ -110,7 +108,7 @@ impl Sources {
         metrics.register(query_metrics("hpa_adapter", source.clone())?)?;
         tokio::spawn({
             let source = source.clone();
-            async move { source.run(file).await }
+            async move { source.run(Some(file)).await }
         });
         tokio::spawn(discovery_log::log_first(source.clone()));
         self.metric_sources.push(source);
@@ -140,7 +138,7 @@ async fn prometheus_client(
     Ok(client)
 }
 
-fn read_rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Config)> {
+fn read_rules(arguments: &AdapterArguments) -> anyhow::Result<(RulesFile, Config)> {
     let error = "unable to load metrics discovery config";
     let Some(path) = &arguments.config else {
         bail!(
@@ -151,7 +149,7 @@ fn read_rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>
         .with_context(|| format!("{error}: unable to read {}", path.display()))?;
     let config =
         Config::parse(&file.text).with_context(|| format!("{error}: {}", path.display()))?;
-    Ok((Some(file), config))
+    Ok((file, config))
 }
 
 /// Fails if the maximum age of series is below the relist interval: series would disappear between

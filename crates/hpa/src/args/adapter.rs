@@ -8,67 +8,35 @@ use super::{
     LogArguments, PrometheusArguments, SharingArguments,
     ignored::IgnoredArguments,
     lease::{self, LeaseArguments},
-    values::{BOOL, accept_boolean, duration, number, positive_duration},
+    values::{BOOL, HPA_ADAPTER, duration, number, positive_duration},
 };
-
-const ADAPTER_EXAMPLES: &str = "\
-Examples:
-  Serve custom, external and resource metrics by the rules of a file:
-    hpa adapter --config rules.yaml --prometheus-url http://prometheus:9090 \\
-      --secure-port 6443
-
-  Answer exactly as prometheus-adapter, even where its answers can do harm:
-    hpa adapter --compat prometheus-adapter --config rules.yaml
-
-  Replace kube-metrics-adapter, without rules:
-    hpa adapter --collectors --scaling-schedule --secure-port 6443 \\
-      --prometheus-url http://prometheus:9090
-
-The flags of prometheus-adapter are accepted. Those of the generic API server
-that have no effect here, such as --audit-log-path, cause a warning.";
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = ADAPTER_EXAMPLES,
-    mut_args(accept_boolean),
+    after_help = include_str!("examples/adapter.txt").trim_ascii_end(),
     mut_args(lease::for_adapter)
 )]
 pub(crate) struct AdapterArguments {
     /// File with the rules of prometheus-adapter; reloaded when it changes
-    #[arg(long, env = "HPA_ADAPTER_CONFIG", value_name = "FILE")]
+    #[arg(long, env = HPA_ADAPTER, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Answer exactly as this program. Some of its answers can do harm, such as 0 for NaN
-    #[arg(long, env = "HPA_ADAPTER_COMPAT", value_name = "PROGRAM", default_value = "off")]
+    #[arg(long, env = HPA_ADAPTER, value_name = "PROGRAM", default_value = "off")]
     pub(crate) compat: CompatArgument,
     /// Serve custom.metrics.k8s.io, if rules, collectors or schedules have metrics for it
-    #[arg(
-        long,
-        alias = "enable-custom-metrics-api",
-        env = "HPA_ADAPTER_CUSTOM_METRICS",
-        value_name = BOOL,
-        default_value_t = true
-    )]
+    #[arg(long, alias = "enable-custom-metrics-api", env = HPA_ADAPTER, value_name = BOOL,
+        default_value_t = true)]
     pub(crate) custom_metrics: bool,
     /// Serve external.metrics.k8s.io, if rules or collectors have metrics for it
-    #[arg(
-        long,
-        alias = "enable-external-metrics-api",
-        env = "HPA_ADAPTER_EXTERNAL_METRICS",
-        value_name = BOOL,
-        default_value_t = true
-    )]
+    #[arg(long, alias = "enable-external-metrics-api", env = HPA_ADAPTER, value_name = BOOL,
+        default_value_t = true)]
     pub(crate) external_metrics: bool,
     /// Serve metrics.k8s.io, if the file has resourceRules
-    #[arg(long, env = "HPA_ADAPTER_RESOURCE_METRICS", value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA_ADAPTER, value_name = BOOL, default_value_t = true)]
     pub(crate) resource_metrics: bool,
     /// Worker threads
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_THREADS",
-        value_name = "COUNT",
-        default_value_t = 2,
-        value_parser = clap::value_parser!(u8).range(1..=64)
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "COUNT", default_value_t = 2,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) threads: u8,
     #[command(flatten)]
     pub(crate) sharing: SharingArguments,
@@ -129,26 +97,16 @@ pub(crate) struct AdapterClusterArguments {
     /// Kubeconfig file for lists of objects [default: $KUBECONFIG, else ~/.kube/config, else the
     /// service account of the pod]
     // The alias is the flag of the other commands. prometheus-adapter has no `--kubeconfig`.
-    #[arg(long, alias = "kubeconfig", env = "HPA_ADAPTER_LISTER_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, alias = "kubeconfig", env = HPA_ADAPTER, value_name = "FILE")]
     pub(crate) lister_kubeconfig: Option<PathBuf>,
     /// Maximum average rate of list requests, per second; 0 means 5 and a negative number no limit,
     /// as in client-go [default: no limit]
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_CLIENT_QPS",
-        value_name = "RATE",
-        allow_negative_numbers = true,
-        value_parser = number
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "RATE", allow_negative_numbers = true,
+        value_parser = number)]
     pub(crate) client_qps: Option<f64>,
     /// Burst of list requests
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_CLIENT_BURST",
-        value_name = "COUNT",
-        default_value_t = 10,
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "COUNT", default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) client_burst: u32,
 }
 
@@ -157,84 +115,45 @@ pub(crate) struct AdapterClusterArguments {
 #[command(next_help_heading = "Serving (as in prometheus-adapter)")]
 pub(crate) struct ServingArguments {
     /// Address to listen on
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_BIND_ADDRESS",
-        value_name = "ADDRESS",
-        default_value = "0.0.0.0"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
     /// Port to listen on, with TLS; 0 for any
-    #[arg(long, env = "HPA_ADAPTER_SECURE_PORT", value_name = "PORT", default_value_t = 443)]
+    #[arg(long, env = HPA_ADAPTER, value_name = "PORT", default_value_t = 443)]
     pub(crate) secure_port: u16,
     /// Additional port for /livez, /readyz and /healthz, without TLS; 0 for none. Probes on it
     /// don't share connections with other clients
-    #[arg(long, env = "HPA_ADAPTER_HEALTH_PORT", value_name = "PORT", default_value_t = 0)]
+    #[arg(long, env = HPA_ADAPTER, value_name = "PORT", default_value_t = 0)]
     pub(crate) health_port: u16,
     /// Serving certificate chain, PEM; reloaded when the file changes
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_TLS_CERT_FILE",
-        value_name = "FILE",
-        requires = "tls_private_key_file"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "FILE", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
     /// Private key of the first certificate, PEM
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_TLS_PRIVATE_KEY_FILE",
-        value_name = "FILE",
-        requires = "tls_cert_file"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
     /// Directory of apiserver.crt and apiserver.key, which are used without --tls-cert-file and
     /// --service, and generated if they don't exist
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_CERT_DIR",
-        value_name = "DIRECTORY",
-        default_value = "apiserver.local.config/certificates"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "DIRECTORY",
+        default_value = "apiserver.local.config/certificates")]
     pub(crate) cert_dir: PathBuf,
     /// Minimum TLS version
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_TLS_MIN_VERSION",
-        value_name = "VERSION",
-        default_value = "VersionTLS12",
-        value_parser = ["VersionTLS12", "VersionTLS13"]
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "VERSION", default_value = "VersionTLS12",
+        value_parser = ["VersionTLS12", "VersionTLS13"])]
     pub(crate) tls_min_version: String,
     /// Serve HTTP/1.1 only
-    #[arg(
-        long,
-        alias = "disable-http2-serving",
-        env = "HPA_ADAPTER_DISABLE_HTTP2",
-        value_name = BOOL,
-        default_value_t = false
-    )]
+    #[arg(long, alias = "disable-http2-serving", env = HPA_ADAPTER, value_name = BOOL,
+        default_value_t = false)]
     pub(crate) disable_http2: bool,
     /// Concurrent requests of an HTTP/2 connection; 0 for the default, 250
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_HTTP2_MAX_STREAMS_PER_CONNECTION",
-        value_name = "COUNT",
-        default_value_t = 0
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "COUNT", default_value_t = 0)]
     pub(crate) http2_max_streams_per_connection: u32,
     /// Service of the adapter, as NAMESPACE/NAME. The adapter generates a certificate for it,
     /// stores it in --serving-secret, and sets the caBundle of the Service's APIService objects
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_SERVICE",
-        value_name = "SERVICE",
-        requires = "serving_secret",
-        conflicts_with = "tls_cert_file"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "SERVICE", requires = "serving_secret",
+        conflicts_with = "tls_cert_file")]
     pub(crate) service: Option<String>,
     /// Secret for the certificate of --service, in the namespace of the Service. It must exist, and
     /// may be empty
-    #[arg(long, env = "HPA_ADAPTER_SERVING_SECRET", value_name = "NAME", requires = "service")]
+    #[arg(long, env = HPA_ADAPTER, value_name = "NAME", requires = "service")]
     pub(crate) serving_secret: Option<String>,
 }
 
@@ -244,83 +163,43 @@ pub(crate) struct ServingArguments {
 pub(crate) struct AuthenticationArguments {
     /// Kubeconfig file for TokenReviews and for reading the cluster's client CAs [default: as
     /// --lister-kubeconfig]
-    #[arg(long, env = "HPA_ADAPTER_AUTHENTICATION_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, env = HPA_ADAPTER, value_name = "FILE")]
     pub(crate) authentication_kubeconfig: Option<PathBuf>,
     /// Time for which TokenReviews are cached
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "DURATION", default_value = "10s",
+        value_parser = duration)]
     pub(crate) authentication_token_webhook_cache_ttl: SignedDuration,
     /// Don't read the ConfigMap kube-system/extension-apiserver-authentication
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_AUTHENTICATION_SKIP_LOOKUP",
-        value_name = BOOL,
-        default_value_t = false
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = BOOL, default_value_t = false)]
     pub(crate) authentication_skip_lookup: bool,
     /// Start even if the ConfigMap kube-system/extension-apiserver-authentication can't be read.
     /// Client certificates are rejected until it can be read
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_AUTHENTICATION_TOLERATE_LOOKUP_FAILURE",
-        value_name = BOOL,
-        default_value_t = false
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = BOOL, default_value_t = false)]
     pub(crate) authentication_tolerate_lookup_failure: bool,
     /// CAs of client certificates [default: those of the cluster]
-    #[arg(long, env = "HPA_ADAPTER_CLIENT_CA_FILE", value_name = "FILE")]
+    #[arg(long, env = HPA_ADAPTER, value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
     /// CAs of the front proxy's certificate [default: those of the cluster, with the cluster's
     /// allowed names and headers]
-    #[arg(long, env = "HPA_ADAPTER_REQUESTHEADER_CLIENT_CA_FILE", value_name = "FILE")]
+    #[arg(long, env = HPA_ADAPTER, value_name = "FILE")]
     pub(crate) requestheader_client_ca_file: Option<PathBuf>,
     /// Common names that are allowed in the front proxy's certificate [default: any]
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_REQUESTHEADER_ALLOWED_NAMES",
-        value_name = "NAME",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "NAME", value_delimiter = ',')]
     pub(crate) requestheader_allowed_names: Vec<String>,
     /// Headers with the name of the user
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_REQUESTHEADER_USERNAME_HEADERS",
-        value_name = "HEADER",
-        value_delimiter = ',',
-        default_value = "x-remote-user"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "HEADER", value_delimiter = ',',
+        default_value = "x-remote-user")]
     pub(crate) requestheader_username_headers: Vec<String>,
     /// Headers with the UID of the user [default: none]
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_REQUESTHEADER_UID_HEADERS",
-        value_name = "HEADER",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "HEADER", value_delimiter = ',')]
     pub(crate) requestheader_uid_headers: Vec<String>,
     /// Headers with the groups of the user
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_REQUESTHEADER_GROUP_HEADERS",
-        value_name = "HEADER",
-        value_delimiter = ',',
-        default_value = "x-remote-group"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "HEADER", value_delimiter = ',',
+        default_value = "x-remote-group")]
     pub(crate) requestheader_group_headers: Vec<String>,
     /// Prefixes of headers with further information about the user
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_REQUESTHEADER_EXTRA_HEADERS_PREFIX",
-        value_name = "PREFIX",
-        value_delimiter = ',',
-        default_value = "x-remote-extra-"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "PREFIX", value_delimiter = ',',
+        default_value = "x-remote-extra-")]
     pub(crate) requestheader_extra_headers_prefix: Vec<String>,
 }
 
@@ -329,42 +208,22 @@ pub(crate) struct AuthenticationArguments {
 #[command(next_help_heading = "Authorization (as in prometheus-adapter)")]
 pub(crate) struct AuthorizationArguments {
     /// Kubeconfig file for SubjectAccessReviews [default: as --lister-kubeconfig]
-    #[arg(long, env = "HPA_ADAPTER_AUTHORIZATION_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, env = HPA_ADAPTER, value_name = "FILE")]
     pub(crate) authorization_kubeconfig: Option<PathBuf>,
     /// Time for which SubjectAccessReviews that allow a request are cached [default: 5m0s; 10s with
     /// --compat prometheus-adapter]
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL",
-        value_name = "DURATION",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "DURATION", value_parser = duration)]
     pub(crate) authorization_webhook_cache_authorized_ttl: Option<SignedDuration>,
     /// Time for which SubjectAccessReviews that deny a request are cached
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "DURATION", default_value = "10s",
+        value_parser = duration)]
     pub(crate) authorization_webhook_cache_unauthorized_ttl: SignedDuration,
     /// Paths that need no authorization. One that ends with * is a prefix
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_AUTHORIZATION_ALWAYS_ALLOW_PATHS",
-        value_name = "PATH",
-        value_delimiter = ',',
-        default_value = "/healthz,/readyz,/livez"
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "PATH", value_delimiter = ',',
+        default_value = "/healthz,/readyz,/livez")]
     pub(crate) authorization_always_allow_paths: Vec<String>,
     /// Timeout of requests to the API server
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_REQUEST_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA_ADAPTER, value_name = "DURATION", default_value = "10s",
+        value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,
 }

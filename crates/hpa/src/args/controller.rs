@@ -1,7 +1,9 @@
+use std::net::IpAddr;
+
 use clap::Args;
 use http::Uri;
 
-use super::values::{dns_label, dns_subdomain};
+use super::values::{HPA, dns_label, dns_subdomain};
 
 /// The location of the controller. By default, it is read from the status of the autoscalers.
 #[derive(Args, Clone, Debug)]
@@ -17,24 +19,58 @@ pub(crate) struct ControllerArguments {
     pub(crate) controller_lease: Option<String>,
     /// URL of the debug API, on a loopback address. For example that of kubectl port-forward
     /// [default: the leader's debug API, through the API server]
-    #[arg(
-        long,
-        env = "HPA_CONTROLLER_URL",
-        value_name = "URL",
-        value_parser = url,
-        conflicts_with_all = ["controller_namespace", "controller_lease"]
-    )]
+    #[arg(long, env = HPA, value_name = "URL", value_parser = url,
+        conflicts_with_all = ["controller_namespace", "controller_lease"])]
     pub(crate) controller_url: Option<Uri>,
 }
 
 /// Parses a URL without TLS: the client sends its token only through the API server, never to this
-/// URL.
+/// URL. On the way to another machine, anybody could read and forge what the debug API answers.
 fn url(text: &str) -> Result<Uri, String> {
     let uri = text.trim_end_matches('/').parse::<Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.path().len() <= 1);
-    uri.ok_or_else(|| {
+    let uri = uri.ok_or_else(|| {
         "must be a URL such as http://127.0.0.1:8081. HTTPS is only read through the API server, \
          without this flag"
             .to_owned()
-    })
+    })?;
+    let host = uri.host().unwrap_or_default();
+    if !is_loopback(host) {
+        return Err(format!(
+            "{host} is not a loopback address, and HTTP to another machine can be read and forged \
+             on the way. Leave out this flag, or run kubectl port-forward and use \
+             http://127.0.0.1:PORT"
+        ));
+    }
+    Ok(uri)
+}
+
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("http://127.0.0.1:8081/", true)]
+    #[case("http://localhost:8081", true)]
+    #[case("http://[::1]:8081", true)]
+    #[case("http://controller.example:8081", false)]
+    #[case("http://127.0.0.1.example:8081", false)]
+    #[case("http://127.0.0.1:80@controller.example", false)]
+    #[case("http://10.1.2.3:8081", false)]
+    fn url_must_be_on_loopback(#[case] text: &str, #[case] is_accepted: bool) {
+        match url(text) {
+            Ok(_) => assert!(is_accepted, "{text}"),
+            Err(error) => {
+                assert!(!is_accepted, "{text}: {error}");
+                assert!(error.contains("is not a loopback address"), "{error}");
+            }
+        }
+    }
 }

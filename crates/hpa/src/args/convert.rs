@@ -5,28 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use hpa_controller::AutoscalerApi;
 
-const EXAMPLES: &str = "\
-Examples:
-  Convert the autoscalers of a manifest to autoscaling.hpa-rs.dev/v2:
-    hpa convert autoscaler.yaml | kubectl apply -f -
-
-  Convert them back to autoscaling/v2:
-    hpa convert autoscaler.yaml --to core
-
-  Update a manifest of autoscaling/v2beta1, which Kubernetes 1.25 removed:
-    hpa convert old.yaml --to core > new.yaml
-
-  Convert all autoscalers of a namespace:
-    kubectl get hpa --namespace shop -o yaml | hpa convert | kubectl apply -f -
-
-Objects of other kinds pass through unchanged. autoscaling/v1, v2beta1 and
-v2beta2 are converted as the API server does. A field that the version doesn't
-have is an error. The status and the metadata that the API server sets (uid,
-resourceVersion, managedFields, ...) are dropped.";
-
 /// The arguments of `hpa convert`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = include_str!("examples/convert.txt").trim_ascii_end())]
 pub(crate) struct ConvertArguments {
     /// Manifest with one or more documents in YAML or JSON [default: standard input]
     #[arg(value_name = "FILE", conflicts_with = "filename")]
@@ -61,10 +42,7 @@ pub(crate) enum TargetApi {
 
 impl TargetApi {
     pub(crate) fn api_version(self) -> &'static str {
-        match self {
-            Self::Core => "autoscaling/v2",
-            Self::Custom => hpa_crd::API_VERSION,
-        }
+        AutoscalerApi::from(self).api_version()
     }
 }
 

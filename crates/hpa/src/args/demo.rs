@@ -3,44 +3,10 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 use jiff::SignedDuration;
 
-use super::values::{log_filter, positive_duration};
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  Watch half an hour in a minute: a web front end, a worker that scales to
-  zero, an API:
-    hpa demo
-
-  Keep the cluster running in real time until Ctrl-C, and use kubectl on it:
-    hpa demo --hold
-    (in another terminal, with the kubeconfig that the demo prints)
-    kubectl get hpa --watch
-    kubectl describe hpa worker
-
-  Try your own workload and load:
-    hpa demo --print-scenario > mine.yaml
-    hpa demo --scenario mine.yaml --speed 60
-
-  See forecasts scale before a load comes, and on a day that differs:
-    hpa demo --scenario examples/forecast/cluster.yaml
-
-  Let a Prometheus scrape the demo, for hpa replay (docs/demo.md has the
-  configuration of Prometheus):
-    hpa demo --metrics-address 127.0.0.1:9101
-
-  In CI, print one line per new decision, then a summary:
-    hpa demo --for 20s | cat
-
-The demo needs no cluster and touches none. It simulates the API server, pods,
-load and metrics in this process, on 127.0.0.1. It neither reads nor changes
-your kubeconfig.
-
-Exit status: 0 if the controller followed the load (the summary defines that),
-1 if it did not, 2 if the demo could not run, 130 after Ctrl-C, SIGTERM or
-SIGHUP before the end. With --hold, Ctrl-C is the normal end.";
+use super::values::{log_filter, number_in, positive_duration};
 
 #[derive(Args, Debug)]
-#[command(after_help = DEMO_EXAMPLES)]
+#[command(after_help = include_str!("examples/demo.txt").trim_ascii_end())]
 pub(crate) struct DemoArguments {
     /// Scenario in YAML: workloads, load and incidents. --print-scenario prints an example
     /// [default: the built-in scenario]
@@ -77,8 +43,5 @@ pub(crate) struct DemoArguments {
 }
 
 fn speed(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if (1.0..=600.0).contains(&speed) => Ok(speed),
-        _ => Err("must be a number from 1 to 600".to_owned()),
-    }
+    number_in(text, |speed| (1.0..=600.0).contains(&speed), "must be a number from 1 to 600")
 }

@@ -6,50 +6,13 @@ use jiff::{SignedDuration, tz::TimeZone};
 use super::{
     PastArguments,
     simulate::SimulationFormat,
-    values::{accept_boolean, duration, positive_duration, rate},
+    values::{duration, number_in, positive_duration, rate},
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  Check a load in a CSV file with a time and a load in each line:
-    hpa forecast --file load.csv --time-zone Europe/Berlin
-
-  The same for an autoscaler with a target of 50 requests per second and pod,
-  and pods that are ready 90 seconds after a scale-up:
-    hpa forecast --file load.csv --target 50 --pod-startup 90s
-
-  Check the past four weeks of an autoscaler, from Prometheus:
-    kubectl port-forward -n monitoring svc/prometheus 9090 &
-    hpa forecast shop/web --prometheus http://localhost:9090
-
-  Write a report with charts:
-    hpa forecast shop/web --prometheus http://localhost:9090 --html report.html
-
-An autoscaler starts pods when the load has risen, and they are ready minutes
-later. With a forecast, it starts them before the load rises. The command
-simulates the autoscaler on its past load, minute by minute, with and without
-forecasts. A forecast uses only samples from before its minute. The command
-reports:
-  - whether forecasts would have reduced overload at equal pod-hours; if not,
-    the reason
-  - overload and pod-hours in the last two weeks: without forecasts, with
-    forecasts, and if the load were known
-  - the recommended horizon and quantile
-
-At least ten days of samples are required; by default, the command reads four
-weeks. It writes nothing to the cluster.
-
-Times in a file: 2026-11-23T08:00:00Z, 2026-11-23 09:00 in --time-zone, or
-seconds since 1970. Samples may be up to two hours apart. docs/forecast.md
-explains the model and the criteria.
-
-Exit status: 0 if forecasts would have helped, 1 if not, 2 on errors.";
 
 /// The arguments of `hpa forecast`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = EXAMPLES,
-    mut_args(accept_boolean),
+    after_help = include_str!("examples/forecast.txt").trim_ascii_end(),
     mut_arg("name", |arg: Arg| arg.required_unless_present("file").conflicts_with("file")),
     mut_arg("filename", |arg: Arg| arg.conflicts_with("file")),
     mut_arg("since", |arg: Arg| arg.default_value("28d").help("The duration of the past to read")),
@@ -120,10 +83,8 @@ fn at_most_six_hours(time: SignedDuration) -> Result<SignedDuration, String> {
 }
 
 fn quantile(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(quantile) if quantile > 0.0 && quantile < 1.0 => Ok(quantile),
-        _ => Err("must be a number between 0 and 1, such as 0.8".to_owned()),
-    }
+    let error = "must be a number between 0 and 1, such as 0.8";
+    number_in(text, |quantile| quantile > 0.0 && quantile < 1.0, error)
 }
 
 #[cfg(test)]

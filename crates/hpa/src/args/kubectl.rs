@@ -29,12 +29,7 @@ pub(crate) struct KubectlArguments {
     #[command(flatten)]
     pub(crate) impersonation: ImpersonationArguments,
     /// Timeout of a request
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,
 }
 

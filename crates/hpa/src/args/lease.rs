@@ -1,41 +1,26 @@
 use clap::{Arg, Args};
 use jiff::SignedDuration;
 
-use super::values::{BOOL, dns_label, dns_subdomain, positive_duration};
+use super::values::{BOOL, HPA, HPA_ADAPTER, dns_label, dns_subdomain, positive_duration};
 
 /// Flags of leader election and its lease.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct LeaseArguments {
     /// Acquire the lease before writing anything. Set to false only if there is a single instance
-    #[arg(long, env = "HPA_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
     pub(crate) leader_elect: bool,
     /// Time without an observed renewal after which a standby acquires the lease
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_LEASE_DURATION",
-        value_name = "DURATION",
-        default_value = "15s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "15s",
+        value_parser = positive_duration)]
     pub(crate) leader_elect_lease_duration: SignedDuration,
     /// Name of the lease, and prefix of the ConfigMaps that store the histories
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_RESOURCE_NAME",
-        value_name = "NAME",
-        default_value = "hpa-controller",
-        value_parser = dns_subdomain
-    )]
+    #[arg(long, env = HPA, value_name = "NAME", default_value = "hpa-controller",
+        value_parser = dns_subdomain)]
     pub(crate) leader_elect_resource_name: String,
     /// Namespace of the lease and the ConfigMaps with histories [default: the namespace of this
     /// pod, else kube-system]
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE",
-        value_name = "NAME",
-        value_parser = dns_label
-    )]
+    #[arg(long, env = HPA, value_name = "NAME", value_parser = dns_label)]
     pub(crate) leader_elect_resource_namespace: Option<String>,
 }
 
@@ -43,23 +28,21 @@ pub(crate) struct LeaseArguments {
 /// default name of the lease. All replicas of the adapter serve metrics; only the leader writes.
 /// Other arguments are returned unchanged.
 pub(super) fn for_adapter(argument: Arg) -> Arg {
-    match argument.get_id().as_str() {
-        "leader_elect" => argument.env("HPA_ADAPTER_LEADER_ELECT").help(
+    let help = match argument.get_id().as_str() {
+        "leader_elect" => {
             "Acquire a lease before writing events and the status of schedules. All replicas \
-             serve metrics. Set to false only if there is a single replica",
-        ),
-        "leader_elect_lease_duration" => {
-            argument.env("HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION").help(
-                "Time without an observed renewal after which another replica acquires the lease",
-            )
+             serve metrics. Set to false only if there is a single replica"
         }
-        "leader_elect_resource_name" => argument
-            .env("HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAME")
-            .help("Name of the lease")
-            .default_value("hpa-adapter"),
-        "leader_elect_resource_namespace" => argument
-            .env("HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAMESPACE")
-            .help("Namespace of the lease [default: the namespace of this pod, else kube-system]"),
-        _ => argument,
-    }
+        "leader_elect_lease_duration" => {
+            "Time without an observed renewal after which another replica acquires the lease"
+        }
+        "leader_elect_resource_name" => "Name of the lease",
+        "leader_elect_resource_namespace" => {
+            "Namespace of the lease [default: the namespace of this pod, else kube-system]"
+        }
+        _ => return argument,
+    };
+    let has_name = argument.get_id() == "leader_elect_resource_name";
+    let argument = argument.env(HPA_ADAPTER).help(help);
+    if has_name { argument.default_value("hpa-adapter") } else { argument }
 }

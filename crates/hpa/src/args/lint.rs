@@ -2,41 +2,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{KubectlArguments, SourceArguments, values::accept_boolean};
-
-const EXAMPLES: &str = "\
-Examples:
-  Check the manifests in a directory and its subdirectories:
-    hpa lint -R manifests/
-
-  Check the output of kustomize or helm:
-    kustomize build overlays/prod | hpa lint -
-    helm template web charts/web | hpa lint -
-
-  Check the autoscalers of a namespace, or of the whole cluster:
-    hpa lint -n shop
-    hpa lint -A
-
-  Also check that each metric is served by a rule:
-    hpa lint manifests/*.yaml --metrics-config rules.yaml \\
-      --prometheus-url http://prometheus.monitoring:9090
-
-  Write SARIF for code scanning:
-    hpa lint manifests/*.yaml -o sarif > hpa.sarif
-
-The API server rejects autoscalers with errors. Warnings and notes are advice;
-docs/lint.md has the reasons. Files are checked together: an autoscaler is
-compared with its target if both are given.
-
-Exit status: 0 without errors and warnings, 1 with an error or a warning (only
-with an error with --warnings-as-notes), 2 if a file can't be checked or the
-command failed.";
+use super::{KubectlArguments, SourceArguments};
 
 /// The arguments of `hpa lint`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = EXAMPLES,
-    mut_args(accept_boolean),
+    after_help = include_str!("examples/lint.txt").trim_ascii_end(),
     mut_arg("namespace", |namespace| {
         namespace.help(
             "Check the autoscalers of this namespace of the cluster. With FILE, the namespace of \

@@ -1,5 +1,5 @@
 //! The command line. Flags of kube-controller-manager keep their names. Each flag of `hpa run` has
-//! an environment variable.
+//! an environment variable. `examples/` has the texts after the flags in `--help`.
 
 #![expect(clippy::doc_markdown, reason = "clap shows these comments verbatim in --help")]
 
@@ -59,8 +59,8 @@ pub(crate) use self::{
     recommend::{RecommendArguments, RecommendationFormat},
     replay::{PastArguments, ReplayArguments},
     rules::{
-        CheckArguments, ExplainArguments, GenerateArguments, MetricsApi, ResourceArguments,
-        RulesArguments, RulesCommand,
+        CheckArguments, ExplainArguments, GenerateArguments, MetricsApi, RulesArguments,
+        RulesCommand, RulesConnection,
     },
     rules_compare::RulesCompareArguments,
     run::{
@@ -78,7 +78,7 @@ pub(crate) use self::{
 
 /// A HorizontalPodAutoscaler controller: decides like kube-controller-manager and explains why.
 #[derive(Debug, Parser)]
-#[command(name = "hpa", version, propagate_version = true)]
+#[command(name = "hpa", version, propagate_version = true, mut_subcommands(values::complete_flags))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -1,12 +1,14 @@
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
-use hpa_prometheus::client::{Authentication, Settings, SettingsError, Verb, parse_header};
+use hpa_prometheus::client::{
+    Authentication, Client, RequestObserver, Settings, SettingsError, Verb, parse_header,
+};
 use hpa_prometheus::rules::Compat;
 use hpa_prometheus::source::{PrometheusSettings, ServerPermissions, SharingSettings};
 use jiff::SignedDuration;
 
-use super::values::{BOOL, bytes, duration, positive_duration, to_std};
+use super::values::{BOOL, HPA, bytes, duration, positive_duration, to_std};
 
 /// Connection to Prometheus. Flags of prometheus-adapter keep their names.
 #[derive(Args, Debug)]
@@ -14,116 +16,69 @@ use super::values::{BOOL, bytes, duration, positive_duration, to_std};
 pub(crate) struct PrometheusArguments {
     /// URL of Prometheus, or of a server with its API. Can have a path prefix [default of hpa
     /// adapter: https://localhost]
-    #[arg(long, alias = "prometheus-server", env = "HPA_PROMETHEUS_URL", value_name = "URL")]
+    #[arg(long, alias = "prometheus-server", env = HPA, value_name = "URL")]
     pub(crate) prometheus_url: Option<String>,
     /// HTTP method of queries: GET or POST [default: POST, which doesn't limit the length of a
     /// query; GET with hpa adapter --compat prometheus-adapter]
-    #[arg(long, env = "HPA_PROMETHEUS_VERB", value_name = "METHOD")]
+    #[arg(long, env = HPA, value_name = "METHOD")]
     pub(crate) prometheus_verb: Option<String>,
     /// Header of requests, NAME=VALUE; can be repeated
-    #[arg(long = "prometheus-header", env = "HPA_PROMETHEUS_HEADER", value_name = "HEADER")]
+    #[arg(long = "prometheus-header", env = HPA, value_name = "HEADER")]
     pub(crate) prometheus_headers: Vec<String>,
     /// Authenticate with the service account of this pod
-    #[arg(
-        long,
-        env = "HPA_PROMETHEUS_AUTH_INCLUSTER",
-        value_name = BOOL,
-        default_value_t = false
-    )]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
     pub(crate) prometheus_auth_incluster: bool,
     /// Kubeconfig file with credentials for Prometheus
-    #[arg(long, env = "HPA_PROMETHEUS_AUTH_CONFIG", value_name = "FILE")]
+    #[arg(long, env = HPA, value_name = "FILE")]
     pub(crate) prometheus_auth_config: Option<PathBuf>,
     /// CAs of the certificate of Prometheus, PEM
-    #[arg(long, env = "HPA_PROMETHEUS_CA_FILE", value_name = "FILE")]
+    #[arg(long, env = HPA, value_name = "FILE")]
     pub(crate) prometheus_ca_file: Option<PathBuf>,
     /// Client certificate; reloaded when the file changes
-    #[arg(long, env = "HPA_PROMETHEUS_CLIENT_TLS_CERT_FILE", value_name = "FILE")]
+    #[arg(long, env = HPA, value_name = "FILE")]
     pub(crate) prometheus_client_tls_cert_file: Option<PathBuf>,
     /// Private key of the client certificate
-    #[arg(long, env = "HPA_PROMETHEUS_CLIENT_TLS_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = HPA, value_name = "FILE")]
     pub(crate) prometheus_client_tls_key_file: Option<PathBuf>,
     /// File with a bearer token; reloaded when it changes
-    #[arg(
-        long,
-        alias = "prometheus-server-token-file",
-        env = "HPA_PROMETHEUS_TOKEN_FILE",
-        value_name = "FILE"
-    )]
+    #[arg(long, alias = "prometheus-server-token-file", env = HPA, value_name = "FILE")]
     pub(crate) prometheus_token_file: Option<PathBuf>,
     /// User of basic authentication
-    #[arg(long, env = "HPA_PROMETHEUS_USERNAME", value_name = "NAME")]
+    #[arg(long, env = HPA, value_name = "NAME")]
     pub(crate) prometheus_username: Option<String>,
     /// File with the password for --prometheus-username
-    #[arg(long, env = "HPA_PROMETHEUS_PASSWORD_FILE", value_name = "FILE")]
+    #[arg(long, env = HPA, value_name = "FILE")]
     pub(crate) prometheus_password_file: Option<PathBuf>,
     /// Timeout of a query
-    #[arg(
-        long,
-        env = "HPA_PROMETHEUS_QUERY_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s",
+        value_parser = positive_duration)]
     pub(crate) prometheus_query_timeout: SignedDuration,
     /// Interval at which the series of the rules are listed; at least 1s
-    #[arg(
-        long,
-        env = "HPA_METRICS_RELIST_INTERVAL",
-        value_name = "DURATION",
-        default_value = "10m0s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10m0s",
+        value_parser = duration)]
     metrics_relist_interval: SignedDuration,
     /// Maximum age of the last sample of a listed series [default: --metrics-relist-interval]
-    #[arg(
-        long,
-        env = "HPA_METRICS_MAX_AGE",
-        value_name = "DURATION",
-        default_value = "0s",
-        hide_default_value = true,
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "0s", hide_default_value = true,
+        value_parser = duration)]
     pub(crate) metrics_max_age: SignedDuration,
     /// Maximum size of the list of a rule's series, as a number of bytes or a quantity such as 1Gi.
     /// If a list is larger, the rule keeps the series of its last list
-    #[arg(
-        long,
-        env = "HPA_METRICS_MAX_SERIES_BYTES",
-        value_name = "BYTES",
-        default_value = "512Mi",
-        value_parser = bytes
-    )]
+    #[arg(long, env = HPA, value_name = "BYTES", default_value = "512Mi", value_parser = bytes)]
     pub(crate) metrics_max_series_bytes: u64,
     /// Maximum number of different combinations of a name and label names in the list of a rule's
     /// series, at about 1 KB of memory each. If there are more, the rule keeps the series of its
     /// last list
-    #[arg(
-        long,
-        env = "HPA_METRICS_MAX_SERIES_NAMES",
-        value_name = "COUNT",
-        default_value = "100000",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, env = HPA, value_name = "COUNT", default_value = "100000",
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) metrics_max_series_names: u32,
     /// Directory of the certificates, keys, tokens and passwords that `servers` of the rules file
     /// may use. Other files are not allowed, because the rules file chooses the server that gets
     /// them
-    #[arg(
-        long,
-        env = "HPA_METRICS_CONFIG_CREDENTIALS",
-        value_name = "DIRECTORY",
-        default_value = "/etc/hpa/credentials"
-    )]
+    #[arg(long, env = HPA, value_name = "DIRECTORY", default_value = "/etc/hpa/credentials")]
     pub(crate) metrics_config_credentials: PathBuf,
     /// Allow `authInCluster` for `servers` of the rules file. Users who can edit the file can then
     /// send the token of this pod to any URL
-    #[arg(
-        long,
-        env = "HPA_METRICS_CONFIG_AUTH_INCLUSTER",
-        value_name = BOOL,
-        default_value_t = false
-    )]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
     pub(crate) metrics_config_auth_incluster: bool,
 }
 
@@ -134,13 +89,13 @@ const MIN_RELIST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) const DEFAULT_URL: &str = "https://localhost";
 
 impl PrometheusArguments {
-    /// The server for rules that don't name one; `None` without a URL.
-    pub(crate) fn server_settings(
+    /// A client of the server for rules that don't name one; `None` without a URL.
+    pub(crate) fn client(
         &self,
-        compat: Compat,
-    ) -> Result<Option<Settings>, SettingsError> {
-        let url = self.prometheus_url.as_deref();
-        url.map(|url| self.settings(url, compat)).transpose()
+        observer: Arc<dyn RequestObserver>,
+    ) -> anyhow::Result<Option<Client>> {
+        let Some(url) = &self.prometheus_url else { return Ok(None) };
+        Ok(Some(Client::new(self.settings(url, Compat::Off)?, observer)?))
     }
 
     /// Settings for listing series.
@@ -239,13 +194,7 @@ pub(crate) struct SharingArguments {
     /// Share a query to Prometheus among autoscalers with the same metric in a namespace. A shared
     /// query reads all objects of the namespace, and its result is used for a third of a sync
     /// period. hpa rules check lists the rules that allow sharing
-    #[arg(
-        long,
-        env = "HPA_SHARE_QUERIES",
-        value_name = "MODE",
-        default_value = "auto",
-        help_heading = "Metrics"
-    )]
+    #[arg(long, env = HPA, value_name = "MODE", default_value = "auto", help_heading = "Metrics")]
     pub(crate) share_queries: ShareQueries,
 }
 

@@ -2,29 +2,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-const RECOMMEND_EXAMPLES: &str = "\
-Examples:
-  Search for better settings of the autoscaler of a scenario:
-    hpa recommend examples/simulate/flapping.yaml
-
-  Try more settings, with more seeds and a larger load:
-    hpa recommend scenario.yaml --candidates 5000 --seeds 10 \\
-      --load-factors 1,1.3
-
-  Apply the suggestion:
-    kubectl patch hpa web --type merge \\
-      -p \"$(hpa recommend scenario.yaml -o patch)\"
-
-Risk is the share of the load beyond the capacity of the ready pods, or of the
-queued work that waits too long, in the worst run (99th percentile).
-docs/tuning.md explains the search and its assumptions.
-
-Exit status: 0 if there is a suggestion for each scenario, 1 if there is none
-for one of them, 2 if the command failed.";
+use super::values::number_in;
 
 /// The arguments of `hpa recommend`.
 #[derive(Args, Debug)]
-#[command(after_help = RECOMMEND_EXAMPLES)]
+#[command(after_help = include_str!("examples/recommend.txt").trim_ascii_end())]
 pub(crate) struct RecommendArguments {
     /// Scenarios in YAML, as for `hpa simulate`; "-" is standard input. Variants are ignored
     #[arg(value_name = "SCENARIO", required = true)]
@@ -65,15 +47,10 @@ pub(crate) enum RecommendationFormat {
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(factor) if factor > 0.0 && factor <= 100.0 => Ok(factor),
-        _ => Err("must be more than 0 and at most 100".to_owned()),
-    }
+    let error = "must be more than 0 and at most 100";
+    number_in(text.trim(), |factor| factor > 0.0 && factor <= 100.0, error)
 }
 
 fn percentage(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("must be a number from 0 to 100".to_owned()),
-    }
+    number_in(text, |percent| (0.0..=100.0).contains(&percent), "must be a number from 0 to 100")
 }

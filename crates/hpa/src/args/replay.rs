@@ -9,40 +9,12 @@ use super::{
     convert::TargetApi,
     run::AutoscalingArguments,
     simulate::SimulationFormat,
-    values::{accept_boolean, duration, positive_duration, rate, time},
+    values::{duration, positive_duration, rate, time},
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  Replay the last week of the autoscaler web, and check the accuracy of the
-  rebuilt load:
-    kubectl port-forward -n monitoring svc/prometheus 9090 &
-    hpa replay shop/web --prometheus http://localhost:9090 --since 7d
-
-  Compare with other settings, and write a report:
-    hpa replay shop/web --prometheus http://localhost:9090 --since 7d \\
-      --variants variants.yaml --html report.html
-
-  Read metrics by the rules of prometheus-adapter or hpa run --metrics-config:
-    hpa replay shop/web --prometheus http://localhost:9090 \\
-      --metrics-config rules.yaml
-
-  Use a custom query for the total of a metric over all pods:
-    hpa replay shop/web --prometheus http://localhost:9090 \\
-      --load-query 'requests=sum(rate(http_requests_total{job=\"web\"}[1m]))'
-
-  Save the rebuilt load, for editing:
-    hpa replay shop/web --prometheus http://localhost:9090 --save web.yaml
-    hpa simulate web.yaml
-
-The command reads the autoscaler, and its replicas and metrics from Prometheus.
-It rebuilds the load, runs the autoscaler on it in virtual time, and compares
-the replicas with the recorded ones. It writes nothing to the cluster. Pass the
-controller's flags if they differ from the defaults.";
 
 /// The arguments of `hpa replay`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, mut_args(accept_boolean))]
+#[command(after_help = include_str!("examples/replay.txt").trim_ascii_end())]
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
     pub(crate) past: PastArguments,

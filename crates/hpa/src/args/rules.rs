@@ -5,41 +5,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::{
     PrometheusArguments,
     rules_compare::RulesCompareArguments,
-    values::{BOOL, accept_boolean, dns_label},
+    values::{BOOL, dns_label},
 };
-
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  Check a file without connecting to Prometheus:
-    hpa rules check rules.yaml
-
-  Check that each rule has series and that its query works:
-    hpa rules check rules.yaml --prometheus-url http://localhost:9090
-
-The file can also have ConfigMaps with rules, all of which are checked, or Helm
-values. With --kubeconfig, the pods and nodes that resourceRules find are
-compared with the cluster's.
-
-The exit status is 1 if a rule is refused, can't work, or finds no series
-although seriesQuery names a metric, or if a sample query fails or has no result
-for an object. Warnings, for example about NaN, don't change it.";
-
-const EXPLAIN_EXAMPLES: &str = "\
-Examples:
-  Explain why the pods in the namespace shop have or don't have a metric:
-    hpa rules explain custom pods/http_requests -n shop \\
-      --config rules.yaml --prometheus-url http://localhost:9090
-
-  Do the same for one object:
-    hpa rules explain custom ingresses/http_requests -n shop --name main ...
-
-  Explain why `kubectl top nodes` shows nothing:
-    hpa rules explain resource nodes/cpu --config rules.yaml --prometheus-url ...
-
-  Print the query for an external metric:
-    hpa rules explain external queue_length -n shop --selector queue=mail ...
-
-The exit status is 1 if the metric is not found or has no value.";
 
 /// The arguments of `hpa rules`.
 #[derive(Args, Debug)]
@@ -64,22 +31,17 @@ pub(crate) enum RulesCommand {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = CHECK_EXAMPLES, mut_args(accept_boolean))]
+#[command(after_help = include_str!("examples/rules-check.txt").trim_ascii_end())]
 pub(crate) struct CheckArguments {
     /// The rules file, or a ConfigMap or Helm values with rules; "-" is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Connect to the `servers` of the rules file. Implied by --prometheus-url
-    #[arg(long, value_name = BOOL, default_value_t = false)]
-    pub(crate) connect: bool,
     #[command(flatten)]
-    pub(crate) resources: ResourceArguments,
-    #[command(flatten)]
-    pub(crate) prometheus: PrometheusArguments,
+    pub(crate) connection: RulesConnection,
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN_EXAMPLES, mut_args(accept_boolean))]
+#[command(after_help = include_str!("examples/rules-explain.txt").trim_ascii_end())]
 pub(crate) struct ExplainArguments {
     /// The API of the metric
     #[arg(value_name = "API")]
@@ -100,13 +62,8 @@ pub(crate) struct ExplainArguments {
     /// Selector for series, as in an autoscaler's metric.selector
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
     pub(crate) selector: String,
-    /// Connect to the `servers` of the rules file. Implied by --prometheus-url
-    #[arg(long, value_name = BOOL, default_value_t = false)]
-    pub(crate) connect: bool,
     #[command(flatten)]
-    pub(crate) resources: ResourceArguments,
-    #[command(flatten)]
-    pub(crate) prometheus: PrometheusArguments,
+    pub(crate) connection: RulesConnection,
 }
 
 /// An API whose metrics rules define.
@@ -120,9 +77,12 @@ pub(crate) enum MetricsApi {
     Resource,
 }
 
-/// The source of the API's resources.
+/// The servers for rules, and the source of the API's resources.
 #[derive(Args, Debug)]
-pub(crate) struct ResourceArguments {
+pub(crate) struct RulesConnection {
+    /// Connect to the `servers` of the rules file. Implied by --prometheus-url
+    #[arg(long, value_name = BOOL, default_value_t = false)]
+    pub(crate) connect: bool,
     /// Read the resources from this kubeconfig's API server. For rules about custom resources
     /// [default: the resources of Kubernetes itself]
     #[arg(long, value_name = "FILE")]
@@ -130,6 +90,9 @@ pub(crate) struct ResourceArguments {
     /// The kubeconfig's context [default: its current one]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
+    // Last: a group's heading applies to all flags after it.
+    #[command(flatten)]
+    pub(crate) prometheus: PrometheusArguments,
 }
 
 #[derive(Args, Debug)]

@@ -5,29 +5,8 @@ use http::Uri;
 
 use super::values::fraction;
 
-const EXAMPLES: &str = "\
-Examples:
-  Compare the cluster's registered adapter with one that is not registered:
-    kubectl -n monitoring port-forward service/hpa-adapter 8443:443 &
-    kubectl -n kube-system create token horizontal-pod-autoscaler > token
-    kubectl -n monitoring get secret hpa-adapter-serving \\
-      -o jsonpath='{.data.ca\\.crt}' | base64 -d > ca.crt
-    hpa rules compare --right https://127.0.0.1:8443 --right-token-file token \\
-      --right-ca-file ca.crt --right-server-name hpa-adapter.monitoring.svc
-
-  Compare two servers, with the autoscalers of a file:
-    hpa rules compare --left http://127.0.0.1:8001 --right http://127.0.0.1:8002 \\
-      --autoscalers autoscalers.yaml
-
-The command compares the lists of metrics of both servers, and the values of
-each metric that an autoscaler uses, for all pods of its namespace. A value that
-differs is read again, because the servers don't read at the same instant.
-
-Exit status: 0 without differences, 1 with differences, 2 if no value was
-compared, for example because a server refuses the token, or after an error.";
-
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = include_str!("examples/rules-compare.txt").trim_ascii_end())]
 pub(crate) struct RulesCompareArguments {
     /// URL of the first server [default: the API server of the kubeconfig]
     #[arg(long, value_name = "URL")]

@@ -9,81 +9,43 @@ use super::{
     forecast::zone,
     lease::LeaseArguments,
     values::{
-        BOOL, accept_boolean, dns_label, duration, fraction, log_filter, positive_duration, rate,
-        setting_name,
+        BOOL, HPA, dns_label, duration, fraction, log_filter, positive_duration, rate, setting_name,
     },
 };
 
-const RUN_EXAMPLES: &str = "\
-Examples:
-  Compare decisions with the built-in controller, without writing anything
-  (hpa shadow-report also prints a summary):
-    hpa run --dry-run
-
-  Run against the current kubeconfig context, in one namespace:
-    hpa run --namespace shop
-
-  Run for all namespaces of a cluster whose built-in controller is off
-  (kube-controller-manager
-  --controllers='*,-horizontal-pod-autoscaler-controller'):
-    hpa run --log-format json
-
-  Log the reason for every decision:
-    hpa run --log-level info,hpa_controller=debug
-
-You can run several instances: the lease holder reconciles, the others stand
-by. Don't run a different controller on the same autoscalers: the two overwrite
-each other's decisions. hpa run doesn't start if a different controller wrote a
-status within the last two sync periods (at least 30s). Durations are written
-as in Kubernetes: 15s, 5m0s, 1h30m.";
-
 #[derive(Args, Debug)]
-#[command(after_help = RUN_EXAMPLES, mut_args(accept_boolean))]
+#[command(after_help = include_str!("examples/run.txt").trim_ascii_end())]
 pub(crate) struct RunArguments {
     // Before the other groups: a group's heading applies to all flags after it.
     /// Compare decisions with the acting controller, write nothing. Differences are logged, and
     /// leader election is off
-    #[arg(long, env = "HPA_DRY_RUN", value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
     /// Start although another controller wrote the status of an autoscaler within the last two sync
     /// periods (at least 30s). Two controllers overwrite each other's decisions
-    #[arg(long, env = "HPA_ALLOW_OTHER_CONTROLLER", value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
     /// Minimum interval between status writes of an autoscaler if only metric values changed, by no
     /// more than the tolerance; 0s writes in every reconcile, as kube-controller-manager does.
     /// Larger changes, conditions and replicas are always written at once
-    #[arg(
-        long,
-        env = "HPA_STATUS_INTERVAL",
-        value_name = "DURATION",
-        default_value = "60s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) status_interval: SignedDuration,
     /// Worker threads. One is enough for tens of thousands of autoscalers
-    #[arg(
-        long,
-        env = "HPA_THREADS",
-        value_name = "COUNT",
-        default_value_t = 1,
-        value_parser = clap::value_parser!(u8).range(1..=64)
-    )]
+    #[arg(long, env = HPA, value_name = "COUNT", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) threads: u8,
     /// Time limit for running reconciles after SIGTERM, SIGINT or SIGHUP
-    #[arg(
-        long,
-        env = "HPA_SHUTDOWN_GRACE_PERIOD",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) shutdown_grace_period: SignedDuration,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]
     pub(crate) cluster: ClusterArguments,
-    #[command(flatten)]
-    pub(crate) metrics: MetricsArguments,
+    /// Read metrics from Prometheus by the rules of this file. It has the format of
+    /// prometheus-adapter's configuration, and is reloaded when it changes. All other metrics come
+    /// from the metrics APIs of the cluster
+    #[arg(long, env = HPA, value_name = "FILE", help_heading = "Metrics")]
+    pub(crate) metrics_config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sharing: super::SharingArguments,
     #[command(flatten)]
@@ -104,17 +66,6 @@ pub(crate) struct RunArguments {
     pub(crate) debug: super::debug::DebugArguments,
 }
 
-/// Sources of metrics.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Metrics")]
-pub(crate) struct MetricsArguments {
-    /// Read metrics from Prometheus by the rules of this file. It has the format of
-    /// prometheus-adapter's configuration, and is reloaded when it changes. All other metrics come
-    /// from the metrics APIs of the cluster
-    #[arg(long, env = "HPA_METRICS_CONFIG", value_name = "FILE")]
-    pub(crate) metrics_config: Option<PathBuf>,
-}
-
 /// The source of past loads for forecasts.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Forecasts (autoscalers with the setting forecast)")]
@@ -122,17 +73,11 @@ pub(crate) struct ForecastingArguments {
     /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus also
     /// apply to it [default: --prometheus-url; without any, a forecast needs ten days of this
     /// process]
-    #[arg(long, env = "HPA_FORECAST_PROMETHEUS", value_name = "URL")]
+    #[arg(long, env = HPA, value_name = "URL")]
     pub(crate) forecast_prometheus: Option<String>,
     /// The time zone of days and weeks in forecasts, such as Europe/Berlin. The time zone of an
     /// autoscaler's scheduled bounds takes precedence
-    #[arg(
-        long,
-        env = "HPA_FORECAST_TIME_ZONE",
-        value_name = "ZONE",
-        default_value = "UTC",
-        value_parser = zone
-    )]
+    #[arg(long, env = HPA, value_name = "ZONE", default_value = "UTC", value_parser = zone)]
     pub(crate) forecast_time_zone: TimeZone,
 }
 
@@ -142,86 +87,43 @@ pub(crate) struct ForecastingArguments {
 #[command(next_help_heading = "Autoscaling (as in kube-controller-manager)")]
 pub(crate) struct AutoscalingArguments {
     /// Maximum number of concurrent reconciles. Reconciles that wait for metrics don't count
-    #[arg(
-        long,
-        env = "HPA_CONCURRENT_HORIZONTAL_POD_AUTOSCALER_SYNCS",
-        value_name = "COUNT",
-        default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=10_000)
-    )]
+    #[arg(long, env = HPA, value_name = "COUNT", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) concurrent_horizontal_pod_autoscaler_syncs: u32,
     /// Interval between reconciles of an autoscaler
-    #[arg(
-        long,
-        env = "HPA_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD",
-        value_name = "DURATION",
-        default_value = "15s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "15s",
+        value_parser = positive_duration)]
     pub(crate) horizontal_pod_autoscaler_sync_period: SignedDuration,
     /// Stabilization window for scaling down, for autoscalers that don't set one: the highest
     /// recommendation of this period is used
-    #[arg(
-        long,
-        env = "HPA_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION",
-        value_name = "DURATION",
-        default_value = "5m0s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "5m0s",
+        value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_downscale_stabilization: SignedDuration,
     /// Relative difference between a metric and its target up to which replicas don't change, for
     /// autoscalers that don't set a tolerance
-    #[arg(
-        long,
-        env = "HPA_HORIZONTAL_POD_AUTOSCALER_TOLERANCE",
-        value_name = "FRACTION",
-        default_value_t = 0.1,
-        value_parser = fraction
-    )]
+    #[arg(long, env = HPA, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
     pub(crate) horizontal_pod_autoscaler_tolerance: f64,
     /// Time after the start of a pod during which its CPU samples may be ignored
-    #[arg(
-        long,
-        env = "HPA_HORIZONTAL_POD_AUTOSCALER_CPU_INITIALIZATION_PERIOD",
-        value_name = "DURATION",
-        default_value = "5m0s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "5m0s",
+        value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_cpu_initialization_period: SignedDuration,
     /// Time after the start of a pod during which a change of its readiness counts as initial
     /// readiness
-    #[arg(
-        long,
-        env = "HPA_HORIZONTAL_POD_AUTOSCALER_INITIAL_READINESS_DELAY",
-        value_name = "DURATION",
-        default_value = "30s",
-        value_parser = duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
     /// Allow autoscalers to scale to zero and back (the feature gate HPAScaleToZero, on by default
     /// since Kubernetes 1.37)
-    #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
     pub(crate) scale_to_zero: bool,
     /// Settings that autoscalers may override by annotation or field: names from docs/settings.md,
     /// separated by commas, or "none" [default: all]
-    #[arg(
-        long,
-        env = "HPA_ALLOW_SETTINGS",
-        value_name = "NAMES",
-        value_delimiter = ',',
-        value_parser = setting_name,
-        hide_default_value = true,
-        default_values_t = SETTINGS.iter().map(|setting| setting.name)
-    )]
+    #[arg(long, env = HPA, value_name = "NAMES", value_delimiter = ',',
+        value_parser = setting_name, hide_default_value = true,
+        default_values_t = SETTINGS.iter().map(|setting| setting.name))]
     pub(crate) allow_settings: Vec<&'static str>,
     /// The shortest sync period that an autoscaler can set for itself
-    #[arg(
-        long,
-        env = "HPA_MIN_SYNC_PERIOD",
-        value_name = "DURATION",
-        default_value = "5s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "5s",
+        value_parser = positive_duration)]
     pub(crate) min_sync_period: SignedDuration,
 }
 
@@ -231,58 +133,37 @@ pub(crate) struct AutoscalingArguments {
 pub(crate) struct ClusterArguments {
     /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of
     /// the pod]
-    #[arg(long, env = "HPA_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, env = HPA, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context [default: its current one]
-    #[arg(long, env = "HPA_CONTEXT", value_name = "NAME")]
+    #[arg(long, env = HPA, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Use the service account of this pod; ignore kubeconfig files
-    #[arg(
-        long,
-        env = "HPA_IN_CLUSTER",
-        value_name = BOOL,
-        default_value_t = false,
-        conflicts_with_all = ["kubeconfig", "context"]
-    )]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false,
+        conflicts_with_all = ["kubeconfig", "context"])]
     pub(crate) in_cluster: bool,
     /// Handle autoscalers in this namespace only; can be repeated [default: all namespaces]
-    #[arg(
-        long = "namespace",
-        short = 'n',
-        env = "HPA_NAMESPACE",
-        value_name = "NAME",
-        value_delimiter = ',',
-        value_parser = dns_label
-    )]
+    #[arg(long = "namespace", short = 'n', env = HPA, value_name = "NAME", value_delimiter = ',',
+        value_parser = dns_label)]
     pub(crate) namespaces: Vec<String>,
     /// The API whose autoscalers to handle
-    #[arg(long, env = "HPA_AUTOSCALER_API", value_name = "API", default_value = "core")]
+    #[arg(long, env = HPA, value_name = "API", default_value = "core")]
     pub(crate) autoscaler_api: AutoscalerApiArgument,
     /// Maximum average rate of requests to the Kubernetes API, per second [default: no limit]
-    #[arg(long, env = "HPA_KUBE_API_QPS", value_name = "RATE", value_parser = rate)]
+    #[arg(long, env = HPA, value_name = "RATE", value_parser = rate)]
     pub(crate) kube_api_qps: Option<f64>,
     /// Burst of requests to the Kubernetes API [default: --kube-api-qps, at least 1]
-    #[arg(
-        long,
-        env = "HPA_KUBE_API_BURST",
-        value_name = "COUNT",
-        requires = "kube_api_qps",
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, env = HPA, value_name = "COUNT", requires = "kube_api_qps",
+        value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kube_api_burst: Option<u32>,
     /// Watch the targets of autoscalers (Deployments, StatefulSets, ReplicaSets, custom resources
     /// with a scale subresource). If false or not permitted, each reconcile reads the scale
     /// instead
-    #[arg(long, env = "HPA_WATCH_SCALES", value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
     pub(crate) watch_scales: bool,
     /// Timeout of a request to the Kubernetes API or a metrics API
-    #[arg(
-        long,
-        env = "HPA_REQUEST_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s",
+        value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,
 }
 
@@ -294,29 +175,19 @@ pub(crate) struct ElectionArguments {
     pub(crate) lease: LeaseArguments,
     /// Time without a renewal of the lease after which the leader stops working; less than the
     /// lease duration
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_RENEW_DEADLINE",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s",
+        value_parser = positive_duration)]
     pub(crate) leader_elect_renew_deadline: SignedDuration,
     /// Interval between attempts to renew or acquire the lease; less than the renew deadline / 1.2
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_RETRY_PERIOD",
-        value_name = "DURATION",
-        default_value = "2s",
-        value_parser = positive_duration
-    )]
+    #[arg(long, env = HPA, value_name = "DURATION", default_value = "2s",
+        value_parser = positive_duration)]
     pub(crate) leader_elect_retry_period: SignedDuration,
     /// Name of this pod, for the lease's holder identity [default: the host name]
-    #[arg(long, env = "HPA_POD_NAME", value_name = "NAME")]
+    #[arg(long, env = HPA, value_name = "NAME")]
     pub(crate) pod_name: Option<String>,
     /// Store recommendations and scale events in ConfigMaps. Stabilization windows then survive a
     /// change of leader. Needs --leader-elect
-    #[arg(long, env = "HPA_KEEP_HISTORY", value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
     pub(crate) keep_history: bool,
 }
 
@@ -347,16 +218,10 @@ impl ElectionArguments {
 pub(crate) struct LogArguments {
     /// Log level: off, error, warn, info, debug or trace. Can be a list of directives by module,
     /// such as info,hpa_controller=debug
-    #[arg(
-        long,
-        env = "HPA_LOG_LEVEL",
-        value_name = "LEVEL",
-        default_value = "info",
-        value_parser = log_filter
-    )]
+    #[arg(long, env = HPA, value_name = "LEVEL", default_value = "info", value_parser = log_filter)]
     pub(crate) log_level: String,
     /// Format of a log line
-    #[arg(long, env = "HPA_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    #[arg(long, env = HPA, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
 }
 
@@ -365,20 +230,20 @@ pub(crate) struct LogArguments {
 #[command(next_help_heading = "Metrics and health")]
 pub(crate) struct ObservationArguments {
     /// Address that serves /metrics, /healthz and /readyz
-    #[arg(long, env = "HPA_BIND_ADDRESS", value_name = "ADDRESS", default_value = "0.0.0.0")]
+    #[arg(long, env = HPA, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
     /// Port of /metrics, /healthz and /readyz; 0 disables them
-    #[arg(long, env = "HPA_METRICS_PORT", value_name = "PORT", default_value_t = 8080)]
+    #[arg(long, env = HPA, value_name = "PORT", default_value_t = 8080)]
     pub(crate) metrics_port: u16,
     /// Serving certificate chain, PEM; reloaded when the file changes [default: plain HTTP]
-    #[arg(long, env = "HPA_TLS_CERT_FILE", value_name = "FILE", requires = "tls_private_key_file")]
+    #[arg(long, env = HPA, value_name = "FILE", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
     /// Private key of the first certificate, PEM
-    #[arg(long, env = "HPA_TLS_PRIVATE_KEY_FILE", value_name = "FILE", requires = "tls_cert_file")]
+    #[arg(long, env = HPA, value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
     /// Export series for each autoscaler: the proposals of its metrics, its limits and whether it
     /// fails. Up to 19 series per autoscaler
-    #[arg(long, env = "HPA_PER_HPA_METRICS", value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
     pub(crate) per_hpa_metrics: bool,
 }
 

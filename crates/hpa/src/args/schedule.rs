@@ -5,23 +5,6 @@ use jiff::Timestamp;
 
 use super::values::time;
 
-const PREVIEW_EXAMPLES: &str = "\
-Examples:
-  Draw the coming week of the schedules of a manifest:
-    hpa schedule preview schedule.yaml
-
-  Draw the schedules of a namespace in the week in which summer time ends:
-    kubectl get scalingschedules --namespace shop -o yaml \\
-      | hpa schedule preview - --from 2026-10-24T00:00:00Z
-
-  Print the times at which the setting bounds changes the bounds of an autoscaler:
-    kubectl get hpa web --namespace shop -o yaml | hpa schedule preview -
-
-  Print every change of the value as JSON:
-    hpa schedule preview schedule.yaml -o json
-
-The exit status is 1 if an entry of a schedule is invalid.";
-
 /// The arguments of `hpa schedule`.
 #[derive(Args, Debug)]
 pub(crate) struct ScheduleArguments {
@@ -38,7 +21,7 @@ pub(crate) enum ScheduleCommand {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = PREVIEW_EXAMPLES)]
+#[command(after_help = include_str!("examples/schedule-preview.txt").trim_ascii_end())]
 pub(crate) struct PreviewArguments {
     /// Manifest of schedules or autoscalers with the setting bounds. Schedules are ScalingSchedules
     /// and ClusterScalingSchedules; "-" is standard input. Other objects are ignored

@@ -2,23 +2,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-const SIMULATE_EXAMPLES: &str = "\
-Examples:
-  Compare the variants of a scenario:
-    hpa simulate examples/simulate/flapping.yaml
-
-  Print the reason of each scaling, and write a report with charts:
-    hpa simulate scenario.yaml --steps --html report.html
-
-  Write the JSON Schema, with which editors complete fields:
-    hpa simulate --schema > scenario.schema.json
-
-The simulation decides like the controller, in virtual time, without a cluster.
-docs/tuning.md explains the columns and has worked examples.";
-
 /// The arguments of `hpa simulate`.
 #[derive(Args, Debug)]
-#[command(after_help = SIMULATE_EXAMPLES)]
+#[command(after_help = include_str!("examples/simulate.txt").trim_ascii_end())]
 pub(crate) struct SimulateArguments {
     /// Scenario in YAML: an autoscaler, its workload and the load. Can have variants to compare;
     /// "-" is standard input

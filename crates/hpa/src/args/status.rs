@@ -4,28 +4,10 @@ use super::{
     ControllerArguments, KubectlArguments, explain::ReportFormat, run::AutoscalerApiArgument,
 };
 
-const EXAMPLES: &str = "\
-Examples:
-  Check the controller, and list the autoscalers that can't scale:
-    hpa status
-    kubectl hpa status
-
-  Check only the autoscalers of one namespace:
-    hpa status -n shop
-
-  Print JSON, for scripts:
-    hpa status -o json
-
-The command reads the controller's lease and pod, its debug API (if that is on
-and the user may read it), the availability of the metrics APIs, and the
-conditions of all autoscalers. It reports what it can't read, with the reason.
-
-Exit status: 0 without errors, 1 with an error, 2 if the command failed.";
-
 /// The arguments of `hpa status`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = EXAMPLES,
+    after_help = include_str!("examples/status.txt").trim_ascii_end(),
     mut_arg("namespace", |namespace| {
         namespace.help("Check only the autoscalers of this namespace [default: all]")
     })

@@ -1,8 +1,8 @@
 //! Parsers of flag values.
 
-use std::time::Duration;
+use std::{ffi::OsStr, time::Duration};
 
-use clap::{Arg, ArgAction, builder::BoolishValueParser};
+use clap::{Arg, ArgAction, Command, builder::BoolishValueParser};
 use hpa_calc::{
     Quantity, go_duration,
     settings::{SETTINGS, Setting},
@@ -11,10 +11,29 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The value name of boolean flags.
 pub(super) const BOOL: &str = "BOOL";
+/// Prefixes of environment variables. [`complete_flags`] appends the name of the flag.
+pub(super) const HPA: &str = "HPA_";
+pub(super) const HPA_ADAPTER: &str = "HPA_ADAPTER_";
+
+/// Completes the flags of a command and its subcommands: boolean values and environment variables.
+pub(super) fn complete_flags(command: Command) -> Command {
+    command.mut_args(accept_boolean).mut_args(complete_variable).mut_subcommands(complete_flags)
+}
+
+/// Names the environment variable of a flag after the flag: `HPA_DRY_RUN` for `--dry-run`.
+fn complete_variable(argument: Arg) -> Arg {
+    match (argument.get_env().and_then(OsStr::to_str), argument.get_long()) {
+        (Some(prefix @ (HPA | HPA_ADAPTER)), Some(flag)) => {
+            let variable = format!("{prefix}{}", flag.to_uppercase().replace('-', "_"));
+            argument.env(variable)
+        }
+        _ => argument,
+    }
+}
 
 /// Makes a flag whose value name is [`BOOL`] accept an optional boolean: `--flag`, `--flag=false`.
 /// As in Go, the next word is not its value, so it can be a file.
-pub(super) fn accept_boolean(argument: Arg) -> Arg {
+fn accept_boolean(argument: Arg) -> Arg {
     let is_boolean =
         argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == BOOL));
     if !is_boolean {
@@ -64,24 +83,26 @@ pub(super) fn time(text: &str) -> Result<Timestamp, String> {
 
 /// Parses a number of at least 0, which may exceed 1.
 pub(super) fn fraction(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(fraction) if fraction.is_finite() && fraction >= 0.0 => Ok(fraction),
-        _ => Err("must be a number of at least 0, such as 0.1".to_owned()),
-    }
+    number_in(text, |number| number >= 0.0, "must be a number of at least 0, such as 0.1")
 }
 
 pub(super) fn number(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(number),
-        _ => Err("must be a number".to_owned()),
-    }
+    number_in(text, |_| true, "must be a number")
 }
 
 pub(super) fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("must be a number above 0".to_owned()),
-    }
+    number_in(text, |number| number > 0.0, "must be a number above 0")
+}
+
+/// Parses a finite number that a range contains. `error` describes the range.
+pub(super) fn number_in(
+    text: &str,
+    contains: impl Fn(f64) -> bool,
+    error: &str,
+) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let number = number.filter(|number| number.is_finite() && contains(*number));
+    number.ok_or_else(|| error.to_owned())
 }
 
 /// Parses a number of bytes, which can be a quantity such as `512Mi`.

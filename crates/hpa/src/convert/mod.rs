@@ -9,26 +9,47 @@ pub(crate) mod versions;
 
 pub(crate) use self::settings::fields_to_annotations;
 
+use std::process::ExitCode;
+
 use anyhow::Context;
 use hpa_calc::explain::counted;
 use serde_json::{Value, json};
 
 use crate::{
     args::{ConvertArguments, Format, TargetApi},
-    manifests::{Document, combined_error, file_name, read_file, split_documents},
+    lint::{self, Task},
+    manifests::{Document, Input, combined_error, file_name, read_file, split_documents},
     terminal,
 };
 
-/// Converts a manifest to standard output. Writes nothing if any object fails to convert.
-pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
+/// Converts a manifest to standard output. Writes nothing if any object fails to convert. A
+/// manifest without an autoscaler is written unchanged, but isn't a success.
+pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
     let input = read_file(arguments.path())?;
     let file = file_name(arguments.path());
     let output = convert(&input, arguments.to, arguments.output).with_context(|| file.clone())?;
     match arguments.output {
-        Format::Yaml => terminal::print_yaml(&output)?,
-        Format::Json => return terminal::print_json(&output),
+        Format::Yaml => terminal::write(&output)?,
+        Format::Json => terminal::print_json(&output)?,
     }
-    let lost = lost_comments(&input, &output);
+    let parsed = Input::from_stream(&file, &input);
+    let missing =
+        lint::missing_autoscaler_problem(&[arguments.path().to_owned()], &parsed, Task::Convert);
+    if let Some(problem) = missing {
+        terminal::warn(problem);
+        return Ok(ExitCode::from(lint::EXIT_NOT_CHECKED));
+    }
+    for warning in lint::annotation_warnings(parsed.manifests) {
+        terminal::warn(warning);
+    }
+    if arguments.output == Format::Yaml {
+        warn_of_lost_comments(&file, &input, &output);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn warn_of_lost_comments(file: &str, input: &str, output: &str) {
+    let lost = lost_comments(input, output);
     if let Some(first) = lost.first() {
         terminal::warn(format_args!(
             "{file}: the output lacks {} of objects in which more than the apiVersion changes, \
@@ -36,7 +57,6 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
             counted(lost.len(), "comment")
         ));
     }
-    Ok(())
 }
 
 /// The lines of the input whose comments are not in the output.

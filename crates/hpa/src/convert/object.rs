@@ -9,7 +9,7 @@ use hpa_crd::FieldError;
 use serde_json::{Map, Value, json};
 
 use super::{settings, versions};
-use crate::{args::TargetApi, manifests::string_at};
+use crate::{args::TargetApi, autoscaler_name::describe, manifests::string_at};
 
 /// Metadata that the API server sets, and rejects or ignores when an object is created.
 const SET_BY_SERVER: [&str; 6] =
@@ -37,7 +37,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     if api_version == to.api_version() || !versions::is_known(api_version) {
         return Vec::new();
     }
-    let name = display_name(object);
+    let name = describe(object);
     let mut errors = versions::to_v2(object);
     set_api_version(object, to);
     match to {
@@ -49,13 +49,6 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
     errors.extend(validation_errors(object));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
-}
-
-fn display_name(object: &Value) -> String {
-    let (namespace, name) =
-        (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
-    let slash = if namespace.is_empty() { "" } else { "/" };
-    format!("{} {namespace}{slash}{name}", hpa_crd::KIND)
 }
 
 fn set_api_version(object: &mut Value, to: TargetApi) {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
 use hpa_controller::{
-    AutoscalerApi, HpaKey,
+    HpaKey,
     debug::{AutoscalerItem, ControllerStatus},
 };
-use hpa_dashboard::OverdueAutoscaler;
+use hpa_dashboard::{OverdueAutoscaler, StatusWriter};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -23,18 +23,15 @@ const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 /// or kube-controller-manager's HPA controller is off. Each sentence has the number of statuses that
 /// the controller stored.
 ///
-/// `managers` has the field manager of each autoscaler's status. `released` is the time at which the
-/// lease of hpa-rs was first seen missing or without a holder. `None` if it has one or can't be
-/// read.
+/// `writers` has the writer of each autoscaler's status. `released` is the time at which the lease
+/// of hpa-rs was first seen missing or without a holder. `None` if it has one or can't be read.
 pub(super) fn describe_leases(
     leases: &Leases<'_>,
-    managers: &[String],
+    writers: &[StatusWriter],
     released: Option<Timestamp>,
 ) -> Option<String> {
-    // The APIs of the statuses are not known here. The core API is the cautious choice, because
-    // kube-controller-manager may handle its autoscalers.
-    let idle = managers.iter().filter_map(|manager| {
-        let idle = leases.idle(AutoscalerApi::Core, manager)?;
+    let idle = writers.iter().filter_map(|StatusWriter { api, manager, .. }| {
+        let idle = leases.idle(*api, manager)?;
         Some((manager.as_str(), idle))
     });
     let mut by_manager = BTreeMap::<&str, (Idle, usize)>::new();
@@ -49,7 +46,7 @@ pub(super) fn describe_leases(
             _ => (leases.name, leases.holder),
         };
         match holder {
-            Ok(holder) if holder.is_expired(now) => describe_expired(holder, statuses, now),
+            Ok(holder) if holder.is_expired(now) => Some(describe_expired(holder, statuses, now)),
             Err(_) if manager != KUBE_CONTROLLER_MANAGER => {
                 describe_released(name, statuses, released?, now)
             }
@@ -61,17 +58,13 @@ pub(super) fn describe_leases(
 }
 
 /// A sentence about a lease that has expired.
-fn describe_expired(holder: &LeaseHolder, statuses: usize, now: Timestamp) -> Option<String> {
-    let age = holder.renewed.map(|renewed| now.duration_since(renewed));
-    if !holder.is_expired(now) {
-        return None;
-    }
+fn describe_expired(holder: &LeaseHolder, statuses: usize, now: Timestamp) -> String {
     let pod = holder.host_name();
-    let renewed = match age {
-        Some(age) => format!("has not renewed it for {}", format_minutes(age)),
-        None => "has never renewed it".to_owned(),
+    let cause = match holder.renewed.map(|renewed| now.duration_since(renewed)) {
+        Some(age) => format!("{pod} has not renewed it for {}", format_minutes(age)),
+        None => format!("{pod} has never renewed it"),
     };
-    Some(describe_cause(&holder.lease, statuses, &format!("{pod} {renewed}")))
+    describe_cause(&holder.lease, statuses, &cause)
 }
 
 /// A sentence about a lease that has had no holder for longer than a change of leaders takes.
@@ -154,15 +147,11 @@ mod tests {
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
     #[rstest]
-    #[case::renewed(Some(5), None)]
-    #[case::just_expired(Some(40), Some("hpa-1 has not renewed it for 40s."))]
-    #[case::dead(Some(200), Some("hpa-1 has not renewed it for 3m."))]
-    #[case::dead_for_hours(Some(7500), Some("hpa-1 has not renewed it for 2h 5m."))]
-    #[case::never_renewed(None, Some("hpa-1 has never renewed it."))]
-    fn lease_that_is_not_renewed_is_reported(
-        #[case] age: Option<i64>,
-        #[case] expected: Option<&str>,
-    ) {
+    #[case::just_expired(Some(40), "hpa-1 has not renewed it for 40s.")]
+    #[case::dead(Some(200), "hpa-1 has not renewed it for 3m.")]
+    #[case::dead_for_hours(Some(7500), "hpa-1 has not renewed it for 2h 5m.")]
+    #[case::never_renewed(None, "hpa-1 has never renewed it.")]
+    fn expired_lease_is_described(#[case] age: Option<i64>, #[case] expected: &str) {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let holder = LeaseHolder {
             lease: LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() },
@@ -172,13 +161,10 @@ mod tests {
             transitions: 0,
         };
         let sentence = describe_expired(&holder, 3, now);
-        assert_eq!(sentence.is_some(), expected.is_some(), "{sentence:?}");
-        if let (Some(sentence), Some(expected)) = (sentence, expected) {
-            let lease = "No controller makes decisions with the lease scaling/hpa, ";
-            assert!(sentence.starts_with(lease), "{sentence}");
-            assert!(sentence.contains("the status of 3 autoscalers: "), "{sentence}");
-            assert!(sentence.contains(expected), "{sentence}");
-        }
+        let lease = "No controller makes decisions with the lease scaling/hpa, ";
+        assert!(sentence.starts_with(lease), "{sentence}");
+        assert!(sentence.contains("the status of 3 autoscalers: "), "{sentence}");
+        assert!(sentence.contains(expected), "{sentence}");
     }
 
     #[test]
@@ -219,6 +205,39 @@ mod tests {
         assert_eq!(overdue(&item, LIMIT), age.map(|age| OverdueAutoscaler { key, age }));
     }
 
+    fn writer(manager: &str) -> StatusWriter {
+        StatusWriter { api: AutoscalerApi::Core, manager: manager.to_owned(), at: None }
+    }
+
+    /// Its flags can't be read, as on managed clusters.
+    #[test]
+    fn lease_without_a_holder_is_not_reported_while_the_built_in_controller_writes() {
+        let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let seconds_ago = |seconds| now - SignedDuration::from_secs(seconds);
+        let built_in = |last_write| KubeControllerManager {
+            holder: Ok(LeaseHolder {
+                lease: LeaseName::built_in(),
+                identity: "cp-1_x".to_owned(),
+                renewed: Some(seconds_ago(1)),
+                duration: SignedDuration::from_secs(15),
+                transitions: 0,
+            }),
+            flags: None,
+            last_write: Some(last_write),
+        };
+        let holder = Err(Unavailable::NotHeld(name.clone()));
+        let is_reported = |age, api| {
+            let built_in = built_in(seconds_ago(age));
+            let leases = Leases { name: &name, holder: &holder, built_in: &built_in, now };
+            let writer = StatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
+            describe_leases(&leases, &[writer], Some(seconds_ago(60))).is_some()
+        };
+        assert!(!is_reported(20, AutoscalerApi::Core));
+        assert!(is_reported(200, AutoscalerApi::Core));
+        assert!(is_reported(20, AutoscalerApi::Custom), "it doesn't handle this API");
+    }
+
     #[test]
     fn statuses_of_each_lease_that_is_not_held_are_counted() {
         let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
@@ -231,18 +250,18 @@ mod tests {
             transitions: 0,
         });
         let built_in = KubeControllerManager { holder: dead, flags: None, last_write: None };
-        let managers = [
+        let writers = [
             "hpa-controller:scaling/hpa",
             "hpa-controller:a/hpa",
             "kube-controller-manager",
             "kube-controller-manager",
         ]
-        .map(str::to_owned);
+        .map(writer);
         let holder = Err(Unavailable::NotHeld(name.clone()));
         let leases = Leases { name: &name, holder: &holder, built_in: &built_in, now };
         let released = Some(now - SignedDuration::from_secs(15));
         assert_eq!(
-            describe_leases(&leases, &managers, released).as_deref(),
+            describe_leases(&leases, &writers, released).as_deref(),
             Some(
                 "No controller makes decisions with the lease scaling/hpa, whose holder stored the \
                  status of 1 autoscaler: no instance holds it. The rest of the page may be old. No \

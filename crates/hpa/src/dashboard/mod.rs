@@ -30,11 +30,7 @@ use crate::{
 
 /// Serves the page until a signal, or until the dashboard fails.
 pub(crate) fn run(arguments: &DashboardArguments) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
-    let outcome = runtime.block_on(serve(arguments));
-    runtime.shutdown_background();
-    outcome.map(|()| ExitCode::SUCCESS)
+    kubectl::block_on_threads(None, serve(arguments)).map(|()| ExitCode::SUCCESS)
 }
 
 async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {

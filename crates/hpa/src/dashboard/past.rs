@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, k8s::FieldManager};
-use hpa_dashboard::{ControllerRecords, OverdueAutoscaler, RecordSource};
+use hpa_dashboard::{ControllerRecords, OverdueAutoscaler, RecordSource, StatusWriter};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::Mutex;
@@ -50,6 +50,16 @@ impl ControllerPast {
             last_search: Mutex::default(),
             released_since: Mutex::default(),
         }
+    }
+
+    fn choose_lease(&self, writers: &[StatusWriter]) -> LeaseName {
+        LeaseName::choose(&self.location, writers.iter().map(|writer| writer.manager.as_str()))
+    }
+
+    /// Reads the state of kube-controller-manager, with the time of its last write.
+    async fn read_built_in(&self, writers: &[StatusWriter]) -> KubeControllerManager {
+        let times = writers.iter().map(|writer| (Some(writer.manager.as_str()), writer.at));
+        KubeControllerManager::read(&self.client).await.with_writes(times)
     }
 
     /// Updates and returns the time at which the lease was first seen without a holder. `None` if
@@ -119,49 +129,53 @@ impl RecordSource for ControllerPast {
         Ok(past)
     }
 
-    async fn autoscaler_inactivity(&self, autoscaler: &HpaKey, manager: &str) -> Option<String> {
+    async fn autoscaler_inactivity(
+        &self,
+        autoscaler: &HpaKey,
+        manager: &str,
+        writers: &[StatusWriter],
+    ) -> Option<String> {
         if self.location.controller_url.is_some() {
             return None;
         }
         let lease = LeaseName::choose(&self.location, Some(manager));
         let holder = LeaseHolder::read(&self.client, &lease).await;
-        let built_in = KubeControllerManager::read(&self.client).await;
+        let built_in = self.read_built_in(writers).await;
         let now = Timestamp::now();
         let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
         Some(leases.idle(autoscaler.api, manager)?.clause("this autoscaler"))
     }
 
-    async fn overdue(&self, managers: &[String], limit: SignedDuration) -> Vec<OverdueAutoscaler> {
-        let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
-        let items = match self.leader_api(lease).await {
-            Ok(api) => api.autoscalers().await.unwrap_or_default(),
-            Err(_) => Vec::new(),
-        };
+    async fn overdue(
+        &self,
+        writers: &[StatusWriter],
+        limit: SignedDuration,
+    ) -> Vec<OverdueAutoscaler> {
+        let lease = self.choose_lease(writers);
+        let items = async { self.leader_api(lease).await?.autoscalers().await };
+        let items = items.await.unwrap_or_default();
         items.iter().filter_map(|item| inactivity::overdue(item, limit)).collect()
     }
 
     async fn inactivity_sentence(
         &self,
-        managers: &[String],
+        writers: &[StatusWriter],
         limit: SignedDuration,
     ) -> Option<String> {
-        let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
+        let lease = self.choose_lease(writers);
         if self.location.controller_url.is_none() {
             let holder = LeaseHolder::read(&self.client, &lease).await;
-            let built_in = KubeControllerManager::read(&self.client).await;
+            let built_in = self.read_built_in(writers).await;
             let now = Timestamp::now();
             let since = self.update_released_since(&holder, now).await;
             let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
-            let sentence = inactivity::describe_leases(&leases, managers, since);
+            let sentence = inactivity::describe_leases(&leases, writers, since);
             if sentence.is_some() || holder.is_err() {
                 return sentence;
             }
         }
-        let status = match self.leader_api(lease).await {
-            Ok(api) => api.status().await,
-            Err(error) => Err(error),
-        };
-        match (status, &self.location.controller_url) {
+        let status = async { self.leader_api(lease).await?.status().await };
+        match (status.await, &self.location.controller_url) {
             (Ok(status), _) => inactivity::describe_status(&status, limit),
             (Err(error), Some(url)) => {
                 Some(inactivity::describe_unreadable_url(&url.to_string(), &error))

@@ -21,7 +21,6 @@ use hpa_controller::{
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::{Bytes, Incoming};
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::json;
 use tracing::{debug, info, warn};
 
@@ -165,36 +164,29 @@ impl DebugEndpoints {
     ) -> Response<TextBody> {
         let view = self.view.clone();
         let rendered = self.renderer.render(move || render(&view, &route)).await;
-        match rendered {
-            Ok(Some(Ok(text))) => json_response(StatusCode::OK, text, Some(response)),
+        match rendered.map_err(anyhow::Error::from).and_then(|document| Ok(document?)) {
+            Ok(Some(text)) => json_response(StatusCode::OK, text, Some(response)),
             Ok(None) => {
                 let text = "no such autoscaler is in the cache of this instance";
                 error_response(StatusCode::NOT_FOUND, text, Some(response))
             }
-            Ok(Some(Err(failure))) => error_response(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &failure.to_string(),
-                Some(response),
-            ),
-            Err(failure) => error_response(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &failure.to_string(),
-                Some(response),
-            ),
+            Err(failure) => {
+                let text = failure.to_string();
+                error_response(StatusCode::INTERNAL_SERVER_ERROR, &text, Some(response))
+            }
         }
     }
 }
 
 /// Renders a document. `None` if the autoscaler doesn't exist.
-fn render(view: &DebugView, route: &Route) -> Option<serde_json::Result<Vec<u8>>> {
-    fn encode(document: &impl Serialize) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(document)
+fn render(view: &DebugView, route: &Route) -> serde_json::Result<Option<Vec<u8>>> {
+    match route {
+        Route::Status => serde_json::to_vec(&view.status()).map(Some),
+        Route::Autoscalers(filter) => serde_json::to_vec(&view.autoscalers(filter)).map(Some),
+        Route::Autoscaler { key, since } => {
+            view.autoscaler(key, *since).as_ref().map(serde_json::to_vec).transpose()
+        }
     }
-    Some(match route {
-        Route::Status => encode(&view.status()),
-        Route::Autoscalers(filter) => encode(&view.autoscalers(filter)),
-        Route::Autoscaler { key, since } => encode(&view.autoscaler(key, *since)?),
-    })
 }
 
 fn denied_response(denied: &Denied) -> Response<TextBody> {

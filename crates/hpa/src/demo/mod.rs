@@ -19,7 +19,7 @@ use hpa_calc::suggestions::most_similar;
 use hpa_testbed::workload::scenario::{Scenario, ScenarioError, SyntaxProblem};
 
 use self::{playback::Ending, view::Output};
-use crate::{args::DemoArguments, terminal};
+use crate::{args::DemoArguments, kubectl::block_on_threads, terminal};
 
 /// The built-in scenario.
 const SHOP: &str = include_str!("../../scenarios/shop.yaml");
@@ -41,13 +41,8 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         .context("unable to create a temporary directory")?;
     let output = Output::new(&arguments, folder.path())?;
     let has_log_file = matches!(output, Output::Live { .. });
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("unable to start the runtime")?;
     let play = playback::play(scenario, &arguments, folder.path(), output);
-    let ending = runtime.block_on(play);
-    runtime.shutdown_background();
+    let ending = block_on_threads(None, play);
     let has_failed = match &ending {
         // The reader of a pipe, such as `head`, exited.
         Err(error) => !terminal::is_closed_pipe(error),

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Inputs, ReadError, api::MetricSpec};
+use hpa_calc::{Inputs, ReadError, api::MetricSpec, report::error_texts};
 use hpa_collectors::{
     CollectorSource, Compat, Finding, Server, collection::CollectionSettings, source_of,
 };
 
 use crate::args::{CollectorArguments, SourceArguments};
 
-/// The part of a metric's error that shows that the autoscalers have not been listed yet.
-const NOT_LISTED: &str = "the autoscalers have not been read";
 /// The name of the collector of scaling schedules.
 const SCHEDULE_COLLECTOR: &str = "schedule";
 
@@ -96,7 +94,8 @@ impl EnabledCollectors {
                 CollectorArguments::flags_that_enable(collector)
             ));
         }
-        if matches!(error, ReadError::Fetch { message, .. } if message.contains(NOT_LISTED)) {
+        let not_synced = error_texts::AUTOSCALERS_NOT_SYNCED;
+        if matches!(error, ReadError::Fetch { message, .. } if message.contains(not_synced)) {
             return Some(format!(
                 "{name} is read by the collector {collector} ({subject}), which has to list the \
                  autoscalers and pods first. The message says why it could not."

@@ -78,8 +78,6 @@ pub(super) struct Cluster {
     policy: SettingPolicy,
     since: Option<SignedDuration>,
     collectors: EnabledCollectors,
-    /// Whether flags configure sources of metrics beside the metrics APIs.
-    has_sources: bool,
 }
 
 impl Cluster {
@@ -129,7 +127,6 @@ impl Cluster {
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
             collectors: EnabledCollectors::new(sources),
-            has_sources: sources.has_any(),
         })
     }
 
@@ -197,9 +194,9 @@ impl Cluster {
         fill_forecasts(&mut inputs, forecasts);
         let rules = self.metrics.rules();
         let mut metric_advice =
-            rules.map(|rules| rule_advice::complete_errors(rules, &mut inputs)).unwrap_or_default();
+            rules.map(|rules| rule_advice::advise(rules, &inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
-        metrics_api_advice::add(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
+        metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
         let name = Some(self.full_name());
         let other_autoscalers = self.other_autoscalers(&autoscalers, &inputs.hpa);
         Ok(Subject {
@@ -213,6 +210,7 @@ impl Cluster {
             metric_advice,
             missing_object_advice: Vec::new(),
             assumes_replicas: false,
+            has_status_replicas: true,
         })
     }
 

@@ -3,7 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hpa_calc::{Inputs, MetricQuery, MetricsApi, ReadError, Reading, suggestions::is_similar};
+use hpa_calc::{
+    Inputs, MetricQuery, MetricsApi, ReadError, Reading,
+    report::error_texts::{FORBIDDEN, UNKNOWN_METRIC, is_in_process},
+    suggestions::is_similar,
+};
 use kube::Client;
 use serde_json::Value;
 
@@ -16,12 +20,6 @@ use crate::{
 const RESOURCE_GROUP: &str = "metrics.k8s.io";
 /// Discovery entry of an adapter that doesn't list its metrics, such as KEDA.
 const PLACEHOLDER: &str = "externalmetrics";
-/// A text in the errors of metrics APIs that have no such metric.
-const UNKNOWN_METRIC: &str = "could not find the metric";
-/// A text in errors about missing permissions of the user.
-const FORBIDDEN: &str = " is forbidden: User ";
-/// Texts in the errors of rules and collectors, whose metrics are not read from an API.
-const IN_PROCESS_ERRORS: [&str; 2] = ["the request to Prometheus at ", "are not discovered yet"];
 
 /// A registered metrics API.
 struct Api {
@@ -34,13 +32,7 @@ struct Api {
 }
 
 /// Adds advice for metrics that can't be read from a metrics API, unless they already have advice.
-/// `has_sources`: whether flags configure other sources of metrics.
-pub(super) async fn add(
-    client: &Client,
-    inputs: &Inputs,
-    has_sources: bool,
-    advice: &mut BTreeMap<usize, String>,
-) {
+pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
     let plan = inputs.plan();
     // The controller has read these metrics, so it may read them from another source.
     let only_reported = inputs.metrics_read_by_controller_only();
@@ -56,9 +48,9 @@ pub(super) async fn add(
             }
             _ => continue,
         };
-        let is_in_process =
-            has_sources && IN_PROCESS_ERRORS.iter().any(|text| error.to_string().contains(text));
-        if is_in_process || advice.contains_key(&index) || only_reported.contains(&index) {
+        let is_of_other_source =
+            matches!(error, ReadError::Fetch { message, .. } if is_in_process(message));
+        if is_of_other_source || advice.contains_key(&index) || only_reported.contains(&index) {
             continue;
         }
         let group = match query.api() {

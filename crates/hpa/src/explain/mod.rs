@@ -119,7 +119,7 @@ fn print(subject: &Subject, arguments: &ExplainHpaArguments) -> anyhow::Result<(
     };
     terminal::print_report(arguments.output, &output, |has_color| {
         let (past, source) = (subject.describe_past(arguments.since), subject.describe_source());
-        let text = format!("{report}\n{source}{past}{}\n", subject.controller.sentence());
+        let text = format!("{report}\n{source}{past}{}\n", subject.describe_controller());
         let text = terminal::escape_control(&text);
         if has_color { style::color(&text, &report) } else { text }
     })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Inputs, Report, Scale, Selector};
+use hpa_calc::{Inputs, Report, Scale, Selector, report::ambiguous_autoscalers};
 use hpa_controller::debug::AutoscalerDetail;
 use jiff::SignedDuration;
 use serde::Serialize;
@@ -41,6 +41,8 @@ pub(super) struct Subject {
     pub(super) missing_object_advice: Vec<String>,
     /// Whether the replicas are the API's default, because the target's manifest sets none.
     pub(super) assumes_replicas: bool,
+    /// Whether the number of the target's pods is known.
+    pub(super) has_status_replicas: bool,
 }
 
 /// The controller that stored the status last, according to its field manager.
@@ -68,6 +70,9 @@ impl Subject {
         if self.assumes_replicas {
             report.sentence += ASSUMED_REPLICAS;
         }
+        if !self.has_status_replicas {
+            report.status_replicas = None;
+        }
         let sentence = &report.sentence;
         // The decision's sentence already names the autoscalers that the same controller handles.
         if !self.other_autoscalers.iter().all(|other| sentence.contains(other)) {
@@ -94,6 +99,18 @@ impl Subject {
             Some(idle) => sentence.replace(&idle.reason, "no controller runs"),
             None => sentence,
         }
+    }
+
+    /// The controller that stored the status. Files often have no field managers, because kubectl
+    /// hides them.
+    pub(super) fn describe_controller(&self) -> String {
+        let has_status = !self.inputs.hpa.status.conditions.is_empty();
+        if has_status && self.controller.name.is_none() {
+            return "The controller that stored the status is unknown: the autoscaler has no \
+                    managedFields (kubectl get --show-managed-fields)."
+                .to_owned();
+        }
+        self.controller.sentence()
     }
 
     /// Describes the values that this command has not read itself.
@@ -136,7 +153,7 @@ impl StatusController {
         })
     }
 
-    pub(super) fn sentence(&self) -> String {
+    fn sentence(&self) -> String {
         escape_line(&match (&self.name, &self.at) {
             (Some(name), Some(at)) => format!("{name} stored the status at {at}."),
             (Some(name), None) => format!("{name} stored the status."),
@@ -157,17 +174,16 @@ pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
     Selector::parse(text).ok()
 }
 
-/// Whether a message about an ambiguous selector, which ends with `[NAME NAME ...]`, names an
-/// autoscaler of an API, or leaves names out.
+/// Whether a message about an ambiguous selector names an autoscaler of an API, or leaves names
+/// out.
 pub(super) fn may_name_api(message: &str, api: TargetApi) -> bool {
-    let Some((_, names)) = message.rsplit_once(": [") else { return false };
-    let names = names.trim_end_matches(']');
+    let Some((mut names, is_cut_off)) = ambiguous_autoscalers(message) else { return false };
     // `NAMESPACE/NAME`, or `rhpa/NAMESPACE/NAME` in the custom API.
     let slashes = match api {
         TargetApi::Core => 1,
         TargetApi::Custom => 2,
     };
-    names.ends_with(" more") || names.split(' ').any(|name| name.matches('/').count() == slashes)
+    is_cut_off || names.any(|name| name.matches('/').count() == slashes)
 }
 
 #[cfg(test)]

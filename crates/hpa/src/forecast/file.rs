@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use crate::manifests::file_name;
@@ -30,21 +30,12 @@ pub(super) fn read(path: &Path, zone: &TimeZone) -> anyhow::Result<Vec<(Timestam
     if size as u64 > MAX_SIZE {
         bail!("{name} is larger than {} MiB", MAX_SIZE >> 20);
     }
-    parse(&text, zone).map_err(|error| anyhow::anyhow!("{name}:{error}"))
-}
-
-/// An invalid line, as `line:column: problem`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{line}:{column}: {problem}")]
-pub(super) struct ParseError {
-    line: usize,
-    column: usize,
-    problem: String,
+    parse(&text, zone).map_err(|error| anyhow!("{name}:{error}"))
 }
 
 /// Parses lines of a time and a value. Skips a byte order mark, empty lines, lines that start with
-/// `#`, a header, and times whose value is empty.
-fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseError> {
+/// `#`, a header, and times whose value is empty. The error is `line:column: problem`.
+fn parse(text: &str, zone: &TimeZone) -> anyhow::Result<Vec<(Timestamp, f64)>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut samples: Vec<(Timestamp, f64)> = Vec::new();
     let lines = text.lines().enumerate();
@@ -56,10 +47,9 @@ fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseErro
     };
     lines.next_if(|(_, line)| is_header(line));
     for (index, line) in lines {
-        let error = |at: usize, problem: String| ParseError {
-            line: index + 1,
-            column: line.get(..at).unwrap_or(line).chars().count() + 1,
-            problem,
+        let error = |at: usize, problem: String| {
+            let column = line.get(..at).unwrap_or(line).chars().count() + 1;
+            anyhow!("{}:{column}: {problem}", index + 1)
         };
         let Some((time, value)) = line.split_once([',', ';', '\t']) else {
             let problem = "expected a time and a load, such as 2026-11-23T08:00:00Z,120";
@@ -85,9 +75,7 @@ fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseErro
         samples.push((at, load));
     }
     if samples.len() < 2 {
-        let line = text.lines().count().max(1);
-        let problem = "the file has fewer than two samples".to_owned();
-        return Err(ParseError { line, column: 1, problem });
+        bail!("{}:1: the file has fewer than two samples", text.lines().count().max(1));
     }
     Ok(samples)
 }

@@ -10,10 +10,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use hpa_calc::{HorizontalPodAutoscaler, Settings as ControllerSettings, settings::SettingPolicy};
 use hpa_forecast::{Trace, Workload};
-use hpa_simulate::report::format_duration;
 use jiff::SignedDuration;
 
-use self::analysis::{Analysis, Subject};
+use self::analysis::{Analysis, Subject, duration};
 use crate::{
     args::{ForecastArguments, SimulationFormat},
     kubectl::block_on,
@@ -64,13 +63,7 @@ fn from_file(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
         ));
         target
     });
-    let startup = arguments.past.pod_startup.unwrap_or_else(|| {
-        assumptions.push(format!(
-            "Pods are ready {} after a scale-up (--pod-startup).",
-            format_duration(DEFAULT_STARTUP.as_secs_f64())
-        ));
-        DEFAULT_STARTUP
-    });
+    let startup = startup_or_default(arguments.past.pod_startup, "", &mut assumptions);
     Ok(Subject {
         name: path.display().to_string(),
         metric: None,
@@ -90,17 +83,27 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     let past = block_on(read_load(&arguments.past))?;
     let PastLoad { name, metric, samples, target, startup, hpa, is_custom } = past;
     let mut assumptions = Vec::new();
-    let startup = startup.unwrap_or_else(|| {
-        assumptions.push(format!(
-            "Pods are ready {} after a scale-up: Prometheus has no kube_pod_status_ready_time \
-             (--pod-startup).",
-            format_duration(DEFAULT_STARTUP.as_secs_f64())
-        ));
-        DEFAULT_STARTUP
-    });
+    let reason = ": Prometheus has no kube_pod_status_ready_time";
+    let startup = startup_or_default(startup, reason, &mut assumptions);
     let workload = Workload { startup, delay: arguments.metric_delay, ..workload_of(&hpa, target) };
     let trace = Trace::new(samples);
     Ok(Subject { name, metric: Some(metric), is_custom, trace, workload, assumptions })
+}
+
+/// The time until a pod is ready. If it is not known, adds an assumption. `reason` continues its
+/// sentence, and is empty or begins with a colon.
+fn startup_or_default(
+    known: Option<SignedDuration>,
+    reason: &str,
+    assumptions: &mut Vec<String>,
+) -> SignedDuration {
+    known.unwrap_or_else(|| {
+        let startup = duration(DEFAULT_STARTUP);
+        let sentence =
+            format!("Pods are ready {startup} after a scale-up{reason} (--pod-startup).");
+        assumptions.push(sentence);
+        DEFAULT_STARTUP
+    })
 }
 
 /// The workload with the settings of the autoscaler and the defaults of the controller.

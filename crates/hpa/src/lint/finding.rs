@@ -76,14 +76,7 @@ impl Report<'_> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.findings.push(Finding {
-            rule: self.rule,
-            file: self.manifest.file.clone(),
-            position,
-            autoscaler: qualified_name(self.manifest),
-            field: field.into(),
-            message: message.into(),
-        });
+        self.push(self.manifest, position, field.into(), message.into());
     }
 
     /// Reports a field of another object, such as the target. The finding names the autoscaler.
@@ -93,14 +86,14 @@ impl Report<'_> {
         field: &str,
         message: impl Into<String>,
     ) {
-        self.findings.push(Finding {
-            rule: self.rule,
-            file: other.file.clone(),
-            position: other.position(field),
-            autoscaler: qualified_name(self.manifest),
-            field: field.to_owned(),
-            message: message.into(),
-        });
+        self.push(other, other.position(field), field.to_owned(), message.into());
+    }
+
+    /// Adds a finding at a position in the file of `place`.
+    fn push(&mut self, place: &Manifest, position: Position, field: String, message: String) {
+        let (rule, file) = (self.rule, place.file.clone());
+        let autoscaler = qualified_name(self.manifest);
+        self.findings.push(Finding { rule, file, position, autoscaler, field, message });
     }
 }
 

@@ -20,7 +20,6 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context;
 use serde_json::Value;
 
 pub(crate) use self::workspace::is_autoscaler;
@@ -30,6 +29,7 @@ use self::{
 };
 use crate::{
     args::{LintArguments, LintFormat, SourceArguments},
+    kubectl::block_on,
     manifests::{self, Input, Manifest, Problem, directory_with, file_name},
     rules::builtin_mapper,
     terminal,
@@ -44,18 +44,16 @@ const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml
 
 /// Checks the autoscalers of files or of a cluster, and prints the findings.
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
     let (mut workspace, mut problems) = if arguments.files.is_empty() {
-        (runtime.block_on(cluster::read_workspace(arguments))?, Vec::new())
+        (block_on(cluster::read_workspace(arguments))?, Vec::new())
     } else {
         let mut input = manifests::read_paths(&arguments.files, arguments.recursive);
-        let problem = missing_autoscaler_problem(&arguments.files, &input);
+        let problem = missing_autoscaler_problem(&arguments.files, &input, Task::Check);
         input.problems.extend(problem);
         let mut workspace = Workspace::from_manifests(input.manifests);
         workspace.set_namespace(arguments.cluster.namespace.as_deref());
         let served = served::read_rules(&arguments.sources.rules, builtin_mapper());
-        workspace.served = runtime.block_on(served)?.map(ServedMetrics::with_unknown_cluster);
+        workspace.served = block_on(served)?.map(ServedMetrics::with_unknown_cluster);
         (workspace, input.problems)
     };
     workspace.in_process_sources = InProcessSources::from_flags(&arguments.sources);
@@ -99,9 +97,22 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
+/// What a command does with the autoscalers of files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task {
+    /// `hpa lint`
+    Check,
+    /// `hpa convert`
+    Convert,
+}
+
 /// Returns a problem if the files have no autoscaler and no other problem. The message lists the
 /// kinds that they have.
-fn missing_autoscaler_problem(paths: &[PathBuf], input: &Input) -> Option<Problem> {
+pub(crate) fn missing_autoscaler_problem(
+    paths: &[PathBuf],
+    input: &Input,
+    task: Task,
+) -> Option<Problem> {
     let Input { manifests, problems } = input;
     if !problems.is_empty() || manifests.iter().any(is_autoscaler) {
         return None;
@@ -119,18 +130,22 @@ fn missing_autoscaler_problem(paths: &[PathBuf], input: &Input) -> Option<Proble
         manifest.kind() == "Kustomization"
             || name.is_some_and(|name| KUSTOMIZATION_FILES.contains(&name))
     });
+    let (verb, advice, command) = match task {
+        Task::Check => ("check", "Check the result", "hpa lint"),
+        Task::Convert => ("convert", "Convert the result", "hpa convert"),
+    };
     let advice = kustomization.map_or(String::new(), |manifest| {
-        format!(". Check the result: {}", kustomize_command(&manifest.file))
+        format!(". {advice}: {}", kustomize_command(&manifest.file, command))
     });
     let places: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
-    let message = format!("no {} to check, found {found}{advice}", hpa_crd::KIND);
+    let message = format!("no {} to {verb}, found {found}{advice}", hpa_crd::KIND);
     Some(Problem { place: places.join(", "), message })
 }
 
-/// The command that lints the output of kustomize for the directory of a file.
-fn kustomize_command(file: &str) -> String {
+/// The command line that passes the output of kustomize for the directory of a file to `command`.
+fn kustomize_command(file: &str, command: &str) -> String {
     let directory = directory_with(Path::new(file), &KUSTOMIZATION_FILES);
-    format!("kustomize build {} | hpa lint -", directory.as_deref().unwrap_or("DIRECTORY"))
+    format!("kustomize build {} | {command} -", directory.as_deref().unwrap_or("DIRECTORY"))
 }
 
 /// The IDs of the rules that generated objects violate.
@@ -144,6 +159,24 @@ pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
 #[cfg(test)]
 pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
+}
+
+/// The warnings about annotations of this project that don't exist or have no valid value, a line
+/// for each, with the place in the file.
+pub(crate) fn annotation_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
+    for manifest in &mut manifests {
+        // Otherwise, all annotations would be ineffective if kube-controller-manager stored the
+        // status last.
+        let metadata = manifest.object.pointer_mut("/metadata").and_then(Value::as_object_mut);
+        if let Some(metadata) = metadata {
+            metadata.remove("managedFields");
+        }
+    }
+    let findings = find_violations(&Workspace::from_manifests(manifests));
+    let is_annotation = |finding: &&Finding| {
+        finding.rule.id == "invalid-annotation" && finding.field.starts_with("metadata.annotations")
+    };
+    findings.iter().filter(is_annotation).map(output::line).collect()
 }
 
 /// Checks all objects. Sorts the findings by [`Finding::sort_key`], and removes duplicates.

@@ -23,15 +23,8 @@ const URI_ESCAPES: &AsciiSet =
 pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) -> String {
     let mut text = String::new();
     for finding in findings {
-        let Finding { file, position, autoscaler, field, message, rule } = finding;
-        let severity = rule.severity.as_str();
-        let location = match position.line {
-            0 => file.clone(),
-            line => format!("{file}:{line}"),
-        };
         // Writing to a string doesn't fail.
-        let line = format!("{location}: {severity}: {autoscaler}: {field}: {message}");
-        let _ = writeln!(text, "{} ({})", escape_line(&line), rule.link());
+        let _ = writeln!(text, "{} ({})", line(finding), finding.rule.link());
     }
     let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
     let errors = count(Severity::Error);
@@ -49,6 +42,17 @@ pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) ->
     counts.push(counted(count(Severity::Warning), "warning"));
     counts.push(counted(count(Severity::Note), "note"));
     text + &counts.join(", ") + "\n"
+}
+
+/// A finding on one line, without the link to its rule.
+pub(super) fn line(finding: &Finding) -> String {
+    let Finding { file, position, autoscaler, field, message, rule } = finding;
+    let severity = rule.severity.as_str();
+    let location = match position.line {
+        0 => file.clone(),
+        line => format!("{file}:{line}"),
+    };
+    escape_line(&format!("{location}: {severity}: {autoscaler}: {field}: {message}"))
 }
 
 pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {

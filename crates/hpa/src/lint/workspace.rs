@@ -12,6 +12,7 @@ use crate::{
 };
 
 /// Objects from files or from a cluster.
+#[derive(Default)]
 pub(super) struct Workspace {
     objects: Vec<Manifest>,
     /// Group and kind of the lists that succeeded. `None` for objects from files.
@@ -92,8 +93,7 @@ impl Reference {
 
 impl Workspace {
     pub(super) fn from_manifests(objects: Vec<Manifest>) -> Self {
-        let in_process_sources = InProcessSources::default();
-        Self { objects, listed_kinds: None, served: None, in_process_sources }
+        Self { objects, ..Self::default() }
     }
 
     pub(super) fn from_cluster(
@@ -101,9 +101,8 @@ impl Workspace {
         listed_kinds: BTreeSet<(String, String)>,
         served: ServedMetrics,
     ) -> Self {
-        let in_process_sources = InProcessSources::default();
         let (listed_kinds, served) = (Some(listed_kinds), Some(served));
-        Self { objects, listed_kinds, served, in_process_sources }
+        Self { objects, listed_kinds, served, ..Self::default() }
     }
 
     /// Sets the namespace of the objects that have none, as `kubectl apply --namespace` does.

@@ -2,18 +2,13 @@
 
 mod one_line;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use tracing::Subscriber;
-use tracing_subscriber::{
-    EnvFilter, Layer,
-    fmt::{self, MakeWriter},
-    layer::SubscriberExt,
-    util::SubscriberInitExt,
-};
+use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::args::{LogArguments, LogFormat};
-use one_line::OneLine;
+use one_line::LineWriter;
 
 /// Turns off what kube and the verifier of certificates log about failed requests, which the
 /// callers report. Limits other libraries to warnings.
@@ -30,20 +25,18 @@ pub(crate) fn start(arguments: &LogArguments) -> anyhow::Result<()> {
 #[cfg(feature = "demo")]
 pub(crate) fn start_to_file(level: &str, file: std::fs::File) -> anyhow::Result<()> {
     let arguments = LogArguments { log_level: level.to_owned(), log_format: LogFormat::Text };
-    subscriber(&arguments, std::sync::Mutex::new(file), false)?.try_init()?;
+    let file = std::sync::Arc::new(file);
+    subscriber(&arguments, move || file.clone(), false)?.try_init()?;
     Ok(())
 }
 
 /// Builds the subscriber. It writes a line per event; in JSON, the autoscaler is the field
 /// `span.hpa`.
-fn subscriber<W>(
+fn subscriber<W: Write + 'static>(
     arguments: &LogArguments,
-    writer: W,
+    writer: impl Fn() -> W + Send + Sync + 'static,
     has_color: bool,
-) -> anyhow::Result<impl Subscriber>
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+) -> anyhow::Result<impl Subscriber> {
     // Of equal targets, the last directive wins, so the user can override each default by its
     // target.
     let directives = format!("{DEFAULT_DIRECTIVES},{}", arguments.log_level);
@@ -52,7 +45,8 @@ where
     let layer = fmt::layer().log_internal_errors(false);
     Ok(registry.with(match arguments.log_format {
         LogFormat::Text => {
-            layer.with_writer(OneLine(writer)).with_ansi(has_color).with_target(false).boxed()
+            let writer = move || LineWriter(writer());
+            layer.with_writer(writer).with_ansi(has_color).with_target(false).boxed()
         }
         LogFormat::Json => {
             layer.with_writer(writer).json().flatten_event(true).with_span_list(false).boxed()
@@ -63,7 +57,7 @@ where
 #[cfg(test)]
 mod tests {
     use std::{
-        io,
+        io::{self, Write},
         sync::{Arc, Mutex},
     };
 
@@ -75,7 +69,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for LogBuffer {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().expect("no panic").write(bytes)
         }

@@ -2,29 +2,13 @@
 
 use std::{borrow::Cow, io};
 
-use tracing_subscriber::fmt::MakeWriter;
-
 /// The first character of color sequences. tracing-subscriber escapes it in values.
 const ESCAPE: char = '\u{1b}';
 
 /// Escapes the control characters in each line. Values such as metric names come from users, and
-/// their line breaks would look like separate lines of the log.
-pub(super) struct OneLine<W>(pub(super) W);
-
-impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for OneLine<W> {
-    type Writer = LineWriter<W::Writer>;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        LineWriter(self.0.make_writer())
-    }
-
-    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
-        LineWriter(self.0.make_writer_for(meta))
-    }
-}
-
-/// Expects a whole line in each call of `write`.
-pub(super) struct LineWriter<W>(W);
+/// their line breaks would look like separate lines of the log. Expects a whole line in each call of
+/// `write`.
+pub(super) struct LineWriter<W>(pub(super) W);
 
 impl<W: io::Write> io::Write for LineWriter<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {

@@ -175,10 +175,9 @@ fn read_stream(file: &Path) -> anyhow::Result<String> {
     Ok(fs::read_to_string(file)?)
 }
 
-/// Parses a stream of YAML or JSON documents.
+/// Parses a stream of YAML or JSON documents. Fails at the first problem.
 pub(crate) fn parse(file: &str, stream: &str) -> anyhow::Result<Vec<Manifest>> {
-    let mut input = Input::default();
-    input.add_stream(Path::new(file), stream);
+    let input = Input::from_stream(file, stream);
     match input.problems.first() {
         Some(problem) => bail!("{problem}"),
         None => Ok(input.manifests),
@@ -203,6 +202,13 @@ pub(crate) fn parse_document(text: &str, line: usize) -> anyhow::Result<Value> {
 }
 
 impl Input {
+    /// The objects and problems of a stream of YAML or JSON documents.
+    pub(crate) fn from_stream(file: &str, stream: &str) -> Self {
+        let mut input = Self::default();
+        input.add_stream(Path::new(file), stream);
+        input
+    }
+
     fn add_file(&mut self, file: &Path) -> anyhow::Result<()> {
         let stream = read_file(file)?;
         self.add_stream(file, &stream);

@@ -5,7 +5,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     autoscaler::Autoscaler,
-    past::Startup,
     read::read_past,
     rebuild::{MainLoad, main_load},
 };
@@ -32,28 +31,15 @@ pub(crate) async fn read_load(arguments: &PastArguments) -> anyhow::Result<PastL
     let autoscaler = Autoscaler::read(arguments).await?;
     let past = read_past(arguments, &autoscaler).await?;
     let MainLoad { recorded, load, target, .. } = main_load(&past)?;
-    let samples = load.0.iter().enumerate().filter_map(|(index, load)| {
-        let step = i64::try_from(index).ok()?.checked_mul(past.window.step)?;
-        Some((past.window.start.checked_add(SignedDuration::from_secs(step)).ok()?, (*load)?))
-    });
-    let startup = match past.startup {
-        Startup::Configured(seconds) | Startup::Recorded(seconds) => {
-            SignedDuration::try_from_secs_f64(seconds).ok()
-        }
-        Startup::Unknown => None,
-    };
-    let samples = samples.collect();
-    let metric = recorded.metric.describe();
-    let is_custom = autoscaler.is_custom();
-    let hpa = autoscaler.hpa;
-    let metadata = &hpa.metadata;
+    let startup = past.startup.and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok());
+    let metadata = &autoscaler.hpa.metadata;
     Ok(PastLoad {
         name: format!("{}/{}", metadata.namespace, metadata.name),
-        metric,
-        samples,
+        metric: recorded.metric.describe(),
+        samples: past.window.samples(&load).collect(),
         target,
         startup,
-        hpa,
-        is_custom,
+        is_custom: autoscaler.is_custom(),
+        hpa: autoscaler.hpa,
     })
 }

@@ -31,19 +31,12 @@ pub(super) enum Source {
     Resource {
         container: Option<String>,
     },
-    Pods {
-        labels: BTreeMap<String, String>,
-        identifier: MetricIdentifier,
-    },
+    Pods(MetricIdentifier),
     Object {
         object: CrossVersionObjectReference,
-        labels: BTreeMap<String, String>,
         identifier: MetricIdentifier,
     },
-    External {
-        labels: BTreeMap<String, String>,
-        identifier: MetricIdentifier,
-    },
+    External(MetricIdentifier),
 }
 
 /// The target of a metric, in the unit of the metric.
@@ -60,7 +53,7 @@ pub(super) enum Target {
 impl Source {
     /// Whether each pod has its own value.
     pub(super) fn is_of_pods(&self) -> bool {
-        matches!(self, Self::Resource { .. } | Self::Pods { .. })
+        matches!(self, Self::Resource { .. } | Self::Pods(_))
     }
 }
 
@@ -106,13 +99,13 @@ impl Metric {
     pub(super) fn new(index: usize, spec: &MetricSpec) -> anyhow::Result<Self> {
         let field = format!("spec.metrics[{index}]");
         let context = || format!("{field}: not a complete metric");
-        let (source, target) = source_and_target(spec).with_context(context)?;
+        let source = source_of(spec).with_context(context)?;
         let name = spec.metric_name().to_owned();
         let is_resource = matches!(source, Source::Resource { .. });
         if is_resource && !matches!(name.as_str(), "cpu" | "memory") {
             bail!("{field}: the resource {name} can't be replayed: add --ignore-metric {name}");
         }
-        let target = numeric_target(target).with_context(context)?;
+        let target = spec.target().and_then(numeric_target).with_context(context)?;
         Ok(Self { index, field, name, source, target })
     }
 
@@ -167,37 +160,25 @@ fn is_named(index: usize, metric: &MetricSpec, name: &str) -> bool {
     metric.metric_name() == name || name.parse() == Ok(index)
 }
 
-fn source_and_target(spec: &MetricSpec) -> Option<(Source, &MetricTarget)> {
-    if let Some(resource) = &spec.resource {
-        return Some((Source::Resource { container: None }, &resource.target));
-    }
-    if let Some(resource) = &spec.container_resource {
-        let container = Some(resource.container.clone());
-        return Some((Source::Resource { container }, &resource.target));
-    }
-    if let Some(pods) = &spec.pods {
-        let identifier = pods.metric.clone();
-        return Some((
-            Source::Pods { labels: matching_labels(&identifier), identifier },
-            &pods.target,
-        ));
-    }
-    if let Some(object) = &spec.object {
-        let identifier = object.metric.clone();
-        let source = Source::Object {
+/// The source of the first member that is set.
+fn source_of(spec: &MetricSpec) -> Option<Source> {
+    Some(match spec {
+        MetricSpec { resource: Some(_), .. } => Source::Resource { container: None },
+        MetricSpec { container_resource: Some(resource), .. } => {
+            Source::Resource { container: Some(resource.container.clone()) }
+        }
+        MetricSpec { pods: Some(pods), .. } => Source::Pods(pods.metric.clone()),
+        MetricSpec { object: Some(object), .. } => Source::Object {
             object: object.described_object.clone(),
-            labels: matching_labels(&identifier),
-            identifier,
-        };
-        return Some((source, &object.target));
-    }
-    let external = spec.external.as_ref()?;
-    let identifier = external.metric.clone();
-    Some((Source::External { labels: matching_labels(&identifier), identifier }, &external.target))
+            identifier: object.metric.clone(),
+        },
+        MetricSpec { external: Some(external), .. } => Source::External(external.metric.clone()),
+        _ => return None,
+    })
 }
 
 /// Labels that match the metric's selector, for the metric of the simulated workload.
-fn matching_labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
+pub(super) fn matching_labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
     let Some(selector) = &metric.selector else { return BTreeMap::new() };
     let expressions = selector.match_expressions.iter().filter_map(|expression| {
         let value = match expression.operator.as_str() {

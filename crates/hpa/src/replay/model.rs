@@ -6,8 +6,8 @@ use hpa_simulate::report::{format_duration, percent};
 use serde_json::{Value, json};
 
 use super::{
-    metric::{Metric, Source, Target},
-    past::{Past, RecordedMetric, Startup},
+    metric::{Metric, Source, Target, matching_labels},
+    past::{Past, RecordedMetric},
     rebuild::{Line, fit},
     series::{Series, six_digits},
 };
@@ -47,10 +47,7 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn new(past: &Past, main: &Metric, hpa: &HorizontalPodAutoscaler) -> Self {
-        let startup = match past.startup {
-            Startup::Configured(seconds) | Startup::Recorded(seconds) => seconds,
-            Startup::Unknown => DEFAULT_STARTUP,
-        };
+        let startup = past.startup.unwrap_or(DEFAULT_STARTUP);
         // All recorded usage is load, so pods without load use nothing.
         let profile = json!({
             "scheduling": 0, "starting": startup / 2.0, "readiness": startup / 2.0,
@@ -73,7 +70,7 @@ impl Model {
                 main.describe()
             ));
         }
-        if past.startup == Startup::Unknown {
+        if past.startup.is_none() {
             model.add_assumption(format!(
                 "Pods are ready {DEFAULT_STARTUP} s after their creation: Prometheus has no \
                  kube_pod_status_ready_time (--pod-startup)."
@@ -134,12 +131,11 @@ impl Model {
                     _ => self.set_profile("memoryPerUnit", "1Mi".to_owned()),
                 }
             }
-            Source::Pods { labels, .. } => {
+            Source::Pods(metric) => {
+                let labels = matching_labels(metric);
                 self.pod_metrics.push(json!({ "name": name, "labels": labels }));
             }
-            Source::Object { .. } | Source::External { .. } => {
-                self.add_value(&recorded.metric, value);
-            }
+            Source::Object { .. } | Source::External(_) => self.add_value(&recorded.metric, value),
         }
         if let (Target::Value(_), false) = (target, source.is_of_pods()) {
             self.add_assumption(format!(
@@ -153,21 +149,21 @@ impl Model {
     fn add_value(&mut self, metric: &Metric, value: Value) {
         let name = &metric.name;
         match &metric.source {
-            Source::Object { object, labels, .. } => {
+            Source::Object { object, identifier } => {
                 let api_version =
                     if object.api_version.is_empty() { "v1" } else { &object.api_version };
                 let object = json!({
                     "apiVersion": api_version, "kind": object.kind, "name": object.name,
                 });
-                self.object_metrics.push(
-                    json!({ "metric": name, "labels": labels, "object": object, "value": value }),
-                );
+                self.object_metrics.push(json!({
+                    "metric": name, "labels": matching_labels(identifier), "object": object,
+                    "value": value,
+                }));
             }
-            Source::External { labels, .. } => {
-                self.external_metrics
-                    .push(json!({ "metric": name, "labels": labels, "value": value }));
-            }
-            Source::Resource { .. } | Source::Pods { .. } => {}
+            Source::External(identifier) => self.external_metrics.push(json!({
+                "metric": name, "labels": matching_labels(identifier), "value": value,
+            })),
+            Source::Resource { .. } | Source::Pods(_) => {}
         }
     }
 
@@ -206,11 +202,11 @@ impl Model {
                     self.set_profile("memoryPerUnit", memory_quantity(slope));
                 }
             }
-            Source::Pods { labels, .. } => self.pod_metrics.push(json!({
-                "name": name, "labels": labels,
+            Source::Pods(metric) => self.pod_metrics.push(json!({
+                "name": name, "labels": matching_labels(metric),
                 "base": six_digits(base), "perUnit": six_digits(slope),
             })),
-            Source::Object { .. } | Source::External { .. } => {}
+            Source::Object { .. } | Source::External(_) => {}
         }
         Ok(())
     }

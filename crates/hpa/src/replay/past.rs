@@ -29,19 +29,11 @@ pub(super) struct Past {
     pub(super) metrics: Vec<RecordedMetric>,
     /// The requests of a pod: CPU in cores, memory in bytes.
     pub(super) requests: BTreeMap<String, f64>,
-    pub(super) startup: Startup,
+    /// The time from a pod's creation until it is ready, in seconds: `--pod-startup`, or else the
+    /// recorded median. `None` if neither is known.
+    pub(super) startup: Option<f64>,
     /// The load that a pod can serve (`--pod-capacity`), in the unit of the load.
     pub(super) capacity: Option<f64>,
-}
-
-/// The time from a pod's creation until it is ready, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Startup {
-    /// Set by `--pod-startup`.
-    Configured(f64),
-    /// The median of the recorded pods.
-    Recorded(f64),
-    Unknown,
 }
 
 impl Past {

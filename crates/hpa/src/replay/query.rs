@@ -5,10 +5,10 @@ use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
 use hpa_prometheus::{
     client::Client,
     rules::explain::{Explanation, RuleOutcome},
-    source::PrometheusSource,
+    source::{PrometheusSource, RuleInspection},
 };
 
-use super::metric::{Metric, Source};
+use super::metric::{Metric, Source, matching_labels};
 
 /// Names of two pods that don't exist. A rule inserts them into its query as the regular expression
 /// `hpareplayone|hpareplaytwo`, which [`TargetRef::metric_query`] replaces by a pattern for the
@@ -63,7 +63,7 @@ pub(super) fn pod_names(kind: &str, name: &str) -> String {
 
 impl Query {
     /// A query to the server of the command line.
-    fn new(subject: &str, text: String, advice: &str) -> Self {
+    pub(super) fn new(subject: &str, text: String, advice: &str) -> Self {
         let (subject, advice) = (subject.to_owned(), advice.to_owned());
         Self { subject, text, advice, client: None, delay: 0.0 }
     }
@@ -215,7 +215,7 @@ impl TargetRef {
             (Source::Resource { container }, _) => {
                 return Ok(self.usage_query(metric, container.as_deref(), window));
             }
-            (Source::Pods { identifier, .. }, Some(source)) => {
+            (Source::Pods(identifier), Some(source)) => {
                 let names = PLACEHOLDERS.map(str::to_owned);
                 let request = request(identifier, GroupResource::pods());
                 custom_rule_query(source, &request, &names).and_then(|(query, client)| {
@@ -226,7 +226,7 @@ impl TargetRef {
                     (replaced != query).then_some((replaced, client))
                 })
             }
-            (Source::Object { object, identifier, .. }, Some(source)) => {
+            (Source::Object { object, identifier }, Some(source)) => {
                 let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
                 let resources = source.resources();
                 // The singular name of a resource is its kind in lower case.
@@ -240,14 +240,14 @@ impl TargetRef {
                     custom_rule_query(source, &request, std::slice::from_ref(&object.name))
                 })
             }
-            (Source::External { identifier, .. }, Some(source)) => external_rule_query(
-                source,
-                &ExternalQuery {
+            (Source::External(identifier), Some(source)) => {
+                let explanation = source.explain_external(&ExternalQuery {
                     namespace: self.namespace.clone(),
                     metric: metric.name.clone(),
                     metric_selector: selector(identifier),
-                },
-            ),
+                });
+                applied_query(source, &explanation, &source.inspect_external())
+            }
             (_, None) => None,
         };
         let sum = |text: String| format!("sum({text})");
@@ -261,11 +261,10 @@ impl TargetRef {
             ));
         }
         let labels = match &metric.source {
-            Source::Pods { labels, .. } => std::iter::once(self.pod_matchers())
-                .chain(matchers(labels))
-                .collect::<Vec<_>>()
-                .join(","),
-            Source::External { labels, .. } => matchers(labels).collect::<Vec<_>>().join(","),
+            Source::Pods(identifier) => {
+                [vec![self.pod_matchers()], matchers(identifier)].concat().join(",")
+            }
+            Source::External(identifier) => matchers(identifier).join(","),
             _ => {
                 return Err(format!(
                     "{}: {subject} is that of an object, so it needs a query: {advice}, or add the \
@@ -283,17 +282,16 @@ impl TargetRef {
     }
 }
 
-/// PromQL matchers for labels.
-fn matchers(
-    labels: &std::collections::BTreeMap<String, String>,
-) -> impl Iterator<Item = String> + '_ {
-    labels.iter().map(|(name, value)| {
+/// PromQL matchers for labels that match the metric's selector.
+fn matchers(metric: &MetricIdentifier) -> Vec<String> {
+    let matcher = |(name, value): (String, String)| {
         let is_plain = name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
             && !name.starts_with(|c: char| c.is_ascii_digit());
         // Prometheus 3 accepts other names in quotes.
-        let name = if is_plain { name.clone() } else { Quoted(name).to_string() };
-        format!("{name}={}", Quoted(value))
-    })
+        let name = if is_plain { name } else { Quoted(&name).to_string() };
+        format!("{name}={}", Quoted(&value))
+    };
+    matching_labels(metric).into_iter().map(matcher).collect()
 }
 
 /// The selector of a metric; everything if it has none or an invalid one.
@@ -311,23 +309,17 @@ fn custom_rule_query(
     names: &[String],
 ) -> Option<RuleQuery> {
     let explanation = source.explain_custom(request, names);
-    let (index, query) = applied_rule(&explanation)?;
-    let server = source.inspect_custom().into_iter().nth(index)?.definition.server;
-    Some((query, source.client(&server)))
+    applied_query(source, &explanation, &source.inspect_custom())
 }
 
-fn external_rule_query(source: &PrometheusSource, request: &ExternalQuery) -> Option<RuleQuery> {
-    let explanation = source.explain_external(request);
-    let (index, query) = applied_rule(&explanation)?;
-    let server = source.inspect_external().into_iter().nth(index)?.definition.server;
-    Some((query, source.client(&server)))
-}
-
-/// The index and the query of the rule that applies.
-fn applied_rule(explanation: &Explanation) -> Option<(usize, String)> {
+/// The query of the rule that applies.
+fn applied_query(
+    source: &PrometheusSource,
+    explanation: &Explanation,
+    rules: &[RuleInspection],
+) -> Option<RuleQuery> {
     let report = explanation.applied()?;
-    match &report.outcome {
-        RuleOutcome::Applies { query, .. } => Some((report.index, query.clone())),
-        _ => None,
-    }
+    let RuleOutcome::Applies { query, .. } = &report.outcome else { return None };
+    let server = &rules.get(report.index)?.definition.server;
+    Some((query.clone(), source.client(server)))
 }

@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use hpa_calc::Quantity;
 use hpa_metrics::DiscoveryMapper;
-use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusSource};
+use hpa_prometheus::source::PrometheusSource;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
     autoscaler::Autoscaler,
     fetch::Reader,
     metric::{Metric, Source, Target},
-    past::{Past, RecordedMetric, Startup},
+    past::{Past, RecordedMetric},
     query::{Query, TargetRef},
     window::Window,
 };
@@ -45,10 +45,9 @@ pub(super) async fn read_past(
     if window.steps < 2 || window.exceeds_limit() {
         bail!("--since and --step ask for {} points: choose 3 to 200000", window.len());
     }
-    let Some(settings) = arguments.rules.prometheus.server_settings(Compat::Off)? else {
+    let Some(client) = arguments.rules.prometheus.client(Arc::new(()))? else {
         bail!("the URL of Prometheus is required: --prometheus URL");
     };
-    let client = Client::new(settings, Arc::new(()))?;
     client.check_files().await?;
     let needs_rules = |metric: &Metric| {
         !matches!(metric.source, Source::Resource { .. })
@@ -59,7 +58,8 @@ pub(super) async fn read_past(
     } else {
         None
     };
-    let target = target_with_pods(arguments, autoscaler);
+    let mut target = TargetRef::new(&autoscaler.hpa);
+    target.pods = arguments.pods.clone().unwrap_or(target.pods);
 
     let chunks = window.chunks().count() as f64;
     let progress = Progress::new(chunks * (metrics.len() as f64 * 2.0 + 2.0), "requests");
@@ -69,20 +69,19 @@ pub(super) async fn read_past(
     let rate = rate_window(arguments.rate_window, &reader, &target, &metrics).await?;
     let mut recorded = Vec::new();
     for metric in metrics {
-        let query = metric_query(
-            &metric,
-            &target,
-            source.as_deref(),
-            load_queries.get(&metric.name),
-            rate,
-        )?;
+        let query = if let Some(text) = load_queries.get(&metric.name) {
+            Query::new(&format!("the metric {}", metric.name), text.clone(), "check --load-query")
+        } else {
+            let query = target.metric_query(&metric, source.as_deref(), rate);
+            query.map_err(anyhow::Error::msg)?
+        };
         let value = reader.read_required(&query).await?;
         read_requests(&metric, &target, &reader, &mut requests).await?;
         recorded.push(RecordedMetric { metric, value });
     }
     let startup = match arguments.pod_startup {
-        Some(startup) => Startup::Configured(startup.as_secs_f64()),
-        None => read_startup(&reader, &target).await?,
+        Some(startup) => Some(startup.as_secs_f64()),
+        None => reader.read(&target.startup_query()).await?.quantile(0.5),
     };
     progress.finish();
     let past = Past {
@@ -91,17 +90,10 @@ pub(super) async fn read_past(
         replicas,
         metrics: recorded,
         requests,
-        startup,
+        startup: startup.filter(|seconds| *seconds >= 0.0),
         capacity: arguments.pod_capacity,
     };
     past.trimmed()
-}
-
-/// The target of the autoscaler, with the pattern of `--pods` for the names of its pods.
-fn target_with_pods(arguments: &PastArguments, autoscaler: &Autoscaler) -> TargetRef {
-    let target = TargetRef::new(&autoscaler.hpa);
-    let pods = arguments.pods.clone().unwrap_or_else(|| target.pods.clone());
-    TargetRef { pods, ..target }
 }
 
 /// Parses `--load-query`. Returns the queries by the metric's name.
@@ -201,26 +193,6 @@ fn whole_seconds(seconds: f64) -> i64 {
     seconds.ceil() as i64
 }
 
-/// The query of `--load-query` for a metric, or else a derived one.
-fn metric_query(
-    metric: &Metric,
-    target: &TargetRef,
-    source: Option<&PrometheusSource>,
-    load_query: Option<&String>,
-    rate: i64,
-) -> anyhow::Result<Query> {
-    match load_query {
-        Some(query) => Ok(Query {
-            subject: format!("the metric {}", metric.name),
-            text: query.clone(),
-            advice: "check --load-query".to_owned(),
-            client: None,
-            delay: 0.0,
-        }),
-        None => target.metric_query(metric, source, rate).map_err(|message| anyhow!(message)),
-    }
-}
-
 /// Reads the requests that a target in percent needs, unless `--request` sets them.
 async fn read_requests(
     metric: &Metric,
@@ -239,10 +211,4 @@ async fn read_requests(
     let series = reader.read_required(&query).await?;
     requests.extend(series.quantile(0.5).map(|request| (metric.name.clone(), request)));
     Ok(())
-}
-
-async fn read_startup(reader: &Reader<'_>, target: &TargetRef) -> anyhow::Result<Startup> {
-    let series = reader.read(&target.startup_query()).await?;
-    let median = series.quantile(0.5).filter(|seconds| *seconds >= 0.0);
-    Ok(median.map_or(Startup::Unknown, Startup::Recorded))
 }

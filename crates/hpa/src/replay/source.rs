@@ -10,7 +10,6 @@ use hpa_prometheus::{
     client::Client,
     source::{PrometheusSource, RuleStatus},
 };
-use jiff::SignedDuration;
 
 use super::{
     fetch::Reader,
@@ -49,7 +48,7 @@ impl PrometheusPastLoads {
         let unknown = |text: &str| PastError::Unknown(text.to_owned());
         let spec = hpa.spec.metrics.get(index).ok_or_else(|| unknown("no such metric"))?;
         let metric = Metric::new(index, spec).map_err(|error| unknown(&format!("{error:#}")))?;
-        if self.rules.is_none() && matches!(metric.source, Source::External { .. }) {
+        if self.rules.is_none() && matches!(metric.source, Source::External(_)) {
             // Without a rule, series of this name may belong to any namespace.
             let text = format!("no rule says which series of {} belong to it", metric.name);
             return Err(PastError::Unknown(text));
@@ -75,12 +74,7 @@ impl PrometheusPastLoads {
             let text = format!("Prometheus has no samples of {}", query.subject);
             return Err(PastError::Unknown(text));
         }
-        let samples = load.0.iter().enumerate().filter_map(|(step, load)| {
-            let offset = i64::try_from(step).ok()?.checked_mul(window.step)?;
-            let at = window.start.checked_add(SignedDuration::from_secs(offset)).ok()?;
-            Some((at, (*load)?))
-        });
-        Ok(Trace::new(samples))
+        Ok(Trace::new(window.samples(&load)))
     }
 }
 
@@ -112,7 +106,7 @@ mod tests {
         rules::Config,
         source::{PrometheusSettings, Servers},
     };
-    use jiff::Timestamp;
+    use jiff::{SignedDuration, Timestamp};
     use serde_json::{Value, json};
 
     use super::*;

@@ -12,7 +12,7 @@ use super::{
     metric::Metric,
     model::RebuiltScenario,
     output::Replay,
-    past::{Past, RecordedMetric, Startup},
+    past::{Past, RecordedMetric},
     query::{TargetRef, pod_names},
     rebuild::rebuild,
     series::Series,
@@ -77,7 +77,7 @@ fn try_replay(
         replicas: replicas(),
         metrics: metrics.map(|(metric, value)| RecordedMetric { metric, value }).collect(),
         requests: BTreeMap::from([("cpu".to_owned(), 0.5)]),
-        startup: Startup::Configured(20.0),
+        startup: Some(20.0),
         capacity: None,
     };
     let mut rebuilt = rebuild(&past, &hpa)?;
@@ -217,7 +217,7 @@ fn unrecorded_start_and_end_are_removed() {
         replicas,
         metrics: vec![RecordedMetric { metric, value }],
         requests: BTreeMap::new(),
-        startup: Startup::Unknown,
+        startup: None,
         capacity: None,
     };
     let past = past.trimmed().unwrap();
@@ -337,7 +337,7 @@ fn notes_with(bounds: Option<&str>) -> Vec<String> {
         replicas,
         metrics: vec![RecordedMetric { metric, value: series(load) }],
         requests: BTreeMap::new(),
-        startup: Startup::Unknown,
+        startup: None,
         capacity: None,
     };
     super::notes(Vec::new(), &hpa, &past)

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::series::Series;
+
 /// The limit for one request. Prometheus rejects more than 11 000 points per series.
 const POINTS_PER_REQUEST: i64 = 10_000;
 /// The number of points per series that the default step doesn't exceed, to bound memory.
@@ -62,6 +64,11 @@ impl Window {
     pub(super) fn slice(&self, first: usize, last: usize) -> Self {
         let step = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
         Self { start: self.at(step(first)), steps: step(last) - step(first), ..*self }
+    }
+
+    /// The known values of a series, with the times of its points.
+    pub(super) fn samples(&self, series: &Series) -> impl Iterator<Item = (Timestamp, f64)> {
+        self.times().zip(&series.0).filter_map(|(time, value)| Some((time, (*value)?)))
     }
 
     /// The times of the points.

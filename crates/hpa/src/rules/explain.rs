@@ -17,15 +17,13 @@ use super::{
 };
 use crate::{
     args::{ExplainArguments, MetricsApi},
-    rules_source::{AllowedServers, read_config},
+    rules_source::read_config,
 };
 
 /// Explains a metric. Returns the explanation, and whether the metric has a value.
 pub(super) async fn explain_metric(arguments: &ExplainArguments) -> anyhow::Result<(String, bool)> {
     let config = read_config(&arguments.config)?;
-    let ExplainArguments { prometheus, connect, resources, .. } = arguments;
-    let allowed = AllowedServers::from_connect(*connect);
-    let Some(source) = connect_source(&config, prometheus, allowed, resources).await? else {
+    let Some(source) = connect_source(&config, &arguments.connection).await? else {
         let is_named = !config.servers.is_empty();
         let connect = if is_named { ", or --connect for the file's servers" } else { "" };
         bail!("series are needed to explain a metric: add --prometheus-url{connect}");
@@ -73,18 +71,19 @@ async fn explain_custom(
     };
     // Explain the rules even if no object has the metric.
     let explained_names = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
-    let explanation = source.explain_custom(&request, &explained_names);
+    let mut explanation = source.explain_custom(&request, &explained_names);
     let inspected = source.inspect_custom();
-    let headline = Headline::new(&request.metric, &explanation, &inspected);
-    let mut text = describe_rules(source, "rules", explanation, &inspected).await;
-    if headline.applied.is_none() {
-        return headline.prepend_to(&text, 0);
+    let mut text = describe_rules(source, "rules", &mut explanation, &inspected).await;
+    let report =
+        |text: &str, values| with_headline(&request.metric, &explanation, &inspected, text, values);
+    if explanation.applied().is_none() {
+        return report(&text, 0);
     }
     if names.is_empty() {
         if let Some(series) = series {
             text.push_str(&series.explain_absence(source, &request).await);
         }
-        return headline.prepend_to(&text, 0);
+        return report(&text, 0);
     }
     let mut value_count = 0;
     for name in &names {
@@ -99,88 +98,63 @@ async fn explain_custom(
             Err(error) => _ = writeln!(text, "{name}: {}", describe(&error)),
         }
     }
-    headline.prepend_to(&text, value_count)
+    report(&text, value_count)
 }
 
-/// The first line of an explanation: whether the metric has values, and from which rule.
-struct Headline<'a> {
-    metric: &'a str,
-    /// The mistake in the request, if there is one.
-    request_problem: Option<String>,
-    /// The index of the rule that applies.
-    applied: Option<usize>,
-    /// The name of the rule that applies.
-    applied_name: String,
-    /// The number of rules.
-    rules: usize,
-    /// The number of rules whose series can't be read.
-    unread_rules: usize,
-    /// A sentence about a rule that has the metric, but whose query can't be built.
-    query_problem: Option<String>,
-    /// The mistakes of the rules that are refused.
-    refused: Vec<String>,
+/// Puts a headline above an explanation: whether the metric has values, and from which rule. Returns
+/// both, and whether the metric has a value.
+fn with_headline(
+    metric: &str,
+    explanation: &Explanation,
+    inspected: &[RuleInspection],
+    text: &str,
+    values: usize,
+) -> (String, bool) {
+    if let Some(problem) = &explanation.request_problem {
+        return (format!("{metric}: {problem}\n{text}"), false);
+    }
+    let applied = explanation.applied().and_then(|report| inspected.get(report.index));
+    let rules = counted(inspected.len(), "rule");
+    let unread_rules = inspected.len().saturating_sub(explanation.rules.len());
+    let refused = explanation.rules.iter().filter_map(|report| match &report.outcome {
+        RuleOutcome::Refused(error) => Some(error),
+        _ => None,
+    });
+    let refused: Vec<_> = refused.collect();
+    let headline = match (applied, values) {
+        (Some(rule), 0) => {
+            let rule = &rule.status.rule;
+            format!("{metric} has no value, although {rule} serves it (see below)")
+        }
+        (Some(rule), _) => {
+            format!("{metric} has {} of {}", counted(values, "value"), rule.status.rule)
+        }
+        (None, _) if let Some(problem) = query_problem(explanation, inspected) => {
+            format!("{metric} has no value: {problem}")
+        }
+        (None, _) if unread_rules > 0 => {
+            format!("{metric} isn't found: the series of {unread_rules} of {rules} can't be read")
+        }
+        (None, _) if let [error, others @ ..] = refused.as_slice() => {
+            let are = if others.is_empty() { "is" } else { "are" };
+            let (count, mistake) = (refused.len(), error.mistake());
+            format!("{metric} isn't found: {count} of {rules} {are} refused: {error}: {mistake}")
+        }
+        (None, _) => format!("{metric} has no value: none of {rules} has it"),
+    };
+    (format!("{headline}\n{text}"), values > 0)
 }
 
-impl<'a> Headline<'a> {
-    fn new(metric: &'a str, explanation: &Explanation, inspected: &[RuleInspection]) -> Self {
-        let applied = explanation.applied().map(|report| report.index);
-        let request_problem = explanation.request_problem.as_ref().map(ToString::to_string);
-        let unread_rules = inspected.len().saturating_sub(explanation.rules.len());
-        let name = |index: Option<usize>| Some(inspected.get(index?)?.status.rule.clone());
-        let outcomes = || explanation.rules.iter().map(|report| (report.index, &report.outcome));
-        let query_problem = outcomes().find_map(|(index, outcome)| {
-            let RuleOutcome::NoQuery { error, .. } = outcome else { return None };
-            let rule = inspected.get(index).map(rule_name)?;
-            Some(match error.template_mistake() {
-                Some(mistake) => format!("{rule} has it, but metricsQuery is wrong: {mistake}"),
-                None => format!("{rule} has it, but its query can't be built: {error}"),
-            })
-        });
-        let refused = outcomes().filter_map(|(_, outcome)| match outcome {
-            RuleOutcome::Refused(error) => Some(format!("{error}: {}", error.mistake())),
-            _ => None,
-        });
-        Self {
-            metric,
-            request_problem,
-            applied,
-            applied_name: name(applied).unwrap_or_default(),
-            rules: inspected.len(),
-            unread_rules,
-            query_problem,
-            refused: refused.collect(),
-        }
-    }
-
-    /// Puts the headline above an explanation. Returns both, and whether the metric has a value.
-    fn prepend_to(&self, text: &str, values: usize) -> (String, bool) {
-        let Self { metric, applied_name, rules, unread_rules, query_problem, refused, .. } = self;
-        if let Some(problem) = &self.request_problem {
-            return (format!("{metric}: {problem}\n{text}"), false);
-        }
-        let headline = match (self.applied, values) {
-            (None, _) if let Some(problem) = query_problem => {
-                format!("{metric} has no value: {problem}")
-            }
-            (Some(_), 0) => {
-                format!("{metric} has no value, although {applied_name} serves it (see below)")
-            }
-            (Some(_), _) => format!("{metric} has {} of {applied_name}", counted(values, "value")),
-            (None, _) if *unread_rules > 0 => format!(
-                "{metric} isn't found: the series of {unread_rules} of {} can't be read",
-                counted(*rules, "rule")
-            ),
-            (None, _) if let [first, others @ ..] = refused.as_slice() => {
-                let are = if others.is_empty() { "is" } else { "are" };
-                let rules = counted(*rules, "rule");
-                format!("{metric} isn't found: {} of {rules} {are} refused: {first}", refused.len())
-            }
-            (None, _) => {
-                format!("{metric} has no value: none of {} has it", counted(*rules, "rule"))
-            }
-        };
-        (format!("{headline}\n{text}"), values > 0)
-    }
+/// A sentence about a rule that has the metric, but whose query can't be built.
+fn query_problem(explanation: &Explanation, inspected: &[RuleInspection]) -> Option<String> {
+    explanation.rules.iter().find_map(|report| {
+        let RuleOutcome::NoQuery { error, .. } = &report.outcome else { return None };
+        let rule = rule_name(inspected.get(report.index)?);
+        Some(match error.template_mistake() {
+            Some(mistake) => format!("{rule} has it, but metricsQuery is wrong: {mistake}"),
+            None => format!("{rule} has it, but its query can't be built: {error}"),
+        })
+    })
 }
 
 /// The series that a request reads.
@@ -267,13 +241,12 @@ impl KnownSeries {
 }
 
 async fn explain_external(source: &PrometheusSource, request: &ExternalQuery) -> (String, bool) {
-    let explanation = source.explain_external(request);
+    let mut explanation = source.explain_external(request);
     let inspected = source.inspect_external();
-    let headline = Headline::new(&request.metric, &explanation, &inspected);
-    let mut text = describe_rules(source, "externalRules", explanation, &inspected).await;
-    if headline.applied.is_none() {
-        return headline.prepend_to(&text, 0);
-    }
+    let mut text = describe_rules(source, "externalRules", &mut explanation, &inspected).await;
+    let report =
+        |text: &str, values| with_headline(&request.metric, &explanation, &inspected, text, values);
+    let Some(applied) = explanation.applied() else { return report(&text, 0) };
     match source.read_external(request.clone()).await {
         Ok(values) => {
             for item in &values.items {
@@ -285,8 +258,7 @@ async fn explain_external(source: &PrometheusSource, request: &ExternalQuery) ->
                 let _ = writeln!(text, "{}: {}", omitted.subject, omitted.reason);
             }
             if values.items.is_empty() {
-                let applied = headline.applied.and_then(|index| inspected.get(index));
-                let hint = match applied {
+                let hint = match inspected.get(applied.index) {
                     Some(rule) => explain_empty_namespace(source, rule, request).await,
                     None => None,
                 };
@@ -296,11 +268,11 @@ async fn explain_external(source: &PrometheusSource, request: &ExternalQuery) ->
                         .to_owned()
                 });
             }
-            headline.prepend_to(&text, values.items.len())
+            report(&text, values.items.len())
         }
         Err(error) => {
             let _ = writeln!(text, "{}", describe(&error));
-            headline.prepend_to(&text, 0)
+            report(&text, 0)
         }
     }
 }
@@ -342,7 +314,7 @@ fn rule_name(rule: &RuleInspection) -> String {
 async fn describe_rules(
     source: &PrometheusSource,
     list: &str,
-    mut explanation: Explanation,
+    explanation: &mut Explanation,
     inspected: &[RuleInspection],
 ) -> String {
     let mut text = String::new();

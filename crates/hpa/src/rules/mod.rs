@@ -9,7 +9,7 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
@@ -18,19 +18,16 @@ use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules
 use hpa_prometheus::source::PrometheusSource;
 
 use crate::{
-    args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand},
-    rules_source::{AllowedServers, create_source},
+    args::{GenerateArguments, RulesCommand, RulesConnection},
+    kubectl::block_on,
+    rules_source::create_source,
 };
 
 /// Runs a subcommand. Reports go to standard output.
 pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
     let (text, is_success) = match command {
-        RulesCommand::Check(arguments) => runtime.block_on(check::check_rules(&arguments))?,
-        RulesCommand::Explain(arguments) => {
-            runtime.block_on(explain::explain_metric(&arguments))?
-        }
+        RulesCommand::Check(arguments) => block_on(check::check_rules(&arguments))?,
+        RulesCommand::Explain(arguments) => block_on(explain::explain_metric(&arguments))?,
         RulesCommand::Generate(arguments) => (generate(&arguments)?, true),
         RulesCommand::Compare(arguments) => return compare::run(&arguments),
         RulesCommand::Schema => (JSON_SCHEMA.to_owned(), true),
@@ -56,20 +53,19 @@ pub(crate) fn builtin_mapper() -> Arc<dyn ResourceMapper> {
 }
 
 /// Connects to the cluster of a kubeconfig. `None` unless a flag selects a kubeconfig or a context.
-async fn connect_cluster(arguments: &ResourceArguments) -> anyhow::Result<Option<kube::Client>> {
-    let ResourceArguments { kubeconfig, context } = arguments;
+async fn connect_cluster(flags: &RulesConnection) -> anyhow::Result<Option<kube::Client>> {
+    let RulesConnection { kubeconfig, context, .. } = flags;
     if kubeconfig.is_none() && context.is_none() {
         return Ok(None);
     }
-    let path: Option<PathBuf> = kubeconfig.clone();
-    let source = ClientSource::Kubeconfig { path, context: context.clone() };
+    let source = ClientSource::Kubeconfig { path: kubeconfig.clone(), context: context.clone() };
     let config = ClientConfig { source, ..ClientConfig::default() };
     Ok(Some(Clients::new(&config).await?.api))
 }
 
 /// A mapper that asks the cluster if a flag selects one, or else knows the built-in resources.
-async fn resource_mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn ResourceMapper>> {
-    Ok(match connect_cluster(arguments).await? {
+async fn resource_mapper(flags: &RulesConnection) -> anyhow::Result<Arc<dyn ResourceMapper>> {
+    Ok(match connect_cluster(flags).await? {
         Some(api) => Arc::new(DiscoveryMapper(api)),
         None => builtin_mapper(),
     })
@@ -78,12 +74,10 @@ async fn resource_mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dy
 /// A source of the file's metrics. `None` if no flag allows connecting to a server.
 async fn connect_source(
     config: &Config,
-    prometheus: &PrometheusArguments,
-    allowed: AllowedServers,
-    resources: &ResourceArguments,
+    flags: &RulesConnection,
 ) -> anyhow::Result<Option<PrometheusSource>> {
     // Requests name their objects, so none are listed from the API server.
     let objects = Arc::new(NoObjects);
-    let mapper = resource_mapper(resources).await?;
-    create_source(config, prometheus, allowed, mapper, objects).await
+    let mapper = resource_mapper(flags).await?;
+    create_source(config, &flags.prometheus, flags.connect, mapper, objects).await
 }

@@ -63,34 +63,28 @@ struct UsageQuery {
     labels: Vec<String>,
 }
 
-/// The queries for CPU and memory of pods or of nodes. An error has the field and the problem.
-fn usage_queries(
+/// The query for one of [`USAGES`], of pods or of nodes. An error has the field and the problem.
+fn usage_query(
     metrics: &ResourceMetrics,
     source: &PrometheusSource,
+    (usage, name): (UsageResource, &str),
     for_pods: bool,
-) -> Vec<Result<UsageQuery, (String, String)>> {
+) -> Result<UsageQuery, (String, String)> {
     let resources = source.resources();
     let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
-    let query = |usage: UsageResource, name: &str| {
-        let field = if for_pods { "containerQuery" } else { "nodeQuery" };
-        let field = format!("{name}.{field}");
-        let label = |resource: &GroupResource| {
-            let label = metrics.label(usage, resource, &resources);
-            label.map_err(|error| (field.clone(), error.to_string()))
-        };
-        let name_label = label(&resource)?;
-        let mut labels = vec![name_label.clone()];
-        if for_pods {
-            labels.push(metrics.container_label(usage).to_owned());
-        }
-        let query = metrics.query_of_all(usage, &resource, &resources, Compat::Off);
-        let query = query.map_err(|error| {
-            let mistake = error.template_mistake();
-            (field.clone(), mistake.unwrap_or_else(|| error.to_string()))
-        })?;
-        Ok(UsageQuery { field, query, name_label, labels })
-    };
-    USAGES.into_iter().map(|(usage, name)| query(usage, name)).collect()
+    let field = format!("{name}.{}", if for_pods { "containerQuery" } else { "nodeQuery" });
+    let name_label = metrics.label(usage, &resource, &resources);
+    let name_label = name_label.map_err(|error| (field.clone(), error.to_string()))?;
+    let mut labels = vec![name_label.clone()];
+    if for_pods {
+        labels.push(metrics.container_label(usage).to_owned());
+    }
+    let query = metrics.query_of_all(usage, &resource, &resources, Compat::Off);
+    let query = query.map_err(|error| {
+        let mistake = error.template_mistake();
+        (field.clone(), mistake.unwrap_or_else(|| error.to_string()))
+    })?;
+    Ok(UsageQuery { field, query, name_label, labels })
 }
 
 /// Checks the queries of `resourceRules`. Returns a line for each working query, and the problems.
@@ -106,8 +100,8 @@ pub(super) async fn check_queries(
     };
     let server = Server { source, name: &definition.server };
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
-        for query in usage_queries(&metrics, source, for_pods) {
-            let query = match query {
+        for usage in USAGES {
+            let query = match usage_query(&metrics, source, usage, for_pods) {
                 Ok(query) => query,
                 Err((field, problem)) => {
                     problems.push(format!("{field}: {problem}"));
@@ -181,8 +175,8 @@ pub(super) async fn explain_metric(
     metric: &str,
 ) -> anyhow::Result<(String, bool)> {
     let (kind, usage) = metric.split_once('/').unwrap_or_default();
-    let index = USAGES.iter().position(|(_, name)| *name == usage);
-    let (Some(index), "pods" | "nodes") = (index, kind) else {
+    let usage = USAGES.into_iter().find(|(_, name)| *name == usage);
+    let (Some(usage), "pods" | "nodes") = (usage, kind) else {
         bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
     };
     let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
@@ -199,13 +193,12 @@ pub(super) async fn explain_metric(
         }
     };
     let server = Server { source, name: &definition.server };
-    let query = match usage_queries(&metrics, source, kind == "pods").into_iter().nth(index) {
-        Some(Ok(query)) => query,
-        Some(Err((field, problem))) => {
+    let query = match usage_query(&metrics, source, usage, kind == "pods") {
+        Ok(query) => query,
+        Err((field, problem)) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");
             return Ok((no_value(&reason), false));
         }
-        None => return Ok((String::new(), false)),
     };
     let UsageQuery { field, query: text, .. } = &query;
     let checked = check_query(&server, &query, None, kind == "pods").await;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use hpa_metrics::with_causes;
 use hpa_prometheus::{
-    client::QueryFailure,
     promql::{self, Node},
     rules::{explain::Warning, results::QueryResult},
     source::{PrometheusSource, RuleInspection},
@@ -49,28 +48,23 @@ pub(super) fn namespace_label(rule: &RuleInspection) -> String {
 }
 
 impl Server<'_> {
-    /// Labels and values of the result. `None` if the file has no server of this name.
-    async fn query(&self, query: &str) -> Option<Result<Vec<(Labels, f64)>, QueryFailure>> {
-        let result = match self.source.query_server(self.name, query).await? {
-            Ok(result) => result,
-            Err(failure) => return Some(Err(failure)),
-        };
-        let QueryResult::Vector(Some(samples)) = &*result else { return Some(Ok(Vec::new())) };
-        Some(Ok(samples.iter().map(|sample| (sample.labels.clone(), sample.value)).collect()))
+    /// Labels and values of the result, or the failure as text.
+    async fn query(&self, query: &str) -> Result<Vec<(Labels, f64)>, String> {
+        let result = self.source.query_server(self.name, query).await;
+        let result = result.ok_or_else(|| format!("the file has no server {}", self.name))?;
+        let result = result.map_err(|failure| with_causes(&failure))?;
+        let QueryResult::Vector(Some(samples)) = &*result else { return Ok(Vec::new()) };
+        Ok(samples.iter().map(|sample| (sample.labels.clone(), sample.value)).collect())
     }
 
     /// Like [`Self::query`], but empty after a failure.
     async fn samples(&self, query: &str) -> Vec<(Labels, f64)> {
-        self.query(query).await.and_then(Result::ok).unwrap_or_default()
+        self.query(query).await.unwrap_or_default()
     }
 
     /// The labels of each series in the result of a query, or the failure as text.
     pub(super) async fn result_labels(&self, query: &str) -> Result<Vec<Labels>, String> {
-        match self.query(query).await {
-            Some(Ok(samples)) => Ok(samples.into_iter().map(|(labels, _)| labels).collect()),
-            Some(Err(failure)) => Err(with_causes(&failure)),
-            None => Err(format!("the file has no server {}", self.name)),
-        }
+        Ok(self.query(query).await?.into_iter().map(|(labels, _)| labels).collect())
     }
 
     /// The labels of the series with the newest sample.

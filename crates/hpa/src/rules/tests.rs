@@ -7,21 +7,20 @@ use clap::Parser;
 use hpa_prometheus::rules::Config;
 
 use super::{check, generate};
-use crate::args::{CheckArguments, GenerateArguments};
-
-/// Parses the arguments of `hpa rules check`.
-#[derive(Parser)]
-struct Arguments {
-    #[command(flatten)]
-    check: CheckArguments,
-}
+use crate::args::{Arguments, Command, GenerateArguments, RulesArguments, RulesCommand};
 
 async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
     check_with(&["check", path.to_str().unwrap()]).await
 }
 
 async fn check_with(arguments: &[&str]) -> anyhow::Result<(String, bool)> {
-    check::check_rules(&Arguments::try_parse_from(arguments).unwrap().check).await
+    let parsed = Arguments::try_parse_from(["hpa", "rules"].iter().chain(arguments));
+    match parsed.unwrap().command {
+        Command::Rules(RulesArguments { command: RulesCommand::Check(arguments) }) => {
+            check::check_rules(&arguments).await
+        }
+        other => panic!("not hpa rules check: {other:?}"),
+    }
 }
 
 #[tokio::test]

@@ -29,9 +29,9 @@ pub(super) fn draw(preview: &Preview, has_color: bool) -> String {
     let last = day(preview.to);
     let dates = day(preview.from).series(jiff::Span::new().days(1));
     for date in dates.take_while(|date| *date <= last) {
-        let slots: Vec<Slot> =
-            (0..SLOTS_PER_DAY).map(|slot| Slot::new(preview, date, slot)).collect();
-        let max = slots.iter().filter_map(|slot| slot.value).max();
+        let slots: Vec<_> =
+            (0..SLOTS_PER_DAY).map(|slot| max_in_slot(preview, date, slot)).collect();
+        let max = slots.iter().copied().flatten().max();
         // If the preview ends at midnight, it has no half hour of its last day.
         let Some(max) = max else { continue };
         let bars = bars(&slots, preview.max_value(), has_color);
@@ -41,40 +41,34 @@ pub(super) fn draw(preview: &Preview, has_color: bool) -> String {
     text
 }
 
-/// Half an hour.
-struct Slot {
-    /// The largest value in the half hour. `None` outside the preview or if the clocks skip it.
-    value: Option<i64>,
-}
-
-impl Slot {
-    fn new(preview: &Preview, date: Date, slot: i32) -> Self {
-        let minutes = |slot: i32| jiff::Span::new().minutes(slot * MINUTES_PER_SLOT);
-        let instant = |time: DateTime| preview.zone.to_timestamp(time).unwrap_or(Timestamp::MAX);
-        let midnight = date.at(0, 0, 0, 0);
-        let civil = midnight.saturating_add(minutes(slot));
-        let is_skipped = preview.zone.to_datetime(instant(civil)) != civil;
-        let start = instant(civil).max(preview.from);
-        let end = instant(midnight.saturating_add(minutes(slot + 1))).min(preview.to);
-        if is_skipped || start >= end {
-            return Self { value: None };
-        }
-        // The value at the start, and those that follow in the slot.
-        let last_change = preview.changes.iter().take_while(|change| change.at <= start).last();
-        let first = last_change.map_or(preview.initial_value, |change| change.value);
-        let inside = preview.changes.iter().filter(|change| start < change.at && change.at < end);
-        Self { value: Some(inside.map(|change| change.value).fold(first, i64::max)) }
+/// The largest value in half an hour. `None` outside the preview or if the clocks skip it.
+fn max_in_slot(preview: &Preview, date: Date, slot: i32) -> Option<i64> {
+    let minutes = |slot: i32| jiff::Span::new().minutes(slot * MINUTES_PER_SLOT);
+    let instant = |time: DateTime| preview.zone.to_timestamp(time).unwrap_or(Timestamp::MAX);
+    let midnight = date.at(0, 0, 0, 0);
+    let civil = midnight.saturating_add(minutes(slot));
+    let is_skipped = preview.zone.to_datetime(instant(civil)) != civil;
+    let start = instant(civil).max(preview.from);
+    let end = instant(midnight.saturating_add(minutes(slot + 1))).min(preview.to);
+    if is_skipped || start >= end {
+        return None;
     }
+    // The value at the start, and those that follow in the slot.
+    let last_change = preview.changes.iter().take_while(|change| change.at <= start).last();
+    let first = last_change.map_or(preview.initial_value, |change| change.value);
+    let inside = preview.changes.iter().filter(|change| start < change.at && change.at < end);
+    Some(inside.map(|change| change.value).fold(first, i64::max))
 }
 
-fn bars(slots: &[Slot], max: i64, has_color: bool) -> String {
+/// A character for the value of each slot.
+fn bars(slots: &[Option<i64>], max: i64, has_color: bool) -> String {
     let mut text = String::new();
     let mut color = "";
     for slot in slots {
-        let (char, slot_color) = match slot.value {
+        let (char, slot_color) = match slot {
             None => (NO_VALUE, ""),
             Some(0) => (ZERO, DIM),
-            Some(value) => (bar(value, max), BAR_COLOR),
+            Some(value) => (bar(*value, max), BAR_COLOR),
         };
         if has_color && slot_color != color {
             text.push_str(if slot_color.is_empty() { RESET } else { slot_color });

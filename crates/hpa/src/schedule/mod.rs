@@ -28,7 +28,7 @@ pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
         ScheduleCommand::Crd => (hpa_collectors::schedules::definition::schedule_manifest()?, true),
         ScheduleCommand::Preview(arguments) => preview_file(&arguments)?,
     };
-    terminal::print_colored(&text)?;
+    terminal::write(text)?;
     Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

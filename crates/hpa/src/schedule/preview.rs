@@ -103,13 +103,9 @@ impl Preview {
     ) -> anyhow::Result<Self> {
         let default = || settings.time_zones.get(&settings.default_time_zone);
         let zone = metric.time_zone().cloned().map_or_else(default, Ok)?;
-        let ramp = metric.ramp_duration();
         let is_visible = |window: &Window| {
-            let rise = window.start.saturating_sub(ramp);
-            let fall = window.end.saturating_add(ramp);
-            window.start < window.end
-                && rise.is_ok_and(|rise| rise < to)
-                && fall.is_ok_and(|fall| fall > from)
+            let (rise, fall) = metric.extent(window);
+            window.start < window.end && rise < to && fall > from
         };
         let mut windows = metric.windows(from, to);
         windows.retain(is_visible);
@@ -117,7 +113,7 @@ impl Preview {
         // The values ignore invalid entries, which `problems` lists.
         let (initial_value, changes) = (metric.valid_value_at(from), metric.changes(from, to));
         let problems = metric.problems().to_vec();
-        let ramp_seconds = ramp.as_secs();
+        let ramp_seconds = metric.ramp_duration().as_secs();
         Ok(Self { name, zone, from, to, initial_value, changes, windows, ramp_seconds, problems })
     }
 
@@ -132,7 +128,8 @@ impl Preview {
 
     pub(super) fn json(&self) -> Value {
         let windows = self.windows.iter().map(|window| {
-            let Window { entry, start, end, value } = window;
+            let Window { entry, start, value, .. } = window;
+            let end = window.effective_end();
             json!({ "schedule": entry, "start": start, "end": end, "value": value })
         });
         let changes = self.changes.iter();
@@ -170,7 +167,8 @@ impl Preview {
         text.push('\n');
         for window in &self.windows {
             let entry = format!("spec.schedules[{}]", window.entry);
-            let times = format!("{} to {}", self.local(window.start), self.local(window.end));
+            let end = self.local(window.effective_end());
+            let times = format!("{} to {end}", self.local(window.start));
             let _ = writeln!(text, "{times}  {:>8}  {entry}", window.value);
         }
         let next = self.changes.first().map(|change| (self.local(change.at), change.value));

@@ -3,20 +3,15 @@
 use std::sync::Arc;
 
 use tokio::{
-    sync::Semaphore,
+    sync::Mutex,
     task::{JoinError, spawn_blocking},
 };
 
 /// Renders long responses on blocking threads. With many autoscalers, rendering takes long and must
 /// not block the workers.
+#[derive(Default)]
 pub(crate) struct Renderer {
-    permit: Arc<Semaphore>,
-}
-
-impl Default for Renderer {
-    fn default() -> Self {
-        Self { permit: Arc::new(Semaphore::new(1)) }
-    }
+    turn: Arc<Mutex<()>>,
 }
 
 impl Renderer {
@@ -25,10 +20,9 @@ impl Renderer {
         &self,
         render: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        // The semaphore is never closed, so this doesn't fail.
-        let permit = self.permit.clone().acquire_owned().await.ok();
+        let turn = self.turn.clone().lock_owned().await;
         spawn_blocking(move || {
-            let _permit = permit;
+            let _turn = turn;
             render()
         })
         .await

@@ -87,25 +87,15 @@ fn table_text(name: &str, results: &[report::VariantRun], with_steps: bool) -> S
     let steps = if with_steps { steps_text(results, None) } else { String::new() };
     let separator = if name.is_empty() { "" } else { ", " };
     format!(
-        "{answer}
-{name}{separator}{length} simulated
-
-{table}
-Columns: docs/tuning.md#columns
-{steps}"
+        "{answer}\n{name}{separator}{length} simulated\n\n{table}\n\
+         Columns: docs/tuning.md#columns\n{steps}"
     )
 }
 
 /// The scalings of each variant with their reasons. Times are calendar times if `start` is set.
 pub(crate) fn steps_text(results: &[report::VariantRun], start: Option<Timestamp>) -> String {
     let steps_of = |(variant, run): &report::VariantRun| {
-        format!(
-            "
-{}
-{}",
-            variant.name,
-            report::scalings_text(run, start)
-        )
+        format!("\n{}\n{}", variant.name, report::scalings_text(run, start))
     };
     results.iter().map(steps_of).collect()
 }

@@ -46,9 +46,17 @@ impl KubeControllerManager {
 
     /// Sets `last_write` from the statuses of autoscalers.
     pub(crate) fn with_statuses(self, autoscalers: &[ListedAutoscaler]) -> Self {
-        let stored = autoscalers.iter().filter(|one| one.manager.as_deref() == Some(NAME));
-        let last_write = stored.filter_map(|one| one.status_stored_at).max();
-        Self { last_write, ..self }
+        let writes = autoscalers.iter();
+        self.with_writes(writes.map(|one| (one.manager.as_deref(), one.status_stored_at)))
+    }
+
+    /// Sets `last_write` from the field managers and times of writes of statuses.
+    pub(crate) fn with_writes<'a>(
+        self,
+        writes: impl Iterator<Item = (Option<&'a str>, Option<Timestamp>)>,
+    ) -> Self {
+        let own = writes.filter(|(manager, _)| *manager == Some(NAME));
+        Self { last_write: own.filter_map(|(_, at)| at).max(), ..self }
     }
 
     /// Whether the HPA controller is on. `None` if the flags can't be read.

@@ -1,6 +1,9 @@
 //! Checks of the metrics APIs that autoscalers need.
 
-use hpa_calc::api::{ConditionStatus, ConditionType, MetricSourceType};
+use hpa_calc::{
+    api::{ConditionStatus, ConditionType, MetricSourceType},
+    report::error_texts::ALSO_NOT_BY_API,
+};
 
 use super::{
     check::{Check, Level, shorten_names},
@@ -97,11 +100,13 @@ fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
         && metrics.any(|metric| group_of(&metric.source_type) == group)
 }
 
-/// Whether the metrics of an autoscaler fail, and its condition names the API.
+/// Whether the metrics of an autoscaler fail, and its condition names the API. Not if the controller
+/// has rules or collectors: the condition says why they lack the metric.
 fn fails_by_api(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
     let failed = condition.filter(|condition| condition.status == ConditionStatus::False);
-    failed.is_some_and(|condition| names_api(&condition.message, group))
+    let message = failed.map(|condition| &*condition.message);
+    message.is_some_and(|text| !text.contains(ALSO_NOT_BY_API) && names_api(text, group))
 }
 
 /// Whether a message names an API group or one of its resources, such as `pods.metrics.k8s.io`.

@@ -1,4 +1,7 @@
-use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::SettingPolicy};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings, report::error_texts::ALSO_NOT_BY_API,
+    settings::SettingPolicy,
+};
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -506,6 +509,30 @@ fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     assert!(problems(&cluster).contains(&(Level::Error, missing)));
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("install metrics-server, or hpa adapter"), "{text}");
+}
+
+#[test]
+fn api_is_not_missing_if_a_rule_of_the_controller_has_no_series() {
+    let mut cluster = healthy();
+    cluster.metrics_apis = Ok(Some(Vec::new()));
+    let no_api = "no custom metrics API (custom.metrics.k8s.io) registered";
+    let of_a_rule = format!(
+        "rules[0] of --metrics-config describes rps, but found no series now{ALSO_NOT_BY_API}: \
+         {no_api}"
+    );
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let metric =
+        json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": target } });
+    for (message, is_missing) in [(no_api, true), (of_a_rule.as_str(), false)] {
+        let conditions =
+            json!([condition("ScalingActive", "False", "FailedGetPodsMetric", message)]);
+        cluster.autoscalers[0] = autoscaler("web", conditions);
+        cluster.autoscalers[0].hpa.spec.metrics =
+            serde_json::from_value(json!([metric])).expect("metrics");
+        let text = run_checks(&cluster).text(false);
+        assert_eq!(text.contains("custom.metrics.k8s.io is not installed"), is_missing, "{text}");
+        assert!(text.contains(message), "{text}");
+    }
 }
 
 #[test]

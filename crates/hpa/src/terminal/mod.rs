@@ -17,12 +17,12 @@ use crate::args::ReportFormat;
 /// Prints a text with [`escape_control`], because names and messages in a cluster can contain any
 /// character, and must not control the terminal of the user.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    print_colored(&escape_control(text))
+    write(escape_control(text))
 }
 
 /// Prints JSON, with the characters escaped that [`print()`] escapes.
 pub(crate) fn print_json(text: &str) -> anyhow::Result<()> {
-    write(escape_json(text).as_bytes())
+    write(escape_json(text))
 }
 
 /// Prints a report in a format. `text` returns the report as text, with colors if its argument is
@@ -34,19 +34,14 @@ pub(crate) fn print_report(
 ) -> anyhow::Result<()> {
     match format {
         ReportFormat::Json => print_json(&json(report)?),
-        ReportFormat::Yaml => print_yaml(&to_yaml(report)?),
-        ReportFormat::Text => print_colored(&text(has_color())),
+        ReportFormat::Yaml => write(to_yaml(report)?),
+        ReportFormat::Text => write(text(has_color())),
     }
 }
 
 /// Indented JSON with a line end.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value).context("unable to write JSON")? + "\n")
-}
-
-/// Prints YAML of [`to_yaml`].
-pub(crate) fn print_yaml(yaml: &str) -> anyhow::Result<()> {
-    write(yaml.as_bytes())
 }
 
 /// Encodes a value as YAML without characters that [`print()`] escapes. Strings with such
@@ -85,16 +80,11 @@ pub(crate) fn needs_escapes(yaml: &str) -> bool {
     yaml.replace("\r\n", "\n").contains(is_escaped)
 }
 
-/// Prints a text with escape sequences for colors. The caller must pass all text from a cluster
-/// through [`escape_control`].
-pub(crate) fn print_colored(text: &str) -> anyhow::Result<()> {
-    write(text.as_bytes())
-}
-
-/// Writes bytes to standard output.
-pub(crate) fn write(bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a text or bytes to standard output, with escape sequences such as those for colors. The
+/// caller must pass all text from a cluster through [`escape_control`] or [`to_yaml`].
+pub(crate) fn write(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut out = io::stdout();
-    let written = out.write_all(bytes).and_then(|()| out.flush());
+    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
     written.context("unable to write to standard output")
 }
 

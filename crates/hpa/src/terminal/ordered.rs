@@ -4,15 +4,20 @@ use std::fmt;
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
 use serde_json::Value;
 
 /// A JSON value that keeps the order of fields, unlike [`Value`].
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
 pub(super) enum OrderedValue {
     String(String),
     Sequence(Vec<OrderedValue>),
-    Map(Vec<(String, OrderedValue)>),
+    Map(
+        #[serde(serialize_with = "serialize_fields", deserialize_with = "deserialize_fields")]
+        Fields,
+    ),
     /// Null, a boolean or a number.
     Other(Value),
 }
@@ -37,71 +42,30 @@ impl OrderedValue {
     }
 }
 
-impl Serialize for OrderedValue {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::String(text) => serializer.serialize_str(text),
-            Self::Sequence(items) => serializer.collect_seq(items),
-            Self::Map(fields) => {
-                serializer.collect_map(fields.iter().map(|(key, value)| (key, value)))
-            }
-            Self::Other(value) => value.serialize(serializer),
-        }
-    }
+type Fields = Vec<(String, OrderedValue)>;
+
+fn serialize_fields<S: Serializer>(fields: &Fields, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(fields.iter().map(|(key, value)| (key, value)))
 }
 
-impl<'de> Deserialize<'de> for OrderedValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OrderedVisitor)
-    }
+fn deserialize_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
+    deserializer.deserialize_map(FieldsVisitor)
 }
 
-struct OrderedVisitor;
+struct FieldsVisitor;
 
-impl<'de> Visitor<'de> for OrderedVisitor {
-    type Value = OrderedValue;
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
+        f.write_str("a JSON object")
     }
 
-    fn visit_unit<E>(self) -> Result<OrderedValue, E> {
-        Ok(OrderedValue::Other(Value::Null))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<OrderedValue, E> {
-        Ok(OrderedValue::Other(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<OrderedValue, E> {
-        Ok(OrderedValue::Other(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<OrderedValue, E> {
-        Ok(OrderedValue::Other(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<OrderedValue, E> {
-        Ok(OrderedValue::Other(value.into()))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<OrderedValue, E> {
-        Ok(OrderedValue::String(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OrderedValue, A::Error> {
-        let mut all = Vec::new();
-        while let Some(item) = items.next_element()? {
-            all.push(item);
-        }
-        Ok(OrderedValue::Sequence(all))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<OrderedValue, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Fields, A::Error> {
         let mut all = Vec::new();
         while let Some(field) = fields.next_entry()? {
             all.push(field);
         }
-        Ok(OrderedValue::Map(all))
+        Ok(all)
     }
 }

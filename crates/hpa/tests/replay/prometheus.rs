@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
@@ -39,8 +39,7 @@ impl Prometheus {
     /// Starts Prometheus and a cluster, and waits until the hour is scraped. `None` if no
     /// Prometheus is installed.
     pub(crate) fn start() -> Option<Self> {
-        let version = Command::new("prometheus").arg("--version").output();
-        if !version.is_ok_and(|output| output.status.success()) {
+        if hpa_tests::find_in_path("prometheus").is_none() {
             hpa_tests::programs::skip("prometheus", "there is no prometheus in PATH");
             return None;
         }
@@ -105,10 +104,8 @@ fn start_prometheus(dir: &Path, target: SocketAddr) -> (Child, String) {
     let text = text.replace("127.0.0.1:9101", &target.to_string());
     assert!(text.contains(SCRAPE_INTERVAL) && text.contains(&target.to_string()), "{text}");
     fs::write(&config, text).expect("a file");
-    // A port that was free just now.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let [port] = hpa_tests::kube_apiserver::free_ports().expect("a port");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut child = Command::new("prometheus")
         .arg(format!("--config.file={}", config.display()))
         .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hpa_calc::report::error_texts;
 use hpa_metrics::connection_cause;
 
 use crate::client::connection::ConnectionError;
@@ -17,12 +18,16 @@ pub enum QueryFailure {
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
     /// The request could not be sent, or the connection failed before a response arrived.
-    #[error("the request to Prometheus at {server} failed: {cause}")]
+    #[error("the request to {}{server} failed: {cause}", error_texts::PROMETHEUS)]
     Request { server: Arc<str>, cause: String },
     /// The body of the response is incomplete.
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
-    #[error("no response from Prometheus at {server} within {} s", limit.as_secs_f64())]
+    #[error(
+        "no response from {}{server} within {} s",
+        error_texts::PROMETHEUS,
+        limit.as_secs_f64()
+    )]
     Timeout { server: Arc<str>, limit: Duration },
     #[error("no free request slot within {} s: too many concurrent requests", .0.as_secs_f64())]
     Busy(Duration),

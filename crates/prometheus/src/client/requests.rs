@@ -162,15 +162,8 @@ impl Client {
 
     /// Reads the type of a metric, such as `gauge`. `None` if the server has no metadata of it.
     pub async fn read_metric_type(&self, metric: &str) -> Result<Option<String>, QueryFailure> {
-        let limit = self.inner.settings.query_timeout;
-        let parameters = [("metric", metric)];
-        let request = async |deadline| {
-            let _slot = self.inner.acquire_slot(limit, deadline).await?;
-            let response = self.inner.send(METADATA_PATH, &parameters, limit, deadline).await?;
-            let (body, _large) = self.inner.read_body(response, limit, deadline).await?;
-            decode::decode_metric_type(&body, metric)
-        };
-        self.inner.send_observed(METADATA_PATH, limit, request).await
+        let decode = |body: &[u8]| decode::decode_metric_type(body, metric);
+        self.inner.request(METADATA_PATH, &[("metric", metric)], decode).await
     }
 
     /// Reads the series that a selector matches and that have samples since `since`. Fails if their
@@ -203,20 +196,14 @@ impl Inner {
         }
         parameters.extend(timeout.as_deref().map(|timeout| ("timeout", timeout)));
 
-        let request = async |deadline| {
-            let _slot = self.acquire_slot(limit, deadline).await?;
-            let response = self.send(QUERY_PATH, &parameters, limit, deadline).await?;
-            let (body, _large) = self.read_body(response, limit, deadline).await?;
-            decode::decode_query(&body, self.settings.compat)
-        };
-        self.send_observed(QUERY_PATH, limit, request).await
+        let decode = |body: &[u8]| decode::decode_query(body, self.settings.compat);
+        self.request(QUERY_PATH, &parameters, decode).await
     }
 
     async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
-        let limit = self.settings.query_timeout;
         let (start, end) = (time::format_seconds(query.start), time::format_seconds(query.end));
         let step = format!("{}ms", query.step.as_millis());
-        let timeout = format!("{}ms", limit.as_millis());
+        let timeout = format!("{}ms", self.settings.query_timeout.as_millis());
         let parameters = [
             ("query", &*query.query),
             ("start", &start),
@@ -224,13 +211,24 @@ impl Inner {
             ("step", &step),
             ("timeout", &timeout),
         ];
+        self.request(RANGE_PATH, &parameters, decode_range).await
+    }
+
+    /// Sends a request within the time limit of queries, and decodes the body of its response.
+    async fn request<T>(
+        &self,
+        path: &'static str,
+        parameters: &[(&str, &str)],
+        decode: impl FnOnce(&[u8]) -> Result<T, QueryFailure>,
+    ) -> Result<T, QueryFailure> {
+        let limit = self.settings.query_timeout;
         let request = async |deadline| {
             let _slot = self.acquire_slot(limit, deadline).await?;
-            let response = self.send(RANGE_PATH, &parameters, limit, deadline).await?;
+            let response = self.send(path, parameters, limit, deadline).await?;
             let (body, _large) = self.read_body(response, limit, deadline).await?;
-            decode_range(&body)
+            decode(&body)
         };
-        self.send_observed(RANGE_PATH, limit, request).await
+        self.send_observed(path, limit, request).await
     }
 
     async fn read_series<T: Send + 'static>(

@@ -4,69 +4,9 @@
 /// `<prefix><resource>` name objects, and resource metrics. Rates are over `rate_interval`, a
 /// Prometheus duration.
 pub fn default_rules(rate_interval: &str, label_prefix: &str) -> String {
-    let containers = r#"{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}"#;
-    let others = format!(r#"{{{label_prefix}namespace!="",__name__!~"^container_.*"}}"#);
-    let container_rate = format!(
-        r#"sum(rate(<<.Series>>{{<<.LabelMatchers>>,container!="POD"}}[{rate_interval}])) by (<<.GroupBy>>)"#
-    );
-    let rate =
-        format!("sum(rate(<<.Series>>{{<<.LabelMatchers>>}}[{rate_interval}])) by (<<.GroupBy>>)");
-    format!(
-        r#"rules:
-# Containers: CPU time and other counters in seconds, as rates.
-- seriesQuery: '{containers}'
-  resources:
-    overrides: &container
-      namespace: {{resource: namespace}}
-      pod: {{resource: pod}}
-  name: {{matches: '^container_(.*)_seconds_total$'}}
-  metricsQuery: '{container_rate}'
-# Containers: other counters, as rates.
-- seriesQuery: '{containers}'
-  seriesFilters: [{{isNot: '^container_.*_seconds_total$'}}]
-  resources: {{overrides: *container}}
-  name: {{matches: '^container_(.*)_total$'}}
-  metricsQuery: '{container_rate}'
-# Containers: gauges.
-- seriesQuery: '{containers}'
-  seriesFilters: [{{isNot: '^container_.*_total$'}}]
-  resources: {{overrides: *container}}
-  name: {{matches: '^container_(.*)$'}}
-  metricsQuery: 'sum(<<.Series>>{{<<.LabelMatchers>>,container!="POD"}}) by (<<.GroupBy>>)'
-# Objects that labels name: gauges.
-- seriesQuery: '{others}'
-  seriesFilters: [{{isNot: '.*_total$'}}]
-  resources: {{template: '{label_prefix}<<.Resource>>'}}
-  metricsQuery: 'sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
-# Objects that labels name: counters, as rates.
-- seriesQuery: '{others}'
-  seriesFilters: [{{isNot: '.*_seconds_total'}}]
-  resources: {{template: '{label_prefix}<<.Resource>>'}}
-  name: {{matches: '^(.*)_total$'}}
-  metricsQuery: '{rate}'
-# Objects that labels name: counters in seconds, as rates.
-- seriesQuery: '{others}'
-  resources: {{template: '{label_prefix}<<.Resource>>'}}
-  name: {{matches: '^(.*)_seconds_total$'}}
-  metricsQuery: '{rate}'
-resourceRules:
-  cpu:
-    containerQuery: 'sum(rate(container_cpu_usage_seconds_total{{<<.LabelMatchers>>}}[{rate_interval}])) by (<<.GroupBy>>)'
-    nodeQuery: 'sum(rate(container_cpu_usage_seconds_total{{<<.LabelMatchers>>,id="/"}}[{rate_interval}])) by (<<.GroupBy>>)'
-    resources:
-      overrides: &usage
-        namespace: {{resource: namespace}}
-        pod: {{resource: pod}}
-        instance: {{resource: node}}
-    containerLabel: container
-  memory:
-    containerQuery: 'sum(container_memory_working_set_bytes{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
-    nodeQuery: 'sum(container_memory_working_set_bytes{{<<.LabelMatchers>>,id="/"}}) by (<<.GroupBy>>)'
-    resources: {{overrides: *usage}}
-    containerLabel: container
-  window: {rate_interval}
-"#
-    )
+    include_str!("default_rules.yaml")
+        .replace("RATE_INTERVAL", rate_interval)
+        .replace("LABEL_PREFIX", label_prefix)
 }
 
 #[cfg(test)]
@@ -75,7 +15,7 @@ mod tests {
     use crate::rules::{
         Config, CustomRegistry, RuleSeries, RuleSet, Series, registry::DiscoveredRule,
     };
-    use hpa_metrics::test_doubles::resources;
+    use hpa_metrics::{resource::GroupResource, test_doubles::resources};
 
     #[test]
     fn generated_rules_name_metrics_by_convention() {
@@ -107,10 +47,10 @@ mod tests {
         let registry = CustomRegistry::new(&sources);
         let metrics: Vec<String> = registry
             .metrics()
-            .map(|metric| metric.api_name())
-            .filter(|name| name.starts_with("pods/"))
+            .filter(|metric| metric.resource == GroupResource::pods())
+            .map(|metric| metric.metric)
             .collect();
-        let expected = ["pods/cpu_usage", "pods/fs_reads", "pods/http_requests", "pods/memory_rss"];
+        let expected = ["cpu_usage", "fs_reads", "http_requests", "memory_rss"];
         assert_eq!(metrics, expected);
     }
 }

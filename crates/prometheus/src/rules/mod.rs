@@ -59,11 +59,10 @@
 //!
 //! // The metrics that the API lists.
 //! let registry = CustomRegistry::new(&[DiscoveredRule { index: 0, rule, series }]);
-//! let listed: Vec<String> = registry.metrics().map(|metric| metric.api_name()).collect();
-//! assert_eq!(
-//!     listed,
-//!     ["namespaces/http_requests_per_second", "pods/http_requests_per_second"]
-//! );
+//! let listed = registry.metrics().map(|listed| (listed.resource.to_string(), listed.metric));
+//! let metric = "http_requests_per_second".to_owned();
+//! let expected = ["namespaces", "pods"].map(|resource| (resource.to_owned(), metric.clone()));
+//! assert_eq!(listed.collect::<Vec<_>>(), expected);
 //!
 //! // The query for a request.
 //! let request = CustomRequest {
@@ -74,9 +73,8 @@
 //!     names: &["web-1".to_owned(), "web-2".to_owned()],
 //!     selector: &Selector::parse("code=200")?,
 //! };
-//! let found = registry.query(&request, &resources, Compat::Off)?;
 //! assert_eq!(
-//!     found.query,
+//!     registry.query(&request, &resources, Compat::Off)?,
 //!     "sum(rate(http_requests_total{code=\"200\",namespace=\"shop\",pod=~\"web-1|web-2\"}[2m])) \
 //!      by (pod)"
 //! );

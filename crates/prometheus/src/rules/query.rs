@@ -40,6 +40,11 @@ pub enum QueryError {
     Empty,
 }
 
+/// Whether the template of a query uses the namespace or the names of the requested objects.
+pub fn selects_objects(template: &str) -> bool {
+    ["LabelMatchers", "LabelValuesByName"].iter().any(|field| template.contains(field))
+}
+
 /// The requested objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
@@ -69,94 +74,6 @@ impl QueryTemplate {
         self.0.text()
     }
 
-    /// The query for a metric of objects, grouped by the object's name and `extra_labels`.
-    pub fn for_objects(
-        &self,
-        series: &str,
-        objects: Objects<'_>,
-        selector: &Selector,
-        extra_labels: &[&str],
-        context: QueryContext<'_>,
-    ) -> Result<String, QueryError> {
-        self.render_for_objects(
-            series,
-            objects,
-            selector,
-            extra_labels,
-            context,
-            |matchers, label| {
-                matchers.add_names(label, objects.names);
-            },
-        )
-    }
-
-    /// The query for a metric of all objects of the namespace, or of all namespaces if it is empty.
-    /// Selects series with any name in the objects' label, and ignores `objects.names`.
-    pub fn for_all_objects(
-        &self,
-        series: &str,
-        objects: Objects<'_>,
-        selector: &Selector,
-        extra_labels: &[&str],
-        context: QueryContext<'_>,
-    ) -> Result<String, QueryError> {
-        self.render_for_objects(
-            series,
-            objects,
-            selector,
-            extra_labels,
-            context,
-            Matchers::add_any_name,
-        )
-    }
-
-    /// Checks that a query for several objects returns the same result for each of them as a query
-    /// for that object alone.
-    pub fn check_per_object(
-        &self,
-        series: &str,
-        objects: Objects<'_>,
-        selector: &Selector,
-        extra_labels: &[&str],
-        context: QueryContext<'_>,
-    ) -> Result<(), NotPerObject> {
-        let label = context.labels.label(objects.resource, context.resources);
-        let label = label.map_err(|_| NotPerObject::NoQuery)?;
-        per_object::check_template(&self.0, &label)?;
-        // A query without the name must not contain the marker by chance.
-        let unnamed = self.for_all_objects(series, objects, selector, extra_labels, context);
-        if unnamed.map_err(|_| NotPerObject::NoQuery)?.contains(per_object::MARKER) {
-            return Err(NotPerObject::NameElsewhere);
-        }
-        let objects = Objects { names: &[per_object::MARKER.to_owned()], ..objects };
-        let query = self.for_objects(series, objects, selector, extra_labels, context);
-        per_object::check_query(&query.map_err(|_| NotPerObject::NoQuery)?, &label)
-    }
-
-    /// Renders a query for objects. `add_names` adds a matcher for the label with their names.
-    fn render_for_objects(
-        &self,
-        series: &str,
-        objects: Objects<'_>,
-        selector: &Selector,
-        extra_labels: &[&str],
-        context: QueryContext<'_>,
-        add_names: impl Fn(&mut Matchers, &str),
-    ) -> Result<String, QueryError> {
-        let QueryContext { labels, resources, compat } = context;
-        let mut matchers = Matchers::new(compat);
-        matchers.add_selector(selector)?;
-        if !objects.namespace.is_empty() {
-            let label = labels.label(&GroupResource::namespaces(), resources)?;
-            matchers.add_equal(&label, objects.namespace);
-        }
-        let label = labels.label(objects.resource, resources)?;
-        add_names(&mut matchers, &label);
-        let mut group_by = vec![label.as_str()];
-        group_by.extend(extra_labels);
-        self.render(series, matchers, &group_by)
-    }
-
     /// The query for an external metric. If the namespace is not empty, the rule must have a label
     /// for it.
     pub fn for_external(
@@ -166,12 +83,7 @@ impl QueryTemplate {
         selector: &Selector,
         context: QueryContext<'_>,
     ) -> Result<String, QueryError> {
-        let mut matchers = Matchers::new(context.compat);
-        matchers.add_selector(selector)?;
-        if !namespace.is_empty() {
-            let label = context.labels.label(&GroupResource::namespaces(), context.resources)?;
-            matchers.add_equal(&label, namespace);
-        }
+        let matchers = Matchers::new(context, namespace, selector)?;
         self.render(series, matchers, &[])
     }
 
@@ -181,12 +93,12 @@ impl QueryTemplate {
         matchers: Matchers,
         group_by: &[&str],
     ) -> Result<String, QueryError> {
-        let (matchers, values): (String, BTreeMap<String, String>) = matchers.finish();
+        let Matchers { expressions, values, .. } = matchers;
         let data = Struct {
             type_name: "naming.queryTemplateArgs",
             fields: vec![
                 ("Series", Value::text(series)),
-                ("LabelMatchers", Value::text(&matchers)),
+                ("LabelMatchers", Value::text(&expressions.join(","))),
                 ("LabelValuesByName", Value::Map(values.into())),
                 ("GroupBy", Value::text(&group_by.join(","))),
                 ("GroupBySlice", Value::list(group_by)),
@@ -198,22 +110,93 @@ impl QueryTemplate {
     }
 }
 
+/// A query for a metric of objects, grouped by the label with their names.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectQuery<'a> {
+    pub template: &'a QueryTemplate,
+    pub series: &'a str,
+    pub objects: Objects<'a>,
+    pub selector: &'a Selector,
+    /// A further label to group by.
+    pub extra_label: Option<&'a str>,
+    pub context: QueryContext<'a>,
+}
+
+impl ObjectQuery<'_> {
+    /// The query for the objects with these names.
+    pub fn render(&self) -> Result<String, QueryError> {
+        self.render_with(|matchers, label| matchers.add_names(label, self.objects.names))
+    }
+
+    /// The query for all objects of the namespace, or of all namespaces if it is empty. Selects
+    /// series with any name in the objects' label.
+    pub fn render_for_all(&self) -> Result<String, QueryError> {
+        self.render_with(Matchers::add_any_name)
+    }
+
+    /// [`Self::render_for_all`], if it returns the same result for each object as a query for that
+    /// object alone. Fails if this can't be proven.
+    pub fn render_per_object(&self) -> Result<String, NotPerObject> {
+        let QueryContext { labels, resources, .. } = self.context;
+        let label = labels.label(self.objects.resource, resources);
+        let label = label.map_err(|_| NotPerObject::NoQuery)?;
+        per_object::check_template(&self.template.0, &label)?;
+        let for_all = self.render_for_all().map_err(|_| NotPerObject::NoQuery)?;
+        // A query without the name must not contain the marker by chance.
+        if for_all.contains(per_object::MARKER) {
+            return Err(NotPerObject::NameElsewhere);
+        }
+        let objects = Objects { names: &[per_object::MARKER.to_owned()], ..self.objects };
+        let for_marker = ObjectQuery { objects, ..*self }.render();
+        per_object::check_query(&for_marker.map_err(|_| NotPerObject::NoQuery)?, &label)?;
+        Ok(for_all)
+    }
+
+    /// [`Self::render_per_object`] for the objects of one namespace.
+    pub fn render_shared(&self) -> Result<String, NotPerObject> {
+        if self.objects.namespace.is_empty() {
+            return Err(NotPerObject::NoNamespace);
+        }
+        self.render_per_object()
+    }
+
+    /// Renders the template. `add_names` adds a matcher for the label with the objects' names.
+    fn render_with(&self, add_names: impl Fn(&mut Matchers, &str)) -> Result<String, QueryError> {
+        let QueryContext { labels, resources, .. } = self.context;
+        let mut matchers = Matchers::new(self.context, self.objects.namespace, self.selector)?;
+        let label = labels.label(self.objects.resource, resources)?;
+        add_names(&mut matchers, &label);
+        let mut group_by = vec![label.as_str()];
+        group_by.extend(self.extra_label);
+        self.template.render(self.series, matchers, &group_by)
+    }
+}
+
 /// Label matchers in the order in which they are added.
 struct Matchers {
     compat: Compat,
     expressions: Vec<String>,
+    /// For each label, the values of its last matcher, separated by bars.
     values: BTreeMap<String, String>,
 }
 
 impl Matchers {
-    fn new(compat: Compat) -> Self {
-        Self { compat, expressions: Vec::new(), values: BTreeMap::new() }
-    }
-
-    /// The matchers, separated by commas, and for each label the values of its last matcher,
-    /// separated by bars.
-    fn finish(self) -> (String, BTreeMap<String, String>) {
-        (self.expressions.join(","), self.values)
+    /// Matchers for a selector and, unless it is empty, for a namespace.
+    fn new(
+        context: QueryContext<'_>,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Self, QueryError> {
+        let QueryContext { labels, resources, compat } = context;
+        let mut matchers = Self { compat, expressions: Vec::new(), values: BTreeMap::new() };
+        for requirement in selector.requirements() {
+            matchers.add_requirement(requirement)?;
+        }
+        if !namespace.is_empty() {
+            let label = labels.label(&GroupResource::namespaces(), resources)?;
+            matchers.add_equal(&label, namespace);
+        }
+        Ok(matchers)
     }
 
     fn add_equal(&mut self, label: &str, value: &str) {
@@ -235,10 +218,6 @@ impl Matchers {
     /// Selects all objects.
     fn add_any_name(&mut self, label: &str) {
         self.add(label, "!=", String::new());
-    }
-
-    fn add_selector(&mut self, selector: &Selector) -> Result<(), QueryError> {
-        selector.requirements().iter().try_for_each(|requirement| self.add_requirement(requirement))
     }
 
     fn add_requirement(&mut self, requirement: &Requirement) -> Result<(), QueryError> {

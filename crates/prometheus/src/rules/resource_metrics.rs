@@ -10,7 +10,7 @@ use crate::rules::{
     config::{ResourceRule, ResourceRules},
     labels::{LabelError, MappingError, ResourceLabels},
     per_object::NotPerObject,
-    query::{Objects, QueryContext, QueryError, QueryTemplate},
+    query::{ObjectQuery, Objects, QueryContext, QueryError, QueryTemplate},
     results::Sample,
     value::{timestamp, usage_value},
 };
@@ -136,10 +136,7 @@ impl ResourceMetrics {
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
-        let rule = self.rule(measured);
-        let context = QueryContext { labels: &rule.labels, resources, compat };
-        let (template, extra_label) = rule.template(objects.resource);
-        template.for_objects("", objects, &Selector::everything(), extra_label.as_slice(), context)
+        self.rule(measured).query(objects, resources, compat).render()
     }
 
     /// The query for the containers of the pods of all namespaces, or for all nodes.
@@ -150,17 +147,8 @@ impl ResourceMetrics {
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
-        let rule = self.rule(measured);
         let objects = Objects { resource, namespace: "", names: &[] };
-        let context = QueryContext { labels: &rule.labels, resources, compat };
-        let (template, extra_label) = rule.template(resource);
-        template.for_all_objects(
-            "",
-            objects,
-            &Selector::everything(),
-            extra_label.as_slice(),
-            context,
-        )
+        self.rule(measured).query(objects, resources, compat).render_for_all()
     }
 
     /// Checks that queries for several pods or nodes return the same result for each of them as a
@@ -170,11 +158,8 @@ impl ResourceMetrics {
         objects: Objects<'_>,
         resources: &ApiResources,
     ) -> Result<(), NotPerObject> {
-        let selector = Selector::everything();
         [&self.cpu, &self.memory].into_iter().try_for_each(|rule| {
-            let context = QueryContext { labels: &rule.labels, resources, compat: Compat::Off };
-            let (template, extra_label) = rule.template(objects.resource);
-            template.check_per_object("", objects, &selector, extra_label.as_slice(), context)
+            rule.query(objects, resources, Compat::Off).render_per_object().map(drop)
         })
     }
 
@@ -215,14 +200,22 @@ impl UsageRule {
         Ok(Self { labels, container_query, node_query, container_label })
     }
 
-    /// The template of the query for pods or nodes, and the label that it groups by in addition to
-    /// that of the object.
-    fn template(&self, resource: &GroupResource) -> (&QueryTemplate, Option<&str>) {
-        if *resource == GroupResource::pods() {
-            (&self.container_query, Some(&self.container_label))
+    /// The query for the containers of pods, or for nodes.
+    fn query<'a>(
+        &'a self,
+        objects: Objects<'a>,
+        resources: &'a ApiResources,
+        compat: Compat,
+    ) -> ObjectQuery<'a> {
+        static NO_SELECTOR: Selector = Selector::everything();
+        let (template, extra_label) = if *objects.resource == GroupResource::pods() {
+            (&self.container_query, Some(self.container_label.as_str()))
         } else {
             (&self.node_query, None)
-        }
+        };
+        let context = QueryContext { labels: &self.labels, resources, compat };
+        let (series, selector) = ("", &NO_SELECTOR);
+        ObjectQuery { template, series, objects, selector, extra_label, context }
     }
 }
 

@@ -7,8 +7,7 @@ use crate::rules::{
     config::DiscoveryRule,
     labels::{MappingError, ResourceLabels},
     name::{FilterError, NameError, NameRule, SeriesFilter},
-    per_object::NotPerObject,
-    query::{Objects, QueryContext, QueryError, QueryTemplate},
+    query::{ObjectQuery, Objects, QueryContext, QueryError, QueryTemplate},
 };
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::resource::ApiResources;
@@ -152,49 +151,17 @@ impl Rule {
     }
 
     /// The query for a custom metric.
-    pub fn custom_query(
-        &self,
-        series: &str,
-        objects: Objects<'_>,
-        selector: &Selector,
-        resources: &ApiResources,
+    pub fn custom_query<'a>(
+        &'a self,
+        series: &'a str,
+        objects: Objects<'a>,
+        selector: &'a Selector,
+        resources: &'a ApiResources,
         compat: Compat,
-    ) -> Result<String, QueryError> {
+    ) -> ObjectQuery<'a> {
         let context = QueryContext { labels: &self.labels, resources, compat };
-        self.query.for_objects(series, objects, selector, &[], context)
-    }
-
-    /// Checks that a query for several objects returns the same result for each of them as a query
-    /// for that object alone. Ignores `objects.names`.
-    pub fn check_per_object(
-        &self,
-        series: &str,
-        objects: Objects<'_>,
-        selector: &Selector,
-        resources: &ApiResources,
-        compat: Compat,
-    ) -> Result<(), NotPerObject> {
-        let context = QueryContext { labels: &self.labels, resources, compat };
-        self.query.check_per_object(series, objects, selector, &[], context)
-    }
-
-    /// Builds a query for all objects of a namespace that returns the same result for each object
-    /// as a query for that object alone. Fails if this can't be proven. Ignores `objects.names`.
-    pub fn shared_query(
-        &self,
-        series: &str,
-        objects: Objects<'_>,
-        selector: &Selector,
-        resources: &ApiResources,
-        compat: Compat,
-    ) -> Result<String, NotPerObject> {
-        if objects.namespace.is_empty() {
-            return Err(NotPerObject::NoNamespace);
-        }
-        self.check_per_object(series, objects, selector, resources, compat)?;
-        let context = QueryContext { labels: &self.labels, resources, compat };
-        let query = self.query.for_all_objects(series, objects, selector, &[], context);
-        query.map_err(|_| NotPerObject::NoQuery)
+        let (template, extra_label) = (&self.query, None);
+        ObjectQuery { template, series, objects, selector, extra_label, context }
     }
 
     /// The query for an external metric. The namespace can be empty.

@@ -1,6 +1,9 @@
 //! The series of a rule, reduced to names and sets of labels.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use crate::rules::{
     labels::LabelMeaning,
@@ -157,6 +160,13 @@ impl RuleSeries {
     /// The number of series that the rule's `seriesQuery` selected.
     pub fn series_count(&self) -> usize {
         self.series_count
+    }
+
+    /// The labels of all series, sorted.
+    pub fn labels(&self) -> Vec<String> {
+        let labels: BTreeSet<&String> =
+            self.label_sets.iter().flat_map(|set| &set.labels).collect();
+        labels.into_iter().cloned().collect()
     }
 
     pub fn names(&self) -> impl Iterator<Item = SeriesName<'_>> {

@@ -28,6 +28,8 @@ pub struct RuleInspection {
     pub position: Option<Position>,
     pub definition: DiscoveryRule,
     pub status: RuleStatus,
+    /// The labels of its series, sorted.
+    pub labels: Vec<String>,
     pub metrics: Vec<InspectedMetric>,
 }
 
@@ -143,6 +145,7 @@ fn inspect_rules(
         position: config.positions.get(&config.rule_name(list, index)),
         definition: entry.definition.clone(),
         status: entry.status.clone(),
+        labels: entry.source.as_ref().map(|source| source.series.labels()).unwrap_or_default(),
         metrics: metrics(entry),
     });
     rules.collect()

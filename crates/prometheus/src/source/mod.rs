@@ -1,5 +1,6 @@
 //! Reads metrics from Prometheus, by the rules of prometheus-adapter.
 
+mod absence;
 mod discovery;
 mod inspect;
 mod name_lists;
@@ -306,24 +307,16 @@ impl Catalog for PrometheusSource {
         }
     }
 
+    fn absence(&self, query: &Query) -> Option<String> {
+        self.state().absence(query)
+    }
+
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
-        let state = self.state();
-        let metrics = state.custom_registry.metrics().map(|metric| ListedCustomMetric {
-            resource: metric.resource.clone(),
-            metric: metric.metric.to_owned(),
-            is_namespaced: metric.is_namespaced(),
-        });
-        metrics.collect()
+        self.state().custom_registry.metrics().collect()
     }
 
     fn external_metrics(&self) -> Vec<ListedExternalMetric> {
-        let state = self.state();
-        let metrics = state.external_registry.metrics(self.settings.compat);
-        let metrics = metrics.map(|metric| ListedExternalMetric {
-            metric: metric.metric.to_owned(),
-            is_namespaced: metric.is_namespaced,
-        });
-        metrics.collect()
+        self.state().external_registry.metrics(self.settings.compat).collect()
     }
 }
 

@@ -60,9 +60,9 @@ impl PrometheusSource {
         let requester = self.sharing.requester_id(name);
         let result = self.read_samples(state, request, &names, requester).await?;
         // For error messages: the query for this object, even if a shared query was sent.
-        let query = || match self.custom_query(state, request, &names) {
-            Ok(query) => query.query,
-            Err(_) => result.origin.query.clone(),
+        let query = || {
+            let query = self.custom_query(state, request, &names);
+            query.unwrap_or_else(|_| result.origin.query.clone())
         };
         let no_value = MetricError::NoValueForObject;
         if result.results == 0 {
@@ -153,9 +153,8 @@ impl PrometheusSource {
         let resource = &resource.group_resource;
         let objects = QueriedObjects { resource, namespace: &request.namespace, names: &[] };
         let (selector, resources) = (&request.metric_selector, &state.resources);
-        name_lists::split(names, || {
-            rule.check_per_object(series, objects, selector, resources, Compat::Off).is_ok()
-        })
+        let query = rule.custom_query(series, objects, selector, resources, Compat::Off);
+        name_lists::split(names, || query.render_per_object().is_ok())
     }
 
     /// Sends a query for each list of names. Returns the samples, their number and the first query.
@@ -168,7 +167,7 @@ impl PrometheusSource {
         parts: &[&[String]],
     ) -> Result<(Arc<ObjectSamples>, usize, String), MetricError> {
         let rule = (found.index, client.settings().name.as_str());
-        let queries = parts.iter().map(|names| Ok(self.custom_query(state, request, names)?.query));
+        let queries = parts.iter().map(|names| self.custom_query(state, request, names));
         let queries = queries.collect::<Result<Vec<String>, MetricError>>()?;
         let first = queries.first().cloned().unwrap_or_default();
         let read = |query| async {
@@ -192,12 +191,12 @@ impl PrometheusSource {
         Ok((Arc::new(samples), results, first))
     }
 
-    fn custom_query<'s>(
+    fn custom_query(
         &self,
-        state: &'s DiscoveryState,
+        state: &DiscoveryState,
         request: &CustomQuery,
         names: &[String],
-    ) -> Result<registry::CustomQuery<'s>, MetricError> {
+    ) -> Result<String, MetricError> {
         let registry_request = registry_request(request, names);
         let registry = &state.custom_registry;
         let query = registry.query(&registry_request, &state.resources, self.settings.compat);

@@ -1,5 +1,6 @@
 //! The source against a fake Prometheus.
 
+mod absence;
 mod safety;
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};

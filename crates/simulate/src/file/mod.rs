@@ -13,11 +13,11 @@ use hpa_calc::{
     explain::one_line,
     validation::{ValidationOptions, validate},
 };
-use hpa_crd::UnknownField;
+use hpa_crd::{FieldError, UnknownField};
 use serde_json::{Map, Value};
 
 use self::{
-    position::{FieldProblem, Positions},
+    position::Positions,
     spec::{Document, VariantSpec},
 };
 pub use self::{
@@ -25,12 +25,14 @@ pub use self::{
     spec::{Cost, Objective, json_schema},
 };
 use crate::{
-    other_pods::OtherPods,
+    other_pods::{MAX_PODS, OtherPods},
     run::ControllerSettings,
     workload::{
+        field::{ensure, field_error},
         load::{Load, parse_csv},
         profile::PodProfile,
-        scenario::{Scenario, ScenarioError, WorkloadSpec},
+        scenario::{Scenario, WorkloadSpec},
+        seconds::Seconds,
     },
 };
 
@@ -125,7 +127,7 @@ impl ScenarioFile {
         let positions = Positions::new(text);
         load_autoscaler(&mut base, read)?;
         let to_error =
-            |problem: FieldProblem, variant: Option<usize>| locate(problem, &positions, variant);
+            |problem: FieldError, variant: Option<usize>| locate(problem, &positions, variant);
         let base_spec =
             VariantSpec { name: BASE.to_owned(), description: String::new(), patch: Value::Null };
         let (first, specs) =
@@ -145,36 +147,30 @@ impl ScenarioFile {
 
 /// Adds the position of the field, or of its closest ancestor in the file. If both the variant's
 /// patch and the base have the same one, the position is that in the patch.
-fn locate(
-    problem: FieldProblem,
-    positions: &Positions,
-    variant: Option<usize>,
-) -> ScenarioFileError {
-    let FieldProblem { path, message } = problem;
-    let in_base = positions.find(&path);
-    let patch = variant.map(|index| format!("variants[{index}].patch."));
-    let in_patch = patch.and_then(|patch| {
-        let (found, position) = positions.find(&format!("{patch}{path}"))?;
-        Some((found.checked_sub(patch.len())?, position))
+fn locate(problem: FieldError, positions: &Positions, variant: Option<usize>) -> ScenarioFileError {
+    let FieldError { field, message } = problem;
+    let in_base = positions.find(&field);
+    let prefix = variant.map(|index| format!("variants[{index}].patch."));
+    let in_patch = prefix.and_then(|prefix| {
+        let (found, position) = positions.find(&format!("{prefix}{field}"))?;
+        Some((found.checked_sub(prefix.len())?, position))
     });
     let position = match (in_base, in_patch) {
-        (Some((base, _)), Some((patch, position))) if patch >= base => Some(position),
+        (Some((base, _)), Some((patched, position))) if patched >= base => Some(position),
         (None, Some((_, position))) | (Some((_, position)), _) => Some(position),
         (None, None) => variant
             .and_then(|index| positions.find(&format!("variants[{index}]")))
             .map(|(_, position)| position),
     };
-    ScenarioFileError::Field { position, path, message }
+    ScenarioFileError::Field { position, path: field, message }
 }
 
 /// Replaces the file name of an autoscaler by the autoscaler in the file.
 fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), ScenarioFileError> {
     let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
-    let text =
-        read(&file).map_err(|message| ScenarioFileError::File { file: file.clone(), message })?;
-    *autoscaler =
-        parse_autoscaler(&text).map_err(|message| ScenarioFileError::File { file, message })?;
+    let loaded = read(&file).and_then(|text| parse_autoscaler(&text));
+    *autoscaler = loaded.map_err(|message| ScenarioFileError::File { file, message })?;
     Ok(())
 }
 
@@ -195,13 +191,11 @@ fn parse_autoscaler(text: &str) -> Result<Value, String> {
     })
 }
 
-fn check_names(specs: &[VariantSpec]) -> Result<(), FieldProblem> {
+fn check_names(specs: &[VariantSpec]) -> Result<(), FieldError> {
     let mut names = BTreeSet::from([BASE]);
     for (index, spec) in specs.iter().enumerate() {
-        if !names.insert(&spec.name) {
-            let message = format!("{:?} is already used", spec.name);
-            return Err(FieldProblem::new(format!("variants[{index}].name"), message));
-        }
+        let message = format!("{:?} is already used", spec.name);
+        ensure(names.insert(&spec.name), format!("variants[{index}].name"), message)?;
     }
     Ok(())
 }
@@ -212,7 +206,7 @@ fn build_variant(
     base: &Value,
     spec: &VariantSpec,
     read: ReadFile<'_>,
-    to_error: impl Fn(FieldProblem) -> ScenarioFileError,
+    to_error: impl Fn(FieldError) -> ScenarioFileError,
 ) -> Result<(Variant, Vec<VariantSpec>), ScenarioFileError> {
     let mut document = base.clone();
     if !spec.patch.is_null() {
@@ -227,27 +221,25 @@ fn build_variant(
     Ok((variant, specs))
 }
 
-fn read_samples(
-    file: &str,
-    read: ReadFile<'_>,
-) -> Result<Vec<(crate::workload::seconds::Seconds, f64)>, ScenarioFileError> {
+fn read_samples(file: &str, read: ReadFile<'_>) -> Result<Vec<(Seconds, f64)>, ScenarioFileError> {
     let file = file.to_owned();
-    let text =
-        read(&file).map_err(|message| ScenarioFileError::File { file: file.clone(), message })?;
-    parse_csv(&text).map_err(|source| ScenarioFileError::Samples { file, source })
+    match read(&file) {
+        Ok(text) => parse_csv(&text).map_err(|source| ScenarioFileError::Samples { file, source }),
+        Err(message) => Err(ScenarioFileError::File { file, message }),
+    }
 }
 
 /// Decodes a document to which the patch of a variant was applied.
 fn decode_variant(
     mut document: Value,
     spec: &VariantSpec,
-) -> Result<(Variant, Vec<VariantSpec>), FieldProblem> {
+) -> Result<(Variant, Vec<VariantSpec>), FieldError> {
     let manifest = document.get("autoscaler");
-    let manifest = manifest.ok_or_else(|| FieldProblem::new("autoscaler", "is required"))?;
+    let manifest = manifest.ok_or_else(|| field_error("autoscaler", "is required"))?;
     let hpa = decode_autoscaler(manifest)?;
     set_defaults(&mut document, &hpa);
     let document: Document = serde_path_to_error::deserialize(document)
-        .map_err(|error| FieldProblem::new(error.path().to_string(), error.inner()))?;
+        .map_err(|error| field_error(error.path().to_string(), error.inner()))?;
     let workload = document.workload;
     let cluster = Scenario {
         name: one_line(&document.name).into_owned(),
@@ -323,7 +315,7 @@ fn set_default(object: &mut Map<String, Value>, field: &str, value: impl Into<Va
     object.entry(field).or_insert_with(|| value.into());
 }
 
-fn validate_variant(variant: &Variant) -> Result<(), FieldProblem> {
+fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
     let Variant { workload, autoscaler, controller, cost, .. } = variant;
     let target = &autoscaler.spec.scale_target_ref;
     let target_fields = [
@@ -332,70 +324,59 @@ fn validate_variant(variant: &Variant) -> Result<(), FieldProblem> {
         ("namespace", &workload.namespace, &autoscaler.metadata.namespace),
     ];
     for (field, value, expected) in target_fields {
-        if value != expected {
-            let message = format!("is {value:?}, but the autoscaler's target has {expected:?}");
-            return Err(FieldProblem::new(format!("workload.{field}"), message));
-        }
+        let message = format!("is {value:?}, but the autoscaler's target has {expected:?}");
+        ensure(value == expected, format!("workload.{field}"), message)?;
     }
     check_workload_spec(workload)?;
     for (index, entry) in variant.other_pods.iter().enumerate() {
-        if let Some((field, message)) = entry.problem() {
-            return Err(FieldProblem::new(format!("otherPods[{index}].{field}"), message));
-        }
+        let message = format!("must be at most {MAX_PODS}");
+        ensure(entry.pods <= MAX_PODS, format!("otherPods[{index}].pods"), message)?;
     }
-    if controller.sync_period.get() < 1.0 {
-        return Err(FieldProblem::new("controller.syncPeriod", "must be at least 1s"));
+    let has_period = controller.sync_period.get() >= 1.0;
+    ensure(has_period, "controller.syncPeriod", "must be at least 1s")?;
+    for (field, number) in
+        [("controller.tolerance", controller.tolerance), ("cost.perPodHour", cost.per_pod_hour)]
+    {
+        let is_valid = number.is_finite() && number >= 0.0;
+        ensure(is_valid, field, "must be a number of at least 0")?;
     }
-    if !(controller.tolerance.is_finite() && controller.tolerance >= 0.0) {
-        return Err(FieldProblem::new("controller.tolerance", "must be a number of at least 0"));
-    }
-    if !(cost.per_pod_hour.is_finite() && cost.per_pod_hour >= 0.0) {
-        return Err(FieldProblem::new("cost.perPodHour", "must be a number of at least 0"));
-    }
-    variant.cluster.validate().map_err(|error| match error {
-        ScenarioError::InvalidField { field, source } => {
-            FieldProblem::new(field.replacen("workloads[0]", "workload", 1), source)
-        }
-        error => FieldProblem::new("", error),
+    variant.cluster.validate().map_err(|error| {
+        let field = error.field.replacen("workloads[0]", "workload", 1);
+        FieldError { field, ..error }
     })
 }
 
-fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldProblem> {
+fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldError> {
     let fields = workload.spec.as_ref();
-    match MODELLED_FIELDS
-        .iter()
-        .find(|name| fields.is_some_and(|fields| fields.contains_key(**name)))
-    {
-        Some(name) => {
-            let message = "the simulation sets it: use workload.replicas and workload.profile";
-            Err(FieldProblem::new(format!("workload.spec.{name}"), message))
-        }
-        None => Ok(()),
+    for name in MODELLED_FIELDS {
+        let is_set = fields.is_some_and(|fields| fields.contains_key(name));
+        let message = "the simulation sets it: use workload.replicas and workload.profile";
+        ensure(!is_set, format!("workload.spec.{name}"), message)?;
     }
+    Ok(())
 }
 
 const AUTOSCALER: &str = "autoscaler";
 
 /// Decodes a manifest of an autoscaler, sets a missing name and namespace, applies the defaults of
 /// the API server, and validates it.
-pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutoscaler, FieldProblem> {
+pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutoscaler, FieldError> {
     if let Some(kind) = manifest.get("kind").and_then(Value::as_str)
         && kind != "HorizontalPodAutoscaler"
     {
         let message = format!("must be HorizontalPodAutoscaler, not {kind}");
-        return Err(FieldProblem::new("autoscaler.kind", message));
+        return Err(field_error("autoscaler.kind", message));
     }
     let unknown =
-        hpa_crd::unknown_fields(manifest).map_err(|error| FieldProblem::new(AUTOSCALER, error))?;
+        hpa_crd::unknown_fields(manifest).map_err(|error| field_error(AUTOSCALER, error))?;
     if let Some(UnknownField { path, similar }) = unknown.first() {
         let hint = similar.map(|name| format!(", did you mean {name}?")).unwrap_or_default();
-        let problem = format!("unknown field{hint}");
-        return Err(FieldProblem::new(format!("{AUTOSCALER}.{path}"), problem));
+        let message = format!("unknown field{hint}");
+        return Err(field_error(format!("{AUTOSCALER}.{path}"), message));
     }
-    let mut hpa: HorizontalPodAutoscaler =
-        serde_path_to_error::deserialize(manifest).map_err(|error| {
-            FieldProblem::new(format!("{AUTOSCALER}.{}", error.path()), error.inner())
-        })?;
+    let decoded = serde_path_to_error::deserialize(manifest);
+    let mut hpa: HorizontalPodAutoscaler = decoded
+        .map_err(|error| field_error(format!("{AUTOSCALER}.{}", error.path()), error.inner()))?;
     apply_defaults(&mut hpa.spec);
     if hpa.metadata.name.is_empty() {
         hpa.metadata.name.clone_from(&hpa.spec.scale_target_ref.name);
@@ -404,9 +385,7 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
         "default".clone_into(&mut hpa.metadata.namespace);
     }
     match validate(&hpa.spec, &ValidationOptions::default()).into_iter().next() {
-        Some(cause) => {
-            Err(FieldProblem::new(format!("{AUTOSCALER}.{}", cause.field), cause.message))
-        }
+        Some(cause) => Err(field_error(format!("{AUTOSCALER}.{}", cause.field), cause.message)),
         None => Ok(hpa),
     }
 }

@@ -152,18 +152,6 @@ fn prefix(position: Option<Position>) -> String {
     position.map(|position| format!("{position}: ")).unwrap_or_default()
 }
 
-/// An invalid field, before its position is known.
-pub(crate) struct FieldProblem {
-    pub(super) path: String,
-    pub(super) message: String,
-}
-
-impl FieldProblem {
-    pub(super) fn new(path: impl Into<String>, message: impl ToString) -> Self {
-        Self { path: path.into(), message: message.to_string() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

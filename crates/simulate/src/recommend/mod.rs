@@ -270,8 +270,7 @@ fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluato
         if !trial.candidate.tuning.is_set(dimension) {
             continue;
         }
-        let mut tuning = trial.candidate.tuning.clone();
-        tuning.reset(dimension);
+        let tuning = trial.candidate.tuning.without(dimension);
         let Some(candidate) = Candidate::new(base, tuning) else { continue };
         let score = evaluator.run_all(&candidate);
         if is_as_good(&score, &original)
@@ -302,9 +301,7 @@ fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effe
     let changed = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));
     changed
         .filter_map(|dimension| {
-            let mut without = tuning.clone();
-            without.reset(dimension);
-            let candidate = Candidate::new(base, without)?;
+            let candidate = Candidate::new(base, tuning.without(dimension))?;
             let setting = with_only(tuning, dimension).describe(base).join(", ");
             Some(Effect { setting, without: evaluator.run_all(&candidate) })
         })
@@ -313,8 +310,7 @@ fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effe
 
 /// A copy that changes only one setting.
 fn with_only(tuning: &Tuning, changed: Dimension) -> Tuning {
-    let mut copy = Tuning { replaces_behavior: false, ..tuning.clone() };
     let others = Dimension::ALL.into_iter().filter(|dimension| *dimension != changed);
-    others.for_each(|dimension| copy.reset(dimension));
-    copy
+    let only = others.fold(tuning.clone(), |tuning, dimension| tuning.without(dimension));
+    Tuning { replaces_behavior: false, ..only }
 }

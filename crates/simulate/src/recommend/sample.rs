@@ -87,7 +87,7 @@ impl<'a> Sampler<'a> {
             }
             for _ in 0..sampler.rng.u8(1..=2) {
                 if let Some(dimension) = sampler.rng.choice(&sampler.dimensions).copied() {
-                    tuning.reset(dimension);
+                    tuning = tuning.without(dimension);
                     if sampler.rng.f64() >= KEEP_PROBABILITY {
                         sampler.set_random(&mut tuning, dimension);
                     }

@@ -124,8 +124,7 @@ impl Tuning {
     pub(super) fn describe(&self, base: &Variant) -> Vec<String> {
         let mut texts = Vec::new();
         if let Some(percent) = self.target_percent {
-            let targets = scaled_target_texts(base, percent);
-            texts.push(format!("target {}", targets.join(", ")));
+            texts.push(format!("target {}", scaled_target_texts(base, percent).join(", ")));
         }
         texts.extend(self.min_replicas.map(|min| format!("minReplicas {min}")));
         texts.extend(self.max_replicas.map(|max| format!("maxReplicas {max}")));
@@ -142,34 +141,26 @@ impl Tuning {
 
     /// Whether the tuning changes a setting.
     pub(super) fn is_set(&self, dimension: Dimension) -> bool {
-        match dimension {
-            Dimension::Target => self.target_percent.is_some(),
-            Dimension::MinReplicas => self.min_replicas.is_some(),
-            Dimension::MaxReplicas => self.max_replicas.is_some(),
-            Dimension::UpWindow => self.up.window.is_some(),
-            Dimension::UpPolicy => self.up.policy.is_some(),
-            Dimension::UpTolerance => self.up.tolerance.is_some(),
-            Dimension::DownWindow => self.down.window.is_some(),
-            Dimension::DownPolicy => self.down.policy.is_some(),
-            Dimension::DownTolerance => self.down.tolerance.is_some(),
-            Dimension::Forecast => self.forecasts,
-        }
+        self.without(dimension) != *self
     }
 
-    /// Undoes the change of a setting.
-    pub(super) fn reset(&mut self, dimension: Dimension) {
+    /// A copy that doesn't change the setting.
+    #[must_use]
+    pub(super) fn without(&self, dimension: Dimension) -> Self {
+        let mut copy = self.clone();
         match dimension {
-            Dimension::Target => self.target_percent = None,
-            Dimension::MinReplicas => self.min_replicas = None,
-            Dimension::MaxReplicas => self.max_replicas = None,
-            Dimension::UpWindow => self.up.window = None,
-            Dimension::UpPolicy => self.up.policy = None,
-            Dimension::UpTolerance => self.up.tolerance = None,
-            Dimension::DownWindow => self.down.window = None,
-            Dimension::DownPolicy => self.down.policy = None,
-            Dimension::DownTolerance => self.down.tolerance = None,
-            Dimension::Forecast => self.forecasts = false,
+            Dimension::Target => copy.target_percent = None,
+            Dimension::MinReplicas => copy.min_replicas = None,
+            Dimension::MaxReplicas => copy.max_replicas = None,
+            Dimension::UpWindow => copy.up.window = None,
+            Dimension::UpPolicy => copy.up.policy = None,
+            Dimension::UpTolerance => copy.up.tolerance = None,
+            Dimension::DownWindow => copy.down.window = None,
+            Dimension::DownPolicy => copy.down.policy = None,
+            Dimension::DownTolerance => copy.down.tolerance = None,
+            Dimension::Forecast => copy.forecasts = false,
         }
+        copy
     }
 }
 

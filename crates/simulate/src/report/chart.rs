@@ -162,10 +162,8 @@ impl<'a> ReplicasPlot<'a> {
     }
 
     fn draw(&self, area: &Area) -> String {
-        let value = |value: fn(&TimelinePoint) -> u32| -> Vec<(f64, f64)> {
-            self.points.iter().map(|point| (point.second, f64::from(value(point)))).collect()
-        };
-        let (replicas, ready) = (value(|point| point.replicas), value(|point| point.ready));
+        let replicas = line(self.points, |point| f64::from(point.replicas));
+        let ready = line(self.points, |point| f64::from(point.ready));
         let recommended =
             |point: &TimelinePoint| Some((point.second, f64::from(point.recommended?)));
         let recommended: Vec<_> = self.points.iter().filter_map(recommended).collect();
@@ -205,11 +203,7 @@ impl<'a> ReplicasPlot<'a> {
         labels.push(Label::line("limit", label, if self.shows_bound { max } else { self.max }));
         let mut svg = String::new();
         for bound in [Some(min), self.shows_bound.then_some(max)].into_iter().flatten() {
-            let (y, left, right) = (area.y(bound), area.left, area.left + area.width);
-            let _ = writeln!(
-                svg,
-                "<line class=\"limit\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
-            );
+            let _ = writeln!(svg, "{}", area.level("limit", bound));
         }
         svg
     }
@@ -231,14 +225,17 @@ fn largest_recommended(points: &[TimelinePoint]) -> f64 {
     largest(points, |point| point.recommended.map_or(0.0, f64::from))
 }
 
+fn line(points: &[TimelinePoint], value: impl Fn(&TimelinePoint) -> f64) -> Vec<(f64, f64)> {
+    points.iter().map(|point| (point.second, value(point))).collect()
+}
+
 fn last(values: &[(f64, f64)]) -> f64 {
     values.last().map_or(0.0, |(_, value)| *value)
 }
 
 fn draw_load(run: &Run, area: &Area) -> String {
     let points = &run.timeline;
-    let load: Vec<(f64, f64)> = points.iter().map(|point| (point.second, point.load)).collect();
-    let capacity: Vec<_> = points.iter().map(|point| (point.second, point.capacity)).collect();
+    let (load, capacity) = (line(points, |point| point.load), line(points, |point| point.capacity));
     let beyond: Vec<_> =
         points.iter().map(|point| (point.second, point.load, point.capacity)).collect();
     let backlog = largest(points, |point| point.backlog);
@@ -265,9 +262,9 @@ fn draw_load(run: &Run, area: &Area) -> String {
     if backlog > 0.0 {
         // The backlog has a scale of its own, which ends at the largest backlog, rounded up.
         let scaled = Area { max: round_end(backlog, 0.0), ..*area };
-        let line: Vec<_> = points.iter().map(|point| (point.second, point.backlog)).collect();
-        let _ = writeln!(svg, "<path class=\"backlog\" d=\"{}\"/>", scaled.line(&line));
-        let value = last(&line) / scaled.max * area.max;
+        let waiting = line(points, |point| point.backlog);
+        let _ = writeln!(svg, "<path class=\"backlog\" d=\"{}\"/>", scaled.line(&waiting));
+        let value = last(&waiting) / scaled.max * area.max;
         labels.push(Label::line("backlog", format!("backlog (≤ {})", number(backlog)), value));
     }
     svg + &draw_labels(area, labels)

@@ -34,17 +34,6 @@ pub(super) fn begin_image(height: f64, description: &str) -> String {
 /// pixels.
 const MAX_COLUMNS: usize = 1200;
 
-/// The attribute `d` of an SVG path.
-#[derive(Default)]
-struct PathData(String);
-
-impl PathData {
-    fn add(&mut self, commands: std::fmt::Arguments<'_>) {
-        // Writing to a string can't fail.
-        let _ = self.0.write_fmt(commands);
-    }
-}
-
 /// The area of a plot: the ranges of both axes, and their position in the image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
@@ -67,14 +56,24 @@ impl Area {
         self.top + self.height * (1.0 - value.min(self.max) / self.max)
     }
 
+    /// The coordinates of a point of time and value, for the attribute `d` of an SVG path.
+    fn coordinates(&self, (second, value): (f64, f64)) -> String {
+        format!("{:.1} {:.1}", self.x(second), self.y(value))
+    }
+
+    /// A horizontal line through the plot.
+    pub(super) fn level(&self, class: &str, value: f64) -> String {
+        let (left, right, y) = (self.left, self.left + self.width, self.y(value));
+        format!(
+            "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
+        )
+    }
+
     /// The path of a line through points of time and value.
     pub(super) fn line(&self, points: &[(f64, f64)]) -> String {
-        let mut path = PathData::default();
-        for (index, (second, value)) in reduce_points(points).into_iter().enumerate() {
-            let command = if index == 0 { "M" } else { "L" };
-            path.add(format_args!("{command}{:.1} {:.1}", self.x(second), self.y(value)));
-        }
-        path.0
+        let points: Vec<_> =
+            reduce_points(points).into_iter().map(|point| self.coordinates(point)).collect();
+        if points.is_empty() { String::new() } else { format!("M{}", points.join("L")) }
     }
 
     /// The path of a step function through points, up to the end of the axis.
@@ -84,47 +83,40 @@ impl Area {
 
     /// The path of a step function through points, up to a second.
     pub(super) fn steps_until(&self, points: &[(f64, f64)], end: f64) -> String {
-        let mut path = PathData::default();
-        let mut last = None;
-        for (second, value) in points {
-            match last {
-                None => path.add(format_args!("M{:.1} {:.1}", self.x(*second), self.y(*value))),
-                #[expect(clippy::float_cmp, reason = "the same value again draws nothing")]
-                Some(last) if last == *value => continue,
-                Some(_) => path.add(format_args!("H{:.1}V{:.1}", self.x(*second), self.y(*value))),
+        let Some(first) = points.first() else { return String::new() };
+        let mut path = format!("M{}", self.coordinates(*first));
+        // The same value again draws nothing.
+        #[expect(clippy::float_cmp, reason = "equal values are copies")]
+        let levels = points.chunk_by(|one, next| one.1 == next.1);
+        for level in levels.skip(1) {
+            if let [(second, value), ..] = level {
+                let _ = write!(path, "H{:.1}V{:.1}", self.x(*second), self.y(*value));
             }
-            last = Some(*value);
         }
-        if last.is_some() {
-            path.add(format_args!("H{:.1}", self.x(end.min(self.end))));
-        }
-        path.0
+        let _ = write!(path, "H{:.1}", self.x(end.min(self.end)));
+        path
     }
 
     /// The path of the area where the first of two lines is above the second. The lines have points
     /// at the same times.
     pub(super) fn between(&self, points: &[(f64, f64, f64)]) -> String {
-        let mut path = PathData::default();
-        let above = |point: &&(f64, f64, f64)| point.1 > point.2;
-        let mut rest = points;
-        while let Some(first) = rest.iter().position(|point| above(&point)) {
-            let (_, from) = rest.split_at(first);
-            let len = from.iter().take_while(above).count();
-            let (part, after) = from.split_at(len);
-            rest = after;
+        let mut path = String::new();
+        let is_above = |point: &(f64, f64, f64)| point.1 > point.2;
+        let mut parts = points.chunk_by(|one, next| is_above(one) == is_above(next)).peekable();
+        while let Some(part) = parts.next() {
+            let Some(last) = part.last().filter(|last| is_above(last)) else { continue };
             // The area ends at the first point that is not above.
-            let end = after.first().map_or(self.end, |point| point.0);
+            let after = parts.peek().and_then(|after| after.first());
+            let end = after.map_or(self.end, |point| point.0);
             let upper: Vec<(f64, f64)> = part.iter().map(|point| (point.0, point.1)).collect();
             let lower = part.iter().rev().map(|point| (point.0, point.2));
-            let last = part.last().map_or(0.0, |point| point.2);
-            path.0 += &self.line(&upper);
-            path.add(format_args!("L{:.1} {:.1}", self.x(end), self.y(last)));
-            for (second, value) in lower {
-                path.add(format_args!("L{:.1} {:.1}", self.x(second), self.y(value)));
+            path += &self.line(&upper);
+            for point in std::iter::once((end, last.2)).chain(lower) {
+                let _ = write!(path, "L{}", self.coordinates(point));
             }
-            path.add(format_args!("Z"));
+            path.push('Z');
         }
-        path.0
+        path
     }
 }
 
@@ -176,15 +168,13 @@ const UNITS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
 /// Draws the title of a plot, and its grid lines with their values.
 pub(super) fn value_axis(area: &Area, title: &str, ticks: &[f64]) -> String {
     let mut svg = String::new();
-    let (left, right) = (area.left, area.left + area.width);
     for (tick, label) in ticks.iter().zip(tick_labels(ticks)) {
-        let y = area.y(*tick);
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            left - 6.0,
-            y + 4.0,
+            "{}<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+            area.level("grid", *tick),
+            area.left - 6.0,
+            area.y(*tick) + 4.0,
         );
     }
     let _ = writeln!(svg, "<text class=\"h\" x=\"8\" y=\"{:.1}\">{title}</text>", area.top - 12.0);

@@ -5,10 +5,14 @@ mod tests;
 
 use std::f64::consts::TAU;
 
+use hpa_crd::FieldError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::seconds::{Seconds, SecondsError};
+use super::{
+    field::ensure,
+    seconds::{Seconds, SecondsError},
+};
 
 const DAY: Seconds = Seconds::new(86_400.0);
 
@@ -167,7 +171,7 @@ impl Load {
 
     /// Checks that values are finite, that times are in order, that periods are positive, and that
     /// there are samples.
-    pub fn validate(&self) -> Result<(), LoadError> {
+    pub fn validate(&self) -> Result<(), FieldError> {
         match self {
             Self::Constant(value) => check_finite("constant", [*value]),
             Self::Ramp(ramp) => check_finite("ramp", [ramp.from, ramp.to]),
@@ -178,16 +182,12 @@ impl Load {
             }
             Self::Steps(steps) => {
                 check_finite("steps", steps.iter().map(|step| step.value))?;
-                let is_sorted = steps.is_sorted_by(|one, next| one.at < next.at);
-                is_sorted.then_some(()).ok_or(LoadError::NotSorted("steps"))
+                check_order("steps", steps.is_sorted_by(|one, next| one.at < next.at))
             }
             Self::Samples(Samples { points, .. }) => {
-                if points.is_empty() {
-                    return Err(LoadError::NoSamples);
-                }
+                ensure(!points.is_empty(), "samples", "must not be empty")?;
                 check_finite("samples", points.iter().map(|(_, value)| *value))?;
-                let is_sorted = points.is_sorted_by(|(one, _), (next, _)| one < next);
-                is_sorted.then_some(()).ok_or(LoadError::NotSorted("samples"))
+                check_order("samples", points.is_sorted_by(|(one, _), (next, _)| one < next))
             }
             Self::Sum(loads) => loads.iter().try_for_each(Self::validate),
             Self::Repeat(repeat) => {
@@ -198,29 +198,16 @@ impl Load {
     }
 }
 
-/// An invalid load.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
-    #[error("{0}: must be a finite number")]
-    NotFinite(&'static str),
-    #[error("{0}: must be more than 0")]
-    NotPositive(&'static str),
-    #[error("{0}: must be in order of time, without duplicates")]
-    NotSorted(&'static str),
-    #[error("samples: must not be empty")]
-    NoSamples,
+fn check_finite(field: &str, values: impl IntoIterator<Item = f64>) -> Result<(), FieldError> {
+    ensure(values.into_iter().all(f64::is_finite), field, "must be a finite number")
 }
 
-fn check_finite(
-    field: &'static str,
-    values: impl IntoIterator<Item = f64>,
-) -> Result<(), LoadError> {
-    let is_finite = values.into_iter().all(f64::is_finite);
-    is_finite.then_some(()).ok_or(LoadError::NotFinite(field))
+fn check_positive(field: &str, duration: Seconds) -> Result<(), FieldError> {
+    ensure(duration.get() > 0.0, field, "must be more than 0")
 }
 
-fn check_positive(field: &'static str, duration: Seconds) -> Result<(), LoadError> {
-    (duration.get() > 0.0).then_some(()).ok_or(LoadError::NotPositive(field))
+fn check_order(field: &str, is_sorted: bool) -> Result<(), FieldError> {
+    ensure(is_sorted, field, "must be in order of time, without duplicates")
 }
 
 impl Ramp {
@@ -266,16 +253,14 @@ pub const MAX_FILE_SIZE: u64 = 4 << 20;
 
 /// Samples of a load over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Samples {
     /// A CSV file, relative to the scenario's file: one time and value per line, with an optional
     /// header. Times are durations ([`Seconds`]), or timestamps relative to the first one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Time and value, ordered by time. Read from `file` when the scenario is loaded.
-    #[serde(default)]
     pub points: Vec<(Seconds, f64)>,
-    #[serde(default)]
     pub interpolation: Interpolation,
 }
 
@@ -341,8 +326,8 @@ pub fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
         |line: &str| line.trim_start_matches('"').starts_with(|first: char| first.is_alphabetic());
     lines.next_if(|(_, line)| is_header(line));
     for (line, text) in lines {
-        points
-            .push(parse_line(text, &mut start).map_err(|problem| SamplesError { line, problem })?);
+        let point = parse_line(text, &mut start);
+        points.push(point.map_err(|problem| SamplesError { line, problem })?);
     }
     Ok(points)
 }

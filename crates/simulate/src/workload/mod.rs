@@ -9,6 +9,7 @@
 //! is, for example, a metric or the n-th pod of a workload. The same scenario therefore has the
 //! same values in both crates.
 
+pub(crate) mod field;
 pub mod load;
 pub mod model;
 pub mod number;

@@ -1,10 +1,16 @@
 //! The profile of simulated pods: requests, delays, capacity, resource usage and failures.
 
+use std::collections::BTreeSet;
+
 use hpa_calc::quantity::{Format, MilliValue, Quantity};
+use hpa_crd::FieldError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::seconds::Seconds;
+use super::{
+    field::{check_fraction, check_not_negative, ensure},
+    seconds::Seconds,
+};
 
 /// Resource requests, startup times, capacity, resource usage and failure rates of a pod.
 ///
@@ -79,7 +85,7 @@ pub struct Sidecar {
 }
 
 /// Resource usage by load, as numbers: CPU in cores, memory in bytes. A missing limit is infinite.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceUsage {
     pub capacity: f64,
     pub startup_cpu: f64,
@@ -101,19 +107,6 @@ impl ResourceUsage {
     pub fn memory(&self, load: f64) -> f64 {
         self.idle_memory + load * self.memory_per_unit
     }
-}
-
-/// An invalid profile.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ProfileError {
-    #[error("{field}: must be a number of at least 0: {value}")]
-    Negative { field: &'static str, value: f64 },
-    #[error("{field}: must be between 0 and 1: {value}")]
-    NotAFraction { field: &'static str, value: f64 },
-    #[error("capacity: must be more than 0 (cpuLimit lowers it), and so must targetLoad")]
-    NoCapacity,
-    #[error("sidecars: duplicate container \"{0}\"")]
-    DuplicateContainer(String),
 }
 
 impl Default for PodProfile {
@@ -208,50 +201,25 @@ impl PodProfile {
         [main].into_iter().chain(self.sidecars.iter().map(sidecar)).collect()
     }
 
-    pub fn validate(&self) -> Result<(), ProfileError> {
-        let not_negative = [
-            ("capacity", Some(self.capacity)),
-            ("targetLoad", self.target_load),
-            ("flapsPerHour", Some(self.flaps_per_hour)),
-            ("crashesPerHour", Some(self.crashes_per_hour)),
-            ("evictionsPerHour", Some(self.evictions_per_hour)),
-        ];
-        for (field, value) in not_negative {
-            if let Some(value) = value.filter(|value| !value.is_finite() || *value < 0.0) {
-                return Err(ProfileError::Negative { field, value });
-            }
+    pub fn validate(&self) -> Result<(), FieldError> {
+        check_not_negative("capacity", self.capacity)?;
+        check_not_negative("targetLoad", self.target_load.unwrap_or_default())?;
+        check_not_negative("flapsPerHour", self.flaps_per_hour)?;
+        check_not_negative("crashesPerHour", self.crashes_per_hour)?;
+        check_not_negative("evictionsPerHour", self.evictions_per_hour)?;
+        check_fraction("jitter", self.jitter)?;
+        check_fraction("imbalance", self.imbalance)?;
+        let message = "must be more than 0 (cpuLimit lowers it), and so must targetLoad";
+        ensure(self.target() > 0.0, "capacity", message)?;
+        let mut names = BTreeSet::from([&self.container]);
+        for Sidecar { name, .. } in &self.sidecars {
+            ensure(names.insert(name), "sidecars", format!("duplicate container \"{name}\""))?;
         }
-        for (field, value) in [("jitter", self.jitter), ("imbalance", self.imbalance)] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(ProfileError::NotAFraction { field, value });
-            }
-        }
-        if self.target() <= 0.0 {
-            return Err(ProfileError::NoCapacity);
-        }
-        match self.duplicate_container() {
-            Some(name) => Err(ProfileError::DuplicateContainer(name.to_owned())),
-            None => Ok(()),
-        }
-    }
-
-    fn duplicate_container(&self) -> Option<&str> {
-        let mut names: Vec<&str> =
-            self.sidecars.iter().map(|sidecar| sidecar.name.as_str()).collect();
-        names.push(&self.container);
-        names.sort_unstable();
-        names.windows(2).find_map(|pair| match pair {
-            [one, next] if one == next => Some(*one),
-            _ => None,
-        })
+        Ok(())
     }
 }
 
 fn resources(cpu: Option<&Quantity>, memory: Option<&Quantity>) -> Value {
     let quantities = [("cpu", cpu), ("memory", memory)].into_iter();
-    let present =
-        quantities.filter_map(|(name, quantity)| Some((name, quantity?.to_string().into())));
-    Value::Object(
-        present.map(|(name, quantity): (&str, Value)| (name.to_owned(), quantity)).collect(),
-    )
+    quantities.filter_map(|(name, quantity)| Some((name, quantity?.to_string()))).collect()
 }

@@ -2,36 +2,32 @@
 
 use std::collections::VecDeque;
 
+use hpa_crd::FieldError;
 use serde::{Deserialize, Serialize};
 
-use super::{random, seconds::Seconds};
+use super::{
+    field::{check_fraction, check_not_negative, ensure},
+    random,
+    seconds::Seconds,
+};
 
 /// The accuracy of a metrics source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SourceSettings {
     /// The scrape interval. Values change only with a scrape, and rates are averages over the
     /// interval.
-    #[serde(default = "resolution")]
     pub resolution: Seconds,
     /// The time from a scrape until its sample is readable.
-    #[serde(default)]
     pub delay: Seconds,
     /// Relative standard deviation of the measurement error. Errors are at most three times as
     /// large.
-    #[serde(default)]
     pub noise: f64,
     /// The probability that a scrape is missed.
-    #[serde(default)]
     pub gaps: f64,
     /// The time for which a sample is readable if no newer one arrives. The default is the
     /// resolution, as in metrics-server.
-    #[serde(default)]
     pub stale_after: Option<Seconds>,
-}
-
-fn resolution() -> Seconds {
-    SourceSettings::default().resolution
 }
 
 impl Default for SourceSettings {
@@ -62,29 +58,11 @@ impl SourceSettings {
         (value * (1.0 + error)).max(0.0)
     }
 
-    pub fn validate(&self) -> Result<(), SourceSettingsError> {
-        if self.resolution.get() < 1.0 {
-            return Err(SourceSettingsError::Resolution);
-        }
-        if !(0.0..=1.0).contains(&self.gaps) {
-            return Err(SourceSettingsError::Gaps(self.gaps));
-        }
-        if !self.noise.is_finite() || self.noise < 0.0 {
-            return Err(SourceSettingsError::Noise(self.noise));
-        }
-        Ok(())
+    pub fn validate(&self) -> Result<(), FieldError> {
+        ensure(self.resolution.get() >= 1.0, "resolution", "must be at least 1s")?;
+        check_fraction("gaps", self.gaps)?;
+        check_not_negative("noise", self.noise)
     }
-}
-
-/// Invalid settings of a source.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SourceSettingsError {
-    #[error("resolution: must be at least 1s")]
-    Resolution,
-    #[error("gaps: must be between 0 and 1: {0}")]
-    Gaps(f64),
-    #[error("noise: must be a number of at least 0: {0}")]
-    Noise(f64),
 }
 
 /// The result of one scrape.

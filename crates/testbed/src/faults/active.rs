@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     pin::pin,
     sync::{
         Arc,
@@ -8,20 +7,19 @@ use std::{
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::Instant,
 };
 
 use super::effect::Effect;
+use crate::config::Clock;
 
 /// The maximum number of requests that a fault stalls at the same time. Others get 429.
 const MAX_STALLED: usize = 10_000;
 
 /// A fault that affects a request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ActiveFault {
     pub(crate) effect: Effect,
     pub(crate) window: FaultWindow,
@@ -35,12 +33,11 @@ impl From<Effect> for ActiveFault {
 }
 
 /// The time in which a fault is active. Clones share the same state.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct FaultWindow {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     clock: FaultClock,
     from: Duration,
@@ -136,41 +133,29 @@ impl FaultWindow {
 /// Interval for polling a custom clock, because it may run at any speed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A wall clock.
-type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
 /// Measures the time since its creation.
 #[derive(Clone)]
-pub(super) enum FaultClock {
-    /// Tokio's clock, which tests may pause.
-    Tokio(Instant),
-    /// A custom clock and its start.
-    Custom(Clock, Timestamp),
-}
-
-impl fmt::Debug for FaultClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FaultClock").field(&self.elapsed()).finish()
-    }
+pub(super) struct FaultClock {
+    elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// The maximum duration of one sleep.
+    max_sleep: Duration,
 }
 
 impl FaultClock {
+    /// Tokio's clock, which tests may pause.
     pub(super) fn tokio() -> Self {
-        Self::Tokio(Instant::now())
+        let start = Instant::now();
+        Self { elapsed: Arc::new(move || start.elapsed()), max_sleep: Duration::MAX }
     }
 
     pub(super) fn from_fn(clock: Clock) -> Self {
         let start = clock();
-        Self::Custom(clock, start)
+        let elapsed = move || Duration::try_from(clock().duration_since(start)).unwrap_or_default();
+        Self { elapsed: Arc::new(elapsed), max_sleep: POLL_INTERVAL }
     }
 
     pub(super) fn elapsed(&self) -> Duration {
-        match self {
-            Self::Tokio(start) => start.elapsed(),
-            Self::Custom(clock, start) => {
-                Duration::try_from(clock().duration_since(*start)).unwrap_or_default()
-            }
-        }
+        (self.elapsed)()
     }
 
     pub(super) async fn sleep_until(&self, time: Duration) {
@@ -179,62 +164,7 @@ impl FaultClock {
             if remaining.is_zero() {
                 return;
             }
-            let sleep = match self {
-                Self::Tokio(_) => remaining,
-                Self::Custom(..) => remaining.min(POLL_INTERVAL),
-            };
-            tokio::time::sleep(sleep).await;
+            tokio::time::sleep(remaining.min(self.max_sleep)).await;
         }
-    }
-}
-
-/// A clock with an adjustable offset, for [`Config::clock`](crate::Config). Clones share the same
-/// offset.
-#[derive(Clone)]
-pub struct SkewedClock {
-    clock: Clock,
-    skew: Arc<Mutex<SignedDuration>>,
-}
-
-impl fmt::Debug for SkewedClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SkewedClock").field("skew", &self.skew()).finish_non_exhaustive()
-    }
-}
-
-impl Default for SkewedClock {
-    /// A clock based on the system's.
-    fn default() -> Self {
-        Self::new(Arc::new(Timestamp::now))
-    }
-}
-
-impl SkewedClock {
-    /// A clock based on `clock`, without an offset.
-    pub fn new(clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
-        Self { clock, skew: Arc::default() }
-    }
-
-    /// Sets the offset: positive is ahead, negative is behind.
-    pub fn set(&self, skew: SignedDuration) {
-        *self.skew.lock() = skew;
-    }
-
-    /// The current offset.
-    pub fn skew(&self) -> SignedDuration {
-        *self.skew.lock()
-    }
-
-    /// The skewed time.
-    pub fn now(&self) -> Timestamp {
-        let (now, skew) = ((self.clock)(), self.skew());
-        let bound = if skew.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
-        now.checked_add(skew).unwrap_or(bound)
-    }
-
-    /// The clock as a function, for [`Config::clock`](crate::Config).
-    pub fn as_fn(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
-        let clock = self.clone();
-        Arc::new(move || clock.now())
     }
 }

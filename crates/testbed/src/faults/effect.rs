@@ -4,7 +4,11 @@ use jiff::fmt::serde::unsigned_duration::friendly::compact::required as duration
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{error::ApiError, json, request::RequestInfo};
+use crate::{
+    error::{ApiError, ObjectReference},
+    json,
+    request::RequestInfo,
+};
 
 /// The effect of a fault on a request.
 ///
@@ -112,7 +116,12 @@ impl Effect {
     /// The error that replaces the response, if any.
     pub(crate) fn to_error(&self, request: &RequestInfo) -> Option<ApiError> {
         let error = match self {
-            Self::Conflict => conflict(request),
+            Self::Conflict => ApiError::modified(&ObjectReference {
+                group: &request.group,
+                plural: &request.resource,
+                kind: "",
+                name: &request.name,
+            }),
             Self::Expired => {
                 ApiError::expired("The resourceVersion for the provided watch is too old.")
             }
@@ -169,19 +178,6 @@ impl Effect {
     }
 }
 
-fn conflict(request: &RequestInfo) -> ApiError {
-    let resource = match request.group.as_str() {
-        "" => request.resource.clone(),
-        group => format!("{}.{group}", request.resource),
-    };
-    let name = &request.name;
-    let text = format!(
-        "Operation cannot be fulfilled on {resource} \"{name}\": the object has been modified; \
-         please apply your changes to the latest version and try again"
-    );
-    ApiError::new(409, "Conflict", text)
-}
-
 /// Whether the request is for a resource of the group, or for a discovery or OpenAPI document of
 /// the group.
 pub(crate) fn is_for_group(group: &str, request: &RequestInfo) -> bool {
@@ -190,10 +186,7 @@ pub(crate) fn is_for_group(group: &str, request: &RequestInfo) -> bool {
     }
     let mut path = request.path.split('/').filter(|part| !part.is_empty()).peekable();
     if path.peek() == Some(&"openapi") {
-        path = {
-            path.by_ref().take(2).for_each(drop);
-            path
-        };
+        path.by_ref().take(2).for_each(drop);
     }
     match path.next() {
         Some("api") => group.is_empty(),

@@ -122,16 +122,6 @@ impl Trigger {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum TriggerError {
-    #[error("probability: {0} is not from 0 to 1")]
-    Probability(f64),
-    #[error("{0}: must be 1 or more")]
-    Zero(&'static str),
-    #[error("until: must be later than from")]
-    EndsBeforeStart,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct FaultData {
@@ -149,21 +139,21 @@ struct FaultData {
 }
 
 impl TryFrom<FaultData> for Fault {
-    type Error = TriggerError;
+    type Error = String;
 
-    fn try_from(data: FaultData) -> Result<Self, TriggerError> {
+    fn try_from(data: FaultData) -> Result<Self, String> {
         let from = data.from.unwrap_or_default();
         let probability = data.probability.unwrap_or(1.0);
         if !(0.0..=1.0).contains(&probability) {
-            return Err(TriggerError::Probability(probability));
+            return Err(format!("probability: {probability} is not from 0 to 1"));
         }
         for (name, count) in [("nth", data.nth), ("every", data.every), ("first", data.first)] {
             if count == Some(0) {
-                return Err(TriggerError::Zero(name));
+                return Err(format!("{name}: must be 1 or more"));
             }
         }
         if data.until.is_some_and(|until| until <= from) {
-            return Err(TriggerError::EndsBeforeStart);
+            return Err("until: must be later than from".to_owned());
         }
         let FaultData { matching, nth, every, first, until, effect, .. } = data;
         let trigger = Trigger { matching, from, until, probability, nth, every, first };

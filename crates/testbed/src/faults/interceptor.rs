@@ -9,7 +9,7 @@ pub trait Interceptor: Send + Sync {
 }
 
 /// The treatment of a request by the server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub enum Action {
     /// Handle the request normally.
     #[default]
@@ -18,16 +18,6 @@ pub enum Action {
     Hold(Gate),
     /// Apply these faults, in this order.
     Faults(Vec<ActiveFault>),
-}
-
-impl Action {
-    /// The faults to apply. A held request has none: it is handled once its gate opens.
-    pub(crate) fn into_faults(self) -> Vec<ActiveFault> {
-        match self {
-            Self::Pass | Self::Hold(_) => Vec::new(),
-            Self::Faults(faults) => faults,
-        }
-    }
 }
 
 impl From<Effect> for Action {
@@ -68,11 +58,3 @@ impl Gate {
         while self.closed.changed().await.is_ok() {}
     }
 }
-
-impl PartialEq for Gate {
-    fn eq(&self, other: &Self) -> bool {
-        self.closed.same_channel(&other.closed)
-    }
-}
-
-impl Eq for Gate {}

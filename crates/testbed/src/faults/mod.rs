@@ -5,21 +5,20 @@ mod effect;
 mod fault;
 mod interceptor;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::active::{FaultClock, FaultWindow};
-pub(crate) use self::{active::StallTicket, effect::remove_group};
 pub use self::{
-    active::{ActiveFault, SkewedClock},
+    active::ActiveFault,
     effect::Effect,
     fault::{Fault, InvalidFault, Match, Trigger},
     interceptor::{Action, Gate, Interceptor, Release},
 };
-use crate::request::RequestInfo;
+pub(crate) use self::{active::StallTicket, effect::remove_group};
+use crate::{config::Clock, request::RequestInfo};
 
 /// Identifies a fault in [`Faults`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,16 +78,6 @@ struct Entry {
     hits: watch::Sender<u64>,
 }
 
-impl fmt::Debug for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.shared.entries.lock().active.len();
-        f.debug_struct("Faults")
-            .field("seed", &self.shared.seed)
-            .field("count", &count)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Faults {
     /// An empty set of faults. Their times are relative to now, on tokio's clock.
     pub fn new(seed: u64) -> Self {
@@ -96,7 +85,7 @@ impl Faults {
     }
 
     /// An empty set of faults. Their times are relative to now, on `clock`.
-    pub fn with_clock(seed: u64, clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+    pub fn with_clock(seed: u64, clock: Clock) -> Self {
         Self::with_fault_clock(seed, FaultClock::from_fn(clock))
     }
 

@@ -7,7 +7,12 @@ use hpa_calc::{
 };
 use serde_json::{Value, json};
 
-use crate::{config::Config, error::ApiError, json, request_target::RequestTarget};
+use crate::{
+    config::Config,
+    error::{ApiError, new_cause},
+    json,
+    request_target::RequestTarget,
+};
 
 /// Sets defaults and validates a new or an updated object.
 pub(crate) fn admit(
@@ -81,21 +86,21 @@ fn omit_zero_counters(object: &mut Value) {
         "Deployment" => &[],
         _ => &["replicas"],
     };
-    let always_present: Vec<String> = always_present.iter().map(|&name| name.to_owned()).collect();
     if !object.get("status").is_some_and(Value::is_object) {
         json::set(object, &["status"], json!({}));
     }
     let Some(status) = object.pointer_mut("/status").and_then(Value::as_object_mut) else { return };
-    status.retain(|name, value| always_present.contains(name) || value.as_i64() != Some(0));
+    status
+        .retain(|name, value| always_present.contains(&name.as_str()) || value.as_i64() != Some(0));
     for name in always_present {
-        status.entry(name).or_insert_with(|| 0.into());
+        status.entry(*name).or_insert_with(|| 0.into());
     }
 }
 
 /// The cause for a change of an immutable field.
 pub(crate) fn immutable_field(field: &str, value: &str) -> Cause {
     let message = format!("Invalid value: \"{value}\": field is immutable");
-    Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
+    new_cause(CauseReason::Invalid, field, message)
 }
 
 fn admit_autoscaler(
@@ -151,11 +156,8 @@ fn set_port_defaults(containers: Option<&mut Value>) {
 }
 
 fn set_namespace_defaults(target: &RequestTarget, object: &mut Value) {
-    json::set_default(
-        object,
-        &["metadata", "labels", "kubernetes.io/metadata.name"],
-        target.name.as_str(),
-    );
+    let label = ["metadata", "labels", "kubernetes.io/metadata.name"];
+    json::set_default(object, &label, target.name.as_str());
     json::set_default(object, &["status", "phase"], "Active");
 }
 
@@ -167,5 +169,5 @@ fn negative_replicas(object: &Value) -> Option<Cause> {
 /// The cause for a field that must not be negative.
 pub(crate) fn negative_value(field: &str, value: i64) -> Cause {
     let message = format!("Invalid value: {value}: must be greater than or equal to 0");
-    Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
+    new_cause(CauseReason::Invalid, field, message)
 }

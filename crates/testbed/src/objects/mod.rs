@@ -5,7 +5,7 @@
 
 mod admission;
 
-use hpa_calc::validation::{Cause, CauseReason};
+use hpa_calc::validation::CauseReason;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ pub(crate) use self::admission::{admit_status, negative_value};
 use crate::{
     autoscaler_v1,
     config::Config,
-    error::{ApiError, ObjectReference},
+    error::{ApiError, ObjectReference, new_cause},
     json, names,
     registry::{establish, resource_from_crd},
     request_target::{RequestTarget, Subresource},
@@ -146,14 +146,7 @@ pub(crate) fn update(
 }
 
 fn check_identity(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
-    let name = json::str_at(new, "/metadata/name");
-    if name != target.name {
-        let text = format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            target.name
-        );
-        return Err(ApiError::bad_request(text));
-    }
+    check_name(target, new)?;
     let version = json::str_at(new, "/metadata/resourceVersion");
     if !version.is_empty() && version != json::str_at(old, "/metadata/resourceVersion") {
         return Err(ApiError::modified(&target.reference()));
@@ -340,6 +333,16 @@ pub(crate) fn check_namespace(target: &RequestTarget, object: &mut Value) -> Res
     Ok(())
 }
 
+/// Rejects an object with another name than the URL.
+pub(crate) fn check_name(target: &RequestTarget, object: &Value) -> Result<(), ApiError> {
+    let name = json::str_at(object, "/metadata/name");
+    if name == target.name {
+        return Ok(());
+    }
+    let (object, url) = (format!("the name of the object ({name})"), &target.name);
+    Err(ApiError::bad_request(format!("{object} does not match the name on the URL ({url})")))
+}
+
 /// Rejects an object with another UID than the stored object.
 pub(crate) fn check_uid(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (uid, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
@@ -365,13 +368,10 @@ pub(crate) fn require_resource_version(
     if !target.resource.is_custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
         return Ok(());
     }
-    let message = "Invalid value: 0: must be specified for an update".to_owned();
-    let (reason, field) = (CauseReason::Invalid, "metadata.resourceVersion".to_owned());
+    let message = "Invalid value: 0: must be specified for an update";
+    let cause = new_cause(CauseReason::Invalid, "metadata.resourceVersion", message);
     let reference = target.reference();
-    Err(ApiError::invalid(
-        &ObjectReference { kind: reference.plural, ..reference },
-        &[Cause { reason, message, field }],
-    ))
+    Err(ApiError::invalid(&ObjectReference { kind: reference.plural, ..reference }, &[cause]))
 }
 
 fn has_finalizers(object: &Value) -> bool {

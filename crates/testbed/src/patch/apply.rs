@@ -1,5 +1,7 @@
 //! Server-side apply: merges the applied fields, resolves conflicts, removes abandoned fields.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -96,10 +98,8 @@ fn conflict(conflicts: &[(String, String)]) -> ApiError {
             format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
         }
         several => {
-            let mut managers: Vec<&str> =
+            let managers: BTreeSet<&str> =
                 several.iter().map(|(manager, _)| manager.as_str()).collect();
-            managers.sort_unstable();
-            managers.dedup();
             let texts: Vec<String> =
                 managers.into_iter().map(|manager| describe_conflicts(several, manager)).collect();
             format!("Apply failed with {} conflicts: {}", several.len(), texts.join("\n"))

@@ -41,15 +41,12 @@ pub(super) fn apply(object: &mut Value, patch: &Value) {
         object.clone_from(patch);
         return;
     };
-    match directive(patch) {
-        Some("replace") => {
-            *object = Value::Object(Map::new());
-        }
-        Some("delete") => {
-            *object = Value::Object(Map::new());
-            return;
-        }
-        _ => {}
+    let directive = directive(patch);
+    if matches!(directive, Some("replace" | "delete")) {
+        *object = Value::Object(Map::new());
+    }
+    if directive == Some("delete") {
+        return;
     }
     let fields = json::object_mut(object);
     if let Some(keys) = patch.get(RETAIN_KEYS).and_then(Value::as_array) {
@@ -71,11 +68,7 @@ fn merge_field(fields: &mut Map<String, Value>, name: &str, value: &Value) {
         }
         return;
     }
-    if value.is_null() {
-        fields.remove(name);
-        return;
-    }
-    if value.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
+    if value.is_null() || value.as_object().and_then(directive) == Some("delete") {
         fields.remove(name);
         return;
     }

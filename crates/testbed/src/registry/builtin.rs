@@ -2,159 +2,74 @@
 
 use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 
-#[allow(clippy::struct_excessive_bools, reason = "independent properties")]
-struct Builtin {
-    group: &'static str,
-    version: &'static str,
-    older_versions: &'static [&'static str],
-    plural: &'static str,
-    kind: &'static str,
-    short_names: &'static [&'static str],
-    /// Part of the category `all` (`kubectl get all`).
-    is_in_all: bool,
-    namespaced: bool,
-    has_status: bool,
-    has_generation: bool,
-    scale: BuiltinScale,
-}
+/// Group, versions (the preferred one first), plural, kind, short names, and properties:
+///
+/// - `all`: in the category `all` (`kubectl get all`)
+/// - `cluster`: without a namespace
+/// - `status`: with a status subresource
+/// - `generation`: with `metadata.generation`
+/// - `scale`: with a scale, whose selector is a `metav1.LabelSelector`
+/// - `scale-labels`: with a scale, whose selector is a map of labels
+type Row = [&'static str; 6];
 
-enum BuiltinScale {
-    None,
-    /// `spec.selector` is a `metav1.LabelSelector`.
-    LabelSelector,
-    /// `spec.selector` is a map of labels.
-    Labels,
-}
-
-const PLAIN: Builtin = Builtin {
-    group: "",
-    version: "v1",
-    older_versions: &[],
-    plural: "",
-    kind: "",
-    short_names: &[],
-    is_in_all: false,
-    namespaced: true,
-    has_status: false,
-    has_generation: false,
-    scale: BuiltinScale::None,
-};
-
-const APPS: Builtin = Builtin {
-    group: "apps",
-    is_in_all: true,
-    has_status: true,
-    has_generation: true,
-    scale: BuiltinScale::LabelSelector,
-    ..PLAIN
-};
-
-const ALL: &[Builtin] = &[
-    Builtin {
-        plural: "namespaces",
-        kind: "Namespace",
-        short_names: &["ns"],
-        namespaced: false,
-        has_status: true,
-        ..PLAIN
-    },
-    Builtin {
-        plural: "pods",
-        kind: "Pod",
-        short_names: &["po"],
-        is_in_all: true,
-        has_status: true,
-        has_generation: true,
-        ..PLAIN
-    },
-    Builtin {
-        plural: "services",
-        kind: "Service",
-        short_names: &["svc"],
-        is_in_all: true,
-        has_status: true,
-        ..PLAIN
-    },
-    Builtin { plural: "events", kind: "Event", short_names: &["ev"], ..PLAIN },
-    Builtin { plural: "serviceaccounts", kind: "ServiceAccount", short_names: &["sa"], ..PLAIN },
-    Builtin { plural: "configmaps", kind: "ConfigMap", short_names: &["cm"], ..PLAIN },
-    Builtin {
-        plural: "replicationcontrollers",
-        kind: "ReplicationController",
-        short_names: &["rc"],
-        scale: BuiltinScale::Labels,
-        group: "",
-        ..APPS
-    },
-    Builtin { plural: "deployments", kind: "Deployment", short_names: &["deploy"], ..APPS },
-    Builtin { plural: "replicasets", kind: "ReplicaSet", short_names: &["rs"], ..APPS },
-    Builtin { plural: "statefulsets", kind: "StatefulSet", short_names: &["sts"], ..APPS },
-    Builtin {
-        group: "autoscaling",
-        version: "v2",
-        older_versions: &["v1"],
-        plural: "horizontalpodautoscalers",
-        kind: "HorizontalPodAutoscaler",
-        short_names: &["hpa"],
-        is_in_all: true,
-        has_status: true,
-        ..PLAIN
-    },
-    Builtin {
-        group: "networking.k8s.io",
-        plural: "ingresses",
-        kind: "Ingress",
-        short_names: &["ing"],
-        has_status: true,
-        has_generation: true,
-        ..PLAIN
-    },
-    Builtin { group: "coordination.k8s.io", plural: "leases", kind: "Lease", ..PLAIN },
-    Builtin {
-        group: "apiextensions.k8s.io",
-        plural: "customresourcedefinitions",
-        kind: "CustomResourceDefinition",
-        short_names: &["crd", "crds"],
-        namespaced: false,
-        has_status: true,
-        has_generation: true,
-        ..PLAIN
-    },
+const ROWS: &[Row] = &[
+    ["", "v1", "namespaces", "Namespace", "ns", "cluster status"],
+    ["", "v1", "pods", "Pod", "po", "all status generation"],
+    ["", "v1", "services", "Service", "svc", "all status"],
+    ["", "v1", "events", "Event", "ev", ""],
+    ["", "v1", "serviceaccounts", "ServiceAccount", "sa", ""],
+    ["", "v1", "configmaps", "ConfigMap", "cm", ""],
+    ["", "v1", "replicationcontrollers", "ReplicationController", "rc", REPLICATION_CONTROLLER],
+    ["apps", "v1", "deployments", "Deployment", "deploy", WORKLOAD],
+    ["apps", "v1", "replicasets", "ReplicaSet", "rs", WORKLOAD],
+    ["apps", "v1", "statefulsets", "StatefulSet", "sts", WORKLOAD],
+    [AUTOSCALING, "v2 v1", "horizontalpodautoscalers", AUTOSCALER, "hpa", "all status"],
+    ["networking.k8s.io", "v1", "ingresses", "Ingress", "ing", "status generation"],
+    ["coordination.k8s.io", "v1", "leases", "Lease", "", ""],
+    [EXTENSIONS, "v1", "customresourcedefinitions", CRD, "crd crds", "cluster status generation"],
 ];
 
+const WORKLOAD: &str = "all status generation scale";
+const REPLICATION_CONTROLLER: &str = "all status generation scale-labels";
+const AUTOSCALING: &str = "autoscaling";
+const AUTOSCALER: &str = "HorizontalPodAutoscaler";
+const EXTENSIONS: &str = "apiextensions.k8s.io";
+const CRD: &str = "CustomResourceDefinition";
+
 pub(super) fn resources() -> impl Iterator<Item = Resource> {
-    ALL.iter().map(resource)
+    ROWS.iter().map(resource)
 }
 
-fn resource(builtin: &Builtin) -> Resource {
-    let names = std::iter::once(&builtin.version).chain(builtin.older_versions).copied();
+fn resource([group, versions, plural, kind, short_names, properties]: &Row) -> Resource {
+    let has = |property: &str| properties.split(' ').any(|one| one == property);
     let version = |name: &str| Version {
         name: name.to_owned(),
-        has_status: builtin.has_status,
-        scale: scale_paths(builtin),
+        has_status: has("status"),
+        scale: scale_paths(has),
         columns: Vec::new(),
         schema: None,
     };
     Resource {
-        group: builtin.group.to_owned(),
-        versions: names.map(version).collect(),
-        plural: builtin.plural.to_owned(),
-        singular: builtin.kind.to_lowercase(),
-        kind: builtin.kind.to_owned(),
-        list_kind: format!("{}List", builtin.kind),
-        short_names: builtin.short_names.iter().map(|&name| name.to_owned()).collect(),
-        categories: if builtin.is_in_all { vec!["all".to_owned()] } else { Vec::new() },
-        namespaced: builtin.namespaced,
-        has_generation: builtin.has_generation,
+        group: (*group).to_owned(),
+        versions: versions.split(' ').map(version).collect(),
+        plural: (*plural).to_owned(),
+        singular: kind.to_lowercase(),
+        kind: (*kind).to_owned(),
+        list_kind: format!("{kind}List"),
+        short_names: short_names.split_whitespace().map(str::to_owned).collect(),
+        categories: has("all").then(|| "all".to_owned()).into_iter().collect(),
+        namespaced: !has("cluster"),
+        has_generation: has("generation"),
         is_custom: false,
     }
 }
 
-fn scale_paths(builtin: &Builtin) -> Option<ScalePaths> {
-    let selector = match builtin.scale {
-        BuiltinScale::None => return None,
-        BuiltinScale::LabelSelector => ScaleSelector::LabelSelector("/spec/selector".to_owned()),
-        BuiltinScale::Labels => ScaleSelector::Labels("/spec/selector".to_owned()),
+fn scale_paths(has: impl Fn(&str) -> bool) -> Option<ScalePaths> {
+    let selector = "/spec/selector".to_owned();
+    let selector = match (has("scale"), has("scale-labels")) {
+        (false, false) => return None,
+        (true, _) => ScaleSelector::LabelSelector(selector),
+        (false, true) => ScaleSelector::Labels(selector),
     };
     let (spec, status) = ("/spec/replicas".to_owned(), "/status/replicas".to_owned());
     Some(ScalePaths { spec_replicas: spec, status_replicas: status, selector })

@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, header};
 use serde_json::Value;
 
 use crate::{
-    error::{ApiError, ObjectReference},
+    error::{ApiError, ObjectReference, new_cause},
     request::ApiRequest,
     request_target::RequestTarget,
     schema::{
@@ -23,28 +23,10 @@ pub(super) struct BodyKind<'a> {
     shape: Shape<'a>,
 }
 
-/// The treatment of unknown and duplicate fields.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FieldValidation {
-    Ignore,
-    Warn,
-    Strict,
-}
-
 /// A body without its unknown fields, and the warnings about unknown and duplicate fields.
 pub(super) struct DecodedBody {
     pub(super) value: Value,
     pub(super) warnings: Vec<String>,
-}
-
-impl FieldValidation {
-    fn new(request: &ApiRequest) -> Self {
-        match request.parameter("fieldValidation") {
-            "Ignore" => Self::Ignore,
-            "Strict" => Self::Strict,
-            _ => Self::Warn,
-        }
-    }
 }
 
 impl<'a> BodyKind<'a> {
@@ -106,10 +88,10 @@ impl<'a> BodyKind<'a> {
         describe_patch: impl FnOnce() -> String,
     ) -> Result<DecodedBody, ApiError> {
         let invalid = |text: &str, patch: String| {
-            let (reason, field) = (CauseReason::Invalid, "patch".to_owned());
             let message = format!("Invalid value: {patch:?}: {text}");
+            let cause = new_cause(CauseReason::Invalid, "patch", message);
             let reference = ObjectReference { group: "", plural: "", kind: "", name: "" };
-            ApiError::invalid(&reference, &[Cause { reason, message, field }])
+            ApiError::invalid(&reference, &[cause])
         };
         let mut decoded = match decode_value(patched, self.shape) {
             Ok(decoded) => decoded,
@@ -153,12 +135,10 @@ fn apply_field_validation(
     error: impl FnOnce(&str) -> ApiError,
 ) -> Result<DecodedBody, ApiError> {
     let DecodedObject { value, problems } = decoded;
-    match FieldValidation::new(request) {
-        FieldValidation::Strict if !problems.is_empty() => Err(error(&problems.join(", "))),
-        FieldValidation::Ignore => Ok(DecodedBody { value, warnings: Vec::new() }),
-        FieldValidation::Warn | FieldValidation::Strict => {
-            Ok(DecodedBody { value, warnings: problems })
-        }
+    match request.parameter("fieldValidation") {
+        "Strict" if !problems.is_empty() => Err(error(&problems.join(", "))),
+        "Ignore" => Ok(DecodedBody { value, warnings: Vec::new() }),
+        _ => Ok(DecodedBody { value, warnings: problems }),
     }
 }
 
@@ -187,10 +167,9 @@ pub(super) fn check_list_options(request: &ApiRequest) -> Result<(), ApiError> {
         causes.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     reject_options("ListOptions", &causes)?;
-    match invalid_resource_version(request) {
-        Some(text) => Err(ApiError::bad_request(format!("invalid resource version: {text}"))),
-        None => Ok(()),
-    }
+    invalid_resource_version(request).map_or(Ok(()), |text| {
+        Err(ApiError::bad_request(format!("invalid resource version: {text}")))
+    })
 }
 
 /// Rejects invalid and contradictory parameters of a watch.
@@ -218,10 +197,7 @@ pub(super) fn check_dry_run(request: &ApiRequest) -> Result<(), ApiError> {
     }
     let Some(kind) = options_kind(request) else { return Ok(()) };
     let message = format!("Unsupported value: [\"{value}\"]: supported values: \"All\"");
-    reject_options(
-        kind,
-        &[Cause { reason: CauseReason::NotSupported, message, field: "dryRun".to_owned() }],
-    )
+    reject_options(kind, &[new_cause(CauseReason::NotSupported, "dryRun", message)])
 }
 
 /// Rejects unknown values of `fieldValidation`.
@@ -233,8 +209,7 @@ pub(super) fn check_field_validation(request: &ApiRequest) -> Result<(), ApiErro
     };
     let supported = r#"supported values: "", "Ignore", "Strict", "Warn""#;
     let message = format!("Unsupported value: \"{value}\": {supported}");
-    let (reason, field) = (CauseReason::NotSupported, "fieldValidation".to_owned());
-    reject_options(kind, &[Cause { reason, message, field }])
+    reject_options(kind, &[new_cause(CauseReason::NotSupported, "fieldValidation", message)])
 }
 
 /// The kind of the options that a write takes as query parameters.
@@ -264,8 +239,7 @@ fn has_parameter(request: &ApiRequest, name: &str) -> bool {
 }
 
 fn forbidden(field: &str, detail: &str) -> Cause {
-    let message = format!("Forbidden: {detail}");
-    Cause { reason: CauseReason::Forbidden, message, field: field.to_owned() }
+    new_cause(CauseReason::Forbidden, field, format!("Forbidden: {detail}"))
 }
 
 /// The message for a resource version that isn't a number.

@@ -1,29 +1,27 @@
 //! DELETE of one object or of a collection.
 
 use axum::body::Body;
-use hpa_calc::validation::{Cause, CauseReason};
+use hpa_calc::validation::CauseReason;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::body::{BodyKind, reject_options};
+use super::{
+    Call,
+    body::{BodyKind, reject_options},
+};
 use crate::{
-    error::{ApiError, ObjectReference},
+    error::{ApiError, ObjectReference, new_cause},
     json,
     objects::{DeleteResult, delete},
-    output::OutputFormat,
     request::ApiRequest,
     request_target::RequestTarget,
     response,
     selection::Selection,
-    server::Server,
     store::ObjectId,
 };
 
-pub(super) fn delete_object(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Response<Body>, ApiError> {
+pub(super) fn delete_object(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let Call { server, request, target } = call;
     let options = delete_options(request)?;
     check_propagation_policy(&options)?;
     let now = server.now();
@@ -32,33 +30,25 @@ pub(super) fn delete_object(
         return Err(ApiError::not_found(&target.reference()));
     };
     check_preconditions(target, &options, &object)?;
+    let status = success_status(target, json::str_at(&object, "/metadata/uid"));
     if request.is_dry_run() || json::array_at(&options, "/dryRun").next().is_some() {
-        return Ok(response::json(
-            StatusCode::OK,
-            &success_status(target, json::str_at(&object, "/metadata/uid")),
-        ));
+        return Ok(response::json(StatusCode::OK, &status));
     }
     let deleted = delete(&mut state, target, &now);
     drop(state);
-    let output = OutputFormat::new(request, target, (server.config.clock)())?;
+    let output = call.output()?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
-    let body = match deleted? {
-        DeleteResult::Removed(object) if returns_object => {
-            output.render_object(&object).into_owned()
+    let object = match deleted? {
+        DeleteResult::Removed(_) if !returns_object => {
+            return Ok(response::json(StatusCode::OK, &status));
         }
-        DeleteResult::Removed(object) => {
-            success_status(target, json::str_at(&object, "/metadata/uid"))
-        }
-        DeleteResult::Finalizing(object) => output.render_object(&object).into_owned(),
+        DeleteResult::Removed(object) | DeleteResult::Finalizing(object) => object,
     };
-    Ok(response::json(StatusCode::OK, &body))
+    Ok(response::json(StatusCode::OK, &output.render_object(&object)))
 }
 
-pub(super) fn delete_collection(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Response<Body>, ApiError> {
+pub(super) fn delete_collection(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let Call { server, request, target } = call;
     let selection = Selection::new(request, &target.resource)?;
     let now = server.now();
     let mut state = server.state_for(request);
@@ -77,11 +67,8 @@ pub(super) fn delete_collection(
     }
     let revision = state.store.revision();
     drop(state);
-    let output = OutputFormat::new(request, target, (server.config.clock)())?;
-    Ok(response::json(
-        StatusCode::OK,
-        &output.render_list(&deleted, &json!({ "resourceVersion": revision.to_string() })),
-    ))
+    let metadata = json!({ "resourceVersion": revision.to_string() });
+    Ok(response::json(StatusCode::OK, &call.output()?.render_list(&deleted, &metadata)))
 }
 
 fn delete_options(request: &ApiRequest) -> Result<Value, ApiError> {
@@ -126,8 +113,8 @@ fn check_propagation_policy(options: &Value) -> Result<(), ApiError> {
     }
     let supported = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
     let message = format!("Unsupported value: \"{policy}\": {supported}");
-    let (reason, field) = (CauseReason::NotSupported, "propagationPolicy".to_owned());
-    reject_options("DeleteOptions", &[Cause { reason, message, field }])
+    let cause = new_cause(CauseReason::NotSupported, "propagationPolicy", message);
+    reject_options("DeleteOptions", &[cause])
 }
 
 /// The `Status` of a successful deletion.

@@ -10,7 +10,7 @@ mod watch;
 use std::sync::Arc;
 
 use axum::body::Body;
-use hpa_calc::validation::{Cause, CauseReason};
+use hpa_calc::validation::CauseReason;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use self::{
     read::stored_object,
 };
 use crate::{
-    error::ApiError,
+    error::{ApiError, new_cause},
     json,
     objects::{self, admit_status, check_uid, require_resource_version, update},
     output::OutputFormat,
@@ -37,18 +37,34 @@ pub(crate) fn handle(
     server: &Arc<Server>,
     request: &ApiRequest,
 ) -> Result<Response<Body>, ApiError> {
-    let target = find_target(server, request)?;
+    let call = Call { server, request, target: find_target(server, request)? };
     check_dry_run(request)?;
     check_field_validation(request)?;
-    let version = target.served_version()?;
+    let version = call.target.served_version()?;
     match request.info.subresource.as_str() {
-        "" if request.info.name.is_empty() => handle_collection(server, request, &target),
-        "" => handle_object(server, request, &target, Subresource::None),
-        "status" if version.has_status => {
-            handle_object(server, request, &target, Subresource::Status)
-        }
-        "scale" if version.scale.is_some() => scale::handle(server, request, &target),
+        "" if request.info.name.is_empty() => handle_collection(&call),
+        "" => handle_object(&call, Subresource::None),
+        "status" if version.has_status => handle_object(&call, Subresource::Status),
+        "scale" if version.scale.is_some() => scale::handle(&call),
         _ => Err(ApiError::unknown_resource()),
+    }
+}
+
+/// A request for a resource, and the server that handles it.
+struct Call<'a> {
+    server: &'a Arc<Server>,
+    request: &'a ApiRequest,
+    target: RequestTarget,
+}
+
+impl Call<'_> {
+    /// The format of the response.
+    fn output(&self) -> Result<OutputFormat, ApiError> {
+        OutputFormat::new(self.request, &self.target, &self.server.config.clock)
+    }
+
+    fn respond(&self, object: &Object, code: StatusCode) -> Result<Response<Body>, ApiError> {
+        Ok(response::json(code, &self.output()?.render_object(object)))
     }
 }
 
@@ -68,27 +84,18 @@ fn find_target(server: &Server, request: &ApiRequest) -> Result<RequestTarget, A
     Ok(RequestTarget { resource, version, namespace, name })
 }
 
-fn handle_collection(
-    server: &Arc<Server>,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Response<Body>, ApiError> {
-    match request.method {
-        Method::GET if request.info.verb == "watch" => watch::handle(server, request, target),
-        Method::GET => list::handle(server, request, target),
-        Method::POST => create(server, request, target),
-        Method::DELETE if !target.resource.is_namespace() => {
-            delete::delete_collection(server, request, target)
-        }
+fn handle_collection(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    match call.request.method {
+        Method::GET if call.request.info.verb == "watch" => watch::handle(call),
+        Method::GET => list::handle(call),
+        Method::POST => create(call),
+        Method::DELETE if !call.target.resource.is_namespace() => delete::delete_collection(call),
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
-fn create(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Response<Body>, ApiError> {
+fn create(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let Call { server, request, target } = call;
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
@@ -105,21 +112,13 @@ fn create(
         body,
         request.is_dry_run(),
     )?;
-    let response = respond(server, request, target, &created, StatusCode::CREATED)?;
-    Ok(add_warnings(response, &warnings))
+    Ok(add_warnings(call.respond(&created, StatusCode::CREATED)?, &warnings))
 }
 
-fn handle_object(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-    subresource: Subresource,
-) -> Result<Response<Body>, ApiError> {
+fn handle_object(call: &Call<'_>, subresource: Subresource) -> Result<Response<Body>, ApiError> {
+    let Call { server, request, target } = call;
     match (&request.method, subresource) {
-        (&Method::GET, _) => {
-            let object = stored_object(server, request, target)?;
-            respond(server, request, target, &object, StatusCode::OK)
-        }
+        (&Method::GET, _) => call.respond(&stored_object(call)?, StatusCode::OK),
         (&Method::PUT, _) => {
             let DecodedBody { value: mut body, warnings } =
                 BodyKind::for_target(target)?.read(request)?;
@@ -141,28 +140,15 @@ fn handle_object(
                 Ok(body)
             })?;
             drop(state);
-            let response = respond(server, request, target, &object, StatusCode::OK)?;
-            Ok(add_warnings(response, &warnings))
+            Ok(add_warnings(call.respond(&object, StatusCode::OK)?, &warnings))
         }
         (&Method::PATCH, _) => {
-            let PatchResult { object, code, warnings } =
-                patch_object(server, request, target, subresource)?;
-            Ok(add_warnings(respond(server, request, target, &object, code)?, &warnings))
+            let PatchResult { object, code, warnings } = patch_object(call, subresource)?;
+            Ok(add_warnings(call.respond(&object, code)?, &warnings))
         }
-        (&Method::DELETE, Subresource::None) => delete::delete_object(server, request, target),
+        (&Method::DELETE, Subresource::None) => delete::delete_object(call),
         _ => Err(ApiError::method_not_allowed()),
     }
-}
-
-fn respond(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-    object: &Object,
-    code: StatusCode,
-) -> Result<Response<Body>, ApiError> {
-    let output = OutputFormat::new(request, target, (server.config.clock)())?;
-    Ok(response::json(code, &output.render_object(object)))
 }
 
 struct PatchResult {
@@ -172,15 +158,11 @@ struct PatchResult {
     warnings: Vec<String>,
 }
 
-fn patch_object(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-    subresource: Subresource,
-) -> Result<PatchResult, ApiError> {
+fn patch_object(call: &Call<'_>, subresource: Subresource) -> Result<PatchResult, ApiError> {
+    let Call { server, request, target } = call;
     let patch = Patch::new(request, !target.resource.is_custom)?;
     if let Patch::Apply(applied) = patch {
-        return apply(server, request, target, subresource, applied);
+        return apply(call, subresource, applied);
     }
     let (dry_run, is_builtin) = (request.is_dry_run(), !target.resource.is_custom);
     let manager = FieldManager::for_update(request, server.now());
@@ -205,16 +187,15 @@ fn patch_object(
 }
 
 fn apply(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
+    call: &Call<'_>,
     subresource: Subresource,
     applied: Value,
 ) -> Result<PatchResult, ApiError> {
+    let Call { server, request, target } = call;
     if request.parameter("fieldManager").is_empty() {
-        let (reason, field) = (CauseReason::Required, "fieldManager".to_owned());
-        let message = "Required value: is required for apply patch".to_owned();
-        reject_options("PatchOptions", &[Cause { reason, message, field }])?;
+        let message = "Required value: is required for apply patch";
+        let cause = new_cause(CauseReason::Required, "fieldManager", message);
+        reject_options("PatchOptions", &[cause])?;
     }
     let (version, kind) = (json::str_at(&applied, "/apiVersion"), json::str_at(&applied, "/kind"));
     if version.is_empty() || kind.is_empty() {
@@ -232,18 +213,9 @@ fn apply(
     {
         let mut object = applied;
         json::set_default(&mut object, &["metadata", "name"], target.name.as_str());
-        let created = objects::create(
-            &mut state,
-            &server.config,
-            target,
-            manager.apply_new(object),
-            dry_run,
-        )?;
-        return Ok(PatchResult {
-            object: created,
-            code: StatusCode::CREATED,
-            warnings: Vec::new(),
-        });
+        let object = manager.apply_new(object);
+        let object = objects::create(&mut state, &server.config, target, object, dry_run)?;
+        return Ok(PatchResult { object, code: StatusCode::CREATED, warnings: Vec::new() });
     }
     let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
         manager.apply(live, &applied, request.is_set("force"))

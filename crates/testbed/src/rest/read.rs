@@ -2,21 +2,18 @@
 
 use serde_json::json;
 
+use super::Call;
 use crate::{
     error::ApiError,
     request::ApiRequest,
     request_target::RequestTarget,
-    server::Server,
     state::State,
     store::{ListSnapshot, Object},
 };
 
 /// The stored object of a target. For a fault, an earlier version of it.
-pub(super) fn stored_object(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Object, ApiError> {
+pub(super) fn stored_object(call: &Call<'_>) -> Result<Object, ApiError> {
+    let Call { server, request, target } = call;
     let mut state = server.state.lock();
     let object = if request.revisions_back == 0 {
         state.store.get(&target.resource.key(), &target.id()).cloned()

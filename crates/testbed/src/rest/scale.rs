@@ -1,52 +1,44 @@
 //! Serves the scale subresource.
 
 use axum::body::Body;
-use hpa_calc::{
-    selector::LabelSelector,
-    validation::{Cause, CauseReason},
-};
+use hpa_calc::{selector::LabelSelector, validation::CauseReason};
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    body::{BodyKind, DecodedBody, add_warnings},
+    Call,
+    body::{BodyKind, add_warnings},
     read::stored_object,
 };
 use crate::{
-    error::{ApiError, ObjectReference},
+    error::{ApiError, ObjectReference, new_cause},
     json,
-    objects::{check_namespace, check_uid, negative_value, not_convertible, update},
+    objects::{check_name, check_namespace, check_uid, negative_value, not_convertible, update},
     patch::{FieldManager, Patch},
     registry::{ScalePaths, ScaleSelector},
-    request::ApiRequest,
     request_target::{RequestTarget, Subresource},
     response,
-    server::Server,
     store::Object,
 };
 
-pub(super) fn handle(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Response<Body>, ApiError> {
+pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let Call { request, target, .. } = call;
     let Some(paths) = &target.served_version()?.scale else {
         return Err(ApiError::unknown_resource());
     };
     let mut warnings = Vec::new();
     let object = match request.method {
-        Method::GET => stored_object(server, request, target)?,
+        Method::GET => stored_object(call)?,
         Method::PUT => {
             let body = BodyKind::for_scale().read(request)?;
-            let DecodedBody { value, .. } = body;
             warnings = body.warnings;
-            write_scale(server, request, target, paths, |_| Ok(value))?
+            write_scale(call, paths, |_| Ok(body.value))?
         }
         Method::PATCH => {
             let is_builtin = !target.resource.is_custom;
             let patch = Patch::new(request, is_builtin)?;
             let duplicates = patch.duplicate_fields(request);
-            write_scale(server, request, target, paths, |scale| {
+            write_scale(call, paths, |scale| {
                 let patched = patch.apply_to(scale, is_builtin)?;
                 let describe = || patch.describe(&patched);
                 let kind = BodyKind::for_scale();
@@ -62,12 +54,11 @@ pub(super) fn handle(
 
 /// Writes the replicas of the scale. `change` computes the new scale from the current one.
 fn write_scale(
-    server: &Server,
-    request: &ApiRequest,
-    target: &RequestTarget,
+    call: &Call<'_>,
     paths: &ScalePaths,
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
 ) -> Result<Object, ApiError> {
+    let Call { server, request, target } = call;
     let manager = FieldManager::for_update(request, server.now());
     let mut state = server.state_for(request);
     update(&mut state, &server.config, target, Subresource::None, request.is_dry_run(), |old| {
@@ -105,14 +96,7 @@ fn check_scale(
         return Err(not_convertible("Scale", version, kind));
     }
     check_namespace(target, scale)?;
-    let name = json::str_at(scale, "/metadata/name");
-    if name != target.name {
-        let text = format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            target.name
-        );
-        return Err(ApiError::bad_request(text));
-    }
+    check_name(target, scale)?;
     check_uid(target, scale, object)?;
     let replicas = json::i64_at(scale, "/spec/replicas").unwrap_or_default();
     if replicas >= 0 {
@@ -121,7 +105,7 @@ fn check_scale(
     if target.resource.is_custom {
         let field = paths.spec_replicas.replace('/', ".");
         let message = format!("Invalid value: {replicas}: should be a non-negative integer");
-        let cause = Cause { reason: CauseReason::Invalid, message, field };
+        let cause = new_cause(CauseReason::Invalid, &field, message);
         return Err(ApiError::invalid(&target.reference(), &[cause]));
     }
     let reference = ObjectReference {
@@ -177,10 +161,7 @@ fn scale_selector(object: &Value, source: &ScaleSelector) -> Result<String, ApiE
             selector.to_selector().map(|selector| selector.to_string()).map_err(ApiError::internal)
         }
         ScaleSelector::Labels(pointer) => {
-            let labels = object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
-            let pairs =
-                labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-            Ok(pairs.collect::<Vec<_>>().join(","))
+            Ok(object.pointer(pointer).map(json::join_labels).unwrap_or_default())
         }
     }
 }

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::{body::check_watch_options, read::resource_version_too_large};
+use super::{Call, body::check_watch_options, read::resource_version_too_large};
 use crate::{
     error::ApiError,
     json,
@@ -46,14 +46,10 @@ struct Watch {
     has_ended: bool,
 }
 
-pub(super) fn handle(
-    server: &Arc<Server>,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Response<Body>, ApiError> {
-    check_watch_options(request)?;
-    let mut watch = start(server, request, target)?;
-    watch.queue_initial_events(request);
+pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    check_watch_options(call.request)?;
+    let mut watch = start(call)?;
+    watch.queue_initial_events(call.request);
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
         Some((Ok::<_, std::convert::Infallible>(line), watch))
@@ -61,12 +57,9 @@ pub(super) fn handle(
     Ok(response::json_stream(StatusCode::OK, Body::from_stream(lines)))
 }
 
-fn start(
-    server: &Arc<Server>,
-    request: &ApiRequest,
-    target: &RequestTarget,
-) -> Result<Watch, ApiError> {
-    let output = OutputFormat::new(request, target, (server.config.clock)())?;
+fn start(call: &Call<'_>) -> Result<Watch, ApiError> {
+    let Call { server, request, target } = call;
+    let output = call.output()?;
     let selection = Selection::new(request, &target.resource)?;
     let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
@@ -83,7 +76,7 @@ fn start(
         return Err(resource_version_too_large(requested, current));
     }
     Ok(Watch {
-        server: Arc::clone(server),
+        server: Arc::clone(call.server),
         target: target.clone(),
         selection,
         output,
@@ -207,7 +200,6 @@ impl Watch {
     }
 
     fn queue_event(&mut self, event_type: &str, object: &Value) {
-        self.output.set_time((self.server.config.clock)());
         let converted = self.output.render_object(object);
         self.output.omit_columns();
         self.pending.push_back(event_line(event_type, &converted));

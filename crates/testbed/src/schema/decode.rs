@@ -27,17 +27,16 @@ pub(crate) enum DecodeError {
 /// Decodes a JSON text.
 pub(crate) fn decode_json(text: &[u8], shape: Shape<'_>) -> Result<DecodedObject, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let decoded = decode(&mut deserializer, shape)?;
+    let decoded = decode_value(&mut deserializer, shape)?;
     deserializer.end().map_err(DecodeError::Syntax)?;
     Ok(decoded)
 }
 
-/// Decodes a value, such as a patched object.
-pub(crate) fn decode_value(value: &Value, shape: Shape<'_>) -> Result<DecodedObject, DecodeError> {
-    decode(value, shape)
-}
-
-fn decode<'de, D>(deserializer: D, shape: Shape<'_>) -> Result<DecodedObject, DecodeError>
+/// Decodes a value, such as a patched object, or the text of a deserializer.
+pub(crate) fn decode_value<'de, D>(
+    deserializer: D,
+    shape: Shape<'_>,
+) -> Result<DecodedObject, DecodeError>
 where
     D: Deserializer<'de, Error = serde_json::Error>,
 {

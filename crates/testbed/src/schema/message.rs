@@ -129,13 +129,9 @@ impl Message {
     }
 
     /// The field with this JSON name, in this message or an embedded one.
-    pub(super) fn field(&self, name: &str) -> Option<&'static Field>
-    where
-        Self: 'static,
-    {
-        let this = message(self.name)?;
-        this.fields.iter().find(|field| field.name == Some(name)).or_else(|| {
-            let embedded = this.fields.iter().filter(|field| field.name.is_none());
+    pub(super) fn field(&'static self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == Some(name)).or_else(|| {
+            let embedded = self.fields.iter().filter(|field| field.name.is_none());
             embedded.filter_map(|field| field.kind.message()).find_map(|inner| inner.field(name))
         })
     }

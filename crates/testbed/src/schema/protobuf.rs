@@ -29,22 +29,8 @@ pub(crate) fn is_protobuf(media_type: &str) -> bool {
 /// Decodes an object to JSON, with `apiVersion` and `kind`.
 pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = body.strip_prefix(PREFIX).ok_or(ProtobufError::Prefix)?;
-    let (mut type_meta, mut raw): (&[u8], &[u8]) = (&[], &[]);
-    for field in Fields::new(envelope) {
-        match field? {
-            (1, WireValue::Bytes(bytes)) => type_meta = bytes,
-            (2, WireValue::Bytes(bytes)) => raw = bytes,
-            _ => {}
-        }
-    }
-    let (mut api_version, mut kind) = (String::new(), String::new());
-    for field in Fields::new(type_meta) {
-        match field? {
-            (1, value) => api_version = text(value),
-            (2, value) => kind = text(value),
-            _ => {}
-        }
-    }
+    let [type_meta, raw] = leading_fields(envelope)?.map(bytes);
+    let [api_version, kind] = leading_fields(type_meta)?.map(text);
     let Some(message) = find_message(&api_version, &kind) else {
         return Err(ProtobufError::Kind { api_version, kind });
     };
@@ -117,17 +103,12 @@ fn decode_entry(
     kind: &'static Type,
     value: WireValue<'_>,
 ) -> Result<Option<(String, Value)>, InvalidMessage> {
-    let (mut key, mut decoded) = (String::new(), None);
-    for field in Fields::new(bytes(value)) {
-        match field? {
-            (1, value) => key = text(value),
-            (2, value) => decoded = decode_value(kind, value)?,
-            _ => {}
-        }
-    }
+    let [key, value] = leading_fields(bytes(value))?;
     // A missing string is empty.
-    let decoded = decoded.or_else(|| matches!(kind, Type::String).then(|| "".into()));
-    Ok(decoded.map(|value| (key, value)))
+    if value == WireValue::Missing && !matches!(kind, Type::String) {
+        return Ok(None);
+    }
+    Ok(decode_value(kind, value)?.map(|value| (text(key), value)))
 }
 
 /// Decodes a value to JSON. Returns `None` if JSON omits the value.
@@ -159,40 +140,23 @@ fn decode_value(
 
 /// The bytes of field 1 of a message, which is a quantity or raw JSON.
 fn first_bytes(value: WireValue<'_>) -> Result<&[u8], InvalidMessage> {
-    for field in Fields::new(bytes(value)) {
-        if let (1, WireValue::Bytes(bytes)) = field? {
-            return Ok(bytes);
-        }
-    }
-    Ok(&[])
+    let [first] = leading_fields(bytes(value))?;
+    Ok(bytes(first))
 }
 
 /// Decodes a message with a type (1 for a string), an integer and a string.
 fn int_or_string(value: WireValue<'_>) -> Result<Value, InvalidMessage> {
-    let (mut is_string, mut number, mut string) = (false, 0, String::new());
-    for field in Fields::new(bytes(value)) {
-        match field? {
-            (1, value) => is_string = integer(value) == 1,
-            (2, value) => number = integer(value),
-            (3, value) => string = text(value),
-            _ => {}
-        }
-    }
-    Ok(if is_string { string.into() } else { number.into() })
+    let [kind, number, string] = leading_fields(bytes(value))?;
+    Ok(if integer(kind) == 1 { text(string).into() } else { integer(number).into() })
 }
 
 /// Decodes a message with seconds and nanoseconds. Returns `None` if it has no seconds, or if the
 /// time is out of range.
 fn time(value: WireValue<'_>, format: &str) -> Result<Option<Value>, InvalidMessage> {
-    let (mut seconds, mut nanos) = (None, 0);
-    for field in Fields::new(bytes(value)) {
-        match field? {
-            (1, value) => seconds = Some(integer(value)),
-            (2, value) => nanos = i32::try_from(integer(value)).unwrap_or_default(),
-            _ => {}
-        }
-    }
-    let time = seconds.and_then(|seconds| Timestamp::new(seconds, nanos).ok());
+    let [seconds, nanos] = leading_fields(bytes(value))?;
+    let nanos = i32::try_from(integer(nanos)).unwrap_or_default();
+    let time = Timestamp::new(integer(seconds), nanos).ok();
+    let time = time.filter(|_| seconds != WireValue::Missing);
     Ok(time.map(|time| time.strftime(format).to_string().into()))
 }
 
@@ -208,7 +172,7 @@ fn is_zero(value: &Value) -> bool {
 fn bytes(value: WireValue<'_>) -> &[u8] {
     match value {
         WireValue::Bytes(bytes) => bytes,
-        WireValue::Varint(_) => &[],
+        WireValue::Varint(_) | WireValue::Missing => &[],
     }
 }
 
@@ -220,7 +184,7 @@ fn text(value: WireValue<'_>) -> String {
 fn integer(value: WireValue<'_>) -> i64 {
     match value {
         WireValue::Varint(number) => number.cast_signed(),
-        WireValue::Bytes(_) => 0,
+        WireValue::Bytes(_) | WireValue::Missing => 0,
     }
 }
 
@@ -229,6 +193,21 @@ fn integer(value: WireValue<'_>) -> i64 {
 pub(super) enum WireValue<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
+    /// The message doesn't have the field.
+    Missing,
+}
+
+/// The values of the fields 1 to `N` of a message.
+fn leading_fields<const N: usize>(message: &[u8]) -> Result<[WireValue<'_>; N], InvalidMessage> {
+    let mut values = [WireValue::Missing; N];
+    for field in Fields::new(message) {
+        let (number, value) = field?;
+        let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        if let Some(known) = index.and_then(|index| values.get_mut(index)) {
+            *known = value;
+        }
+    }
+    Ok(values)
 }
 
 /// The encoded message ends in the middle of a field, or has a field of an unknown type.

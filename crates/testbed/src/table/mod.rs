@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::cell::{age, name, since};
-use crate::{error::ApiError, json, request_target::RequestTarget};
+use crate::{config::Clock, error::ApiError, json, request_target::RequestTarget};
 
 /// Computes the cells of an object.
 type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;
@@ -16,7 +16,6 @@ type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;
 /// The columns of resources without a table of their own.
 const DEFAULT_COLUMNS: &str = "Name|Age";
 
-#[derive(Debug)]
 enum RowPrinter {
     BuiltIn(CellsFn),
     /// The `additionalPrinterColumns` of a CRD.
@@ -24,13 +23,12 @@ enum RowPrinter {
 }
 
 /// Prints objects of one resource as rows of a `Table`.
-#[derive(Debug)]
 pub(crate) struct TablePrinter {
     columns: Vec<Column>,
     rows: RowPrinter,
     include: Include,
     target: RequestTarget,
-    now: Timestamp,
+    clock: Clock,
 }
 
 /// The part of the object that a row includes.
@@ -45,7 +43,7 @@ impl TablePrinter {
     pub(crate) fn new(
         target: &RequestTarget,
         include: &str,
-        now: Timestamp,
+        clock: Clock,
     ) -> Result<Self, ApiError> {
         let include = match include {
             "None" => Include::Nothing,
@@ -68,7 +66,7 @@ impl TablePrinter {
         } else {
             (custom_columns(custom), RowPrinter::Crd(custom.clone()))
         };
-        Ok(Self { columns, rows, include, target: target.clone(), now })
+        Ok(Self { columns, rows, include, target: target.clone(), clock })
     }
 
     /// A table with one row per object.
@@ -92,20 +90,16 @@ impl TablePrinter {
         })
     }
 
-    /// Sets the reference time of ages.
-    pub(crate) fn set_time(&mut self, now: Timestamp) {
-        self.now = now;
-    }
-
     /// Leaves out the column definitions from now on.
     pub(crate) fn omit_columns(&mut self) {
         self.columns.clear();
     }
 
     fn row(&self, object: &Value) -> Value {
+        let now = (self.clock)();
         let cells = match &self.rows {
-            RowPrinter::BuiltIn(cells) => cells(object, self.now),
-            RowPrinter::Crd(columns) => custom_cells(columns, object, self.now),
+            RowPrinter::BuiltIn(cells) => cells(object, now),
+            RowPrinter::Crd(columns) => custom_cells(columns, object, now),
         };
         let object = match self.include {
             Include::Nothing => return json!({ "cells": cells }),

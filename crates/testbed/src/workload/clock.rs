@@ -6,6 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
+use crate::config::Clock;
+
 /// The maximum duration of one sleep. A stopped clock would need an infinite one.
 const MAX_SLEEP: Duration = Duration::from_hours(24);
 
@@ -67,7 +69,7 @@ impl SimulatedClock {
     }
 
     /// The clock as a function, for [`Config::clock`](crate::Config).
-    pub fn as_fn(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    pub fn as_fn(&self) -> Clock {
         let clock = self.clone();
         Arc::new(move || clock.now())
     }

@@ -51,7 +51,7 @@ async fn kube_client_discovers_resources(#[case] aggregated: bool) {
 }
 
 #[tokio::test]
-async fn discovery_lists_scale_subresources() {
+async fn discovery_lists_subresources() {
     let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let (_, capabilities) =
         discovery::pinned_kind(&Testbed::default().client(), &gvk).await.unwrap();
@@ -69,7 +69,7 @@ async fn accept_header_selects_aggregated_discovery() {
 }
 
 #[tokio::test]
-async fn unknown_groups_are_not_found() {
+async fn unknown_paths_are_not_found() {
     for path in ["/apis/none", "/apis/none/v1", "/apis/metrics.k8s.io/v1beta1", "/nothing"] {
         assert_eq!(get(&Testbed::default(), path).await.0, 404, "{path}");
     }

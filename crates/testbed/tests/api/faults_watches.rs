@@ -168,7 +168,7 @@ async fn watch_events_can_be_malformed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kube_runtime_watcher_recovers_from_all_watch_faults() {
+async fn kube_runtime_watcher_recovers_from_failed_requests_and_ended_watches() {
     let faults = Faults::new(3);
     for (probability, effect) in [
         (0.1, Effect::Expired),

@@ -1,7 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
-use hpa_testbed::{Action, Config, Effect, Gate, RequestInfo, Testbed};
+use ::http::Request;
+use axum::body::Body;
+use hpa_testbed::{Action, Config, Effect, Gate, RequestInfo, Restart, Testbed};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::support::{DEPLOYMENTS, PODS, Watch, at, deployment, get, patch, pod, put};
 
@@ -73,4 +76,16 @@ async fn held_write_conflicts_with_a_later_one() {
     drop(release);
     let (code, status) = held.await;
     assert_eq!((code, at(&status, "/reason")), (409, &json!("Conflict")));
+}
+
+#[tokio::test]
+async fn held_request_is_aborted_by_a_restart() {
+    let (gate, release) = Gate::new();
+    let testbed = testbed(move |_| Action::Hold(gate.clone()));
+    let request = Request::get(PODS).body(Body::empty()).unwrap();
+    let mut held = std::pin::pin!(testbed.service().oneshot(request));
+    assert!(futures::poll!(&mut held).is_pending());
+    testbed.restart(Restart::Same, Duration::ZERO);
+    drop(release);
+    assert!(held.await.is_err());
 }

@@ -3,7 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use futures::StreamExt;
-use hpa_testbed::{Config, Effect, Fault, Faults, Match, Restart, SkewedClock, Testbed};
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Restart, Testbed};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -14,7 +14,7 @@ use kube::{
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::{PODS, Watch, at, crd, faulty, get, pod, post, queue};
+use crate::support::{PODS, SkewedClock, Watch, at, crd, faulty, get, pod, post, queue};
 
 fn names(testbed: &Testbed) -> Vec<String> {
     testbed
@@ -173,7 +173,7 @@ async fn stop_aborts_waiting_requests(#[case] effect: Effect) {
 
 #[tokio::test]
 async fn skewed_clock_affects_timestamps() {
-    let clock = SkewedClock::new(std::sync::Arc::new(|| "2026-01-01T10:00:00Z".parse().unwrap()));
+    let clock = SkewedClock::new("2026-01-01T10:00:00Z".parse().unwrap());
     let testbed = Testbed::new(Config { clock: clock.as_fn(), ..Config::default() });
     let created = |name| {
         let pod = testbed.apply(pod(name, json!({}))).unwrap();

@@ -7,6 +7,8 @@ use axum::body::Body;
 use futures::StreamExt;
 use hpa_testbed::{Config, Faults, Testbed};
 use http_body_util::BodyExt;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -15,6 +17,30 @@ pub(crate) const AUTOSCALERS: &str =
     "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// A clock that stands still at its start until a test sets an offset.
+#[derive(Clone)]
+pub(crate) struct SkewedClock {
+    start: Timestamp,
+    skew: Arc<Mutex<SignedDuration>>,
+}
+
+impl SkewedClock {
+    pub(crate) fn new(start: Timestamp) -> Self {
+        Self { start, skew: Arc::default() }
+    }
+
+    /// Sets the offset: positive is ahead, negative is behind.
+    pub(crate) fn set(&self, skew: SignedDuration) {
+        *self.skew.lock() = skew;
+    }
+
+    /// The clock for a [`Config`].
+    pub(crate) fn as_fn(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+        let clock = self.clone();
+        Arc::new(move || clock.start + *clock.skew.lock())
+    }
+}
 
 /// Sends a request. `media_type` is the `Content-Type`. For a GET, it is also the `Accept` header.
 pub(crate) async fn send(

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
-use hpa_testbed::{Config, SkewedClock, Testbed};
+use hpa_testbed::{Config, Testbed};
 use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::{
-    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, Watch, at, autoscaler, crd, deployment, pod, queue, send,
+    AUTOSCALERS, DEPLOYMENTS, PODS, SkewedClock, TABLE, Watch, at, autoscaler, crd, deployment,
+    pod, queue, send,
 };
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -76,7 +77,7 @@ async fn rows_include_the_requested_part_of_the_object(#[case] include: &str, #[
 
 #[tokio::test]
 async fn ages_grow_during_a_watch() {
-    let clock = SkewedClock::new(Arc::new(|| CREATED.parse().unwrap()));
+    let clock = SkewedClock::new(CREATED.parse().unwrap());
     let testbed = Testbed::new(Config { clock: clock.as_fn(), ..Config::default() });
     testbed.apply(autoscaler("web")).unwrap();
     let mut watch = Watch::new(&testbed, &format!("{AUTOSCALERS}?watch=1"), TABLE).await;

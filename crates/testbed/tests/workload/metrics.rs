@@ -111,6 +111,9 @@ objectMetrics:
   object: {{kind: Ingress, apiVersion: networking.k8s.io/v1, name: web}}
   value: {{load: web}}
 - {{metric: users, object: {{kind: Service, name: web}}, value: {{curve: {{constant: 7.5}}}}}}
+- metric: errors
+  object: {{kind: Gateway, apiVersion: gateway.networking.k8s.io/v1, name: web}}
+  value: {{curve: {{constant: 5}}}}
 externalMetrics:
 - {{metric: temperature, labels: {{room: a}}, value: {{curve: {{constant: 20}}}}}}
 "
@@ -138,6 +141,10 @@ externalMetrics:
     );
     assert_eq!(value(&format!("{custom}/services/web/users")).await, items(1, "7500m"));
     assert_eq!(value(&format!("{custom}/services/web/rps")).await.0, 404);
+    assert_eq!(
+        value(&format!("{custom}/gateways.gateway.networking.k8s.io/web/errors")).await,
+        items(1, "5")
+    );
     let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
     assert_eq!(
         value(&format!("{external}/temperature?labelSelector=room%3Da")).await,

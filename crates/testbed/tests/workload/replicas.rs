@@ -23,7 +23,7 @@ async fn warm_pods_are_ready_from_the_start() {
     let pods = cluster.pods();
     assert_eq!(ready(&pods[0]), ("True", "2025-12-31T23:50:00Z"));
     assert_eq!(text(&pods[0], "/status/phase"), "Running");
-    assert!(text(&pods[0], "/status/startTime") < "2025-12-31T23:50:00Z");
+    assert_eq!(text(&pods[0], "/status/startTime"), "2025-12-31T23:49:51Z");
     assert_eq!(cluster.deployment()["status"]["readyReplicas"], 2);
 }
 

@@ -36,7 +36,7 @@ fn error_chain(error: &(dyn Error + 'static)) -> String {
     "defaultProfile: {cpuRequest: lots}",
     "line 1, column 30: defaultProfile.cpuRequest: quantities must match"
 )]
-#[case::missing_name("workloads: [{replicas: 2}]", "name")]
+#[case::missing_name("workloads: [{replicas: 2}]", "workloads[0].name: is required")]
 #[case::duplicate_name(
     "workloads: [{name: web}, {name: web}]",
     "workloads[1].name: is a duplicate"
@@ -129,8 +129,7 @@ fn samples_are_read_from_a_file_relative_to_the_scenario() {
 }
 
 #[test]
-fn scenarios_and_loads_can_be_built_in_code() {
-    let scenario = Scenario::default();
-    assert!(scenario.validate().is_ok());
+fn default_scenario_is_valid_and_default_load_is_zero() {
+    assert!(Scenario::default().validate().is_ok());
     assert_eq!(Load::default().at(5.0), 0.0);
 }

@@ -112,9 +112,9 @@ impl ControlPlane for Plane {
         self.controller_manager("workload-controllers", &[controllers])
     }
 
-    fn admin_access(&self) -> Result<Option<AdminAccess>> {
+    fn admin_access(&self) -> Result<AdminAccess> {
         let kubeconfig = self.write_kubeconfig("user.kubeconfig", ADMIN)?;
-        Ok(Some(AdminAccess { kubectl: self.assets.join("kubectl"), kubeconfig }))
+        Ok(AdminAccess { kubectl: self.assets.join("kubectl"), kubeconfig })
     }
 
     fn account_kubeconfig<'a>(

@@ -65,8 +65,8 @@ pub(super) async fn scale_up_disabled(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["ScalingLimited", "True", "ScaleUpLimit"],
         &[
-            "NAME stays at 2: cpu is at 100% of requests, target 50%; policies allow 2 for now, \
-             metrics ask for 4",
+            "NAME stays at 2: cpu is at 100% of requests, target 50%; scale-up is disabled by \
+             behavior.scaleUp.selectPolicy, metrics ask for 4",
             "spec.behavior.scaleUp.selectPolicy is Disabled. Set it to Max or Min",
         ],
     ))

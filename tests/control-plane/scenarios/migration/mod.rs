@@ -34,10 +34,7 @@ pub(super) async fn migration_guide(env: TestEnv) -> Result<()> {
         skipped("it takes a minute (HPA_LONG_TESTS=1 runs it)");
         return Ok(());
     }
-    let Some(access) = env.plane.admin_access()? else {
-        skipped("the testbed has no built-in controller");
-        return Ok(());
-    };
+    let access = env.plane.admin_access()?;
     let Some(mut user) = User::new(&env, &access.kubectl, &access.kubeconfig)? else {
         skipped("there is no kubectl or no helm");
         return Ok(());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_tests::programs;
+use hpa_tests::{helm, programs};
 use tokio::process::Command;
 
 use super::guide::{Guide, Part};
@@ -31,9 +31,12 @@ impl User {
             programs::skip("kubectl", format_args!("{} does not exist", kubectl.display()));
             return Ok(None);
         }
-        let Some(helm) = helm() else {
-            programs::skip("helm", "HELM is not set, and there is no helm in PATH");
-            return Ok(None);
+        let helm = match helm::find() {
+            Ok(helm) => helm,
+            Err(missing) => {
+                programs::skip("helm", missing);
+                return Ok(None);
+            }
         };
         let dir = env.plane.dir().join("migration");
         let tools = dir.join("tools");
@@ -101,14 +104,4 @@ impl User {
             .replace(" -A", &format!(" {namespace}"))
             .replace("--for 10m", &format!("--for 10s {namespace}"))
     }
-}
-
-/// The first of `HELM` (separated by colons), or helm in `PATH`.
-fn helm() -> Option<PathBuf> {
-    let named = env::var_os("HELM").filter(|paths| !paths.is_empty());
-    let in_path = || {
-        let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path).map(|dir| dir.join("helm")).find(|file| file.is_file())
-    };
-    named.map_or_else(in_path, |paths| env::split_paths(&paths).next())
 }

@@ -14,6 +14,23 @@ use super::*;
     "the metrics of rules and collectors are not discovered yet: rules[0]: the request failed",
     "The series of the rules (--metrics-config) could not be read. Check that Prometheus runs"
 )]
+#[case::timeout(
+    "unable to fetch metrics: no response from Prometheus at http://p:9090 within 10 s",
+    "Check that Prometheus runs"
+)]
+#[case::no_value(
+    "no value: the query up has no result",
+    "A rule or a collector has queue, but returned no value. Check the names"
+)]
+#[case::bad_query(
+    "unable to fetch metrics: bad_data: parse error",
+    "The error is that of a rule or a collector, which reads queue without external.metrics.k8s.io"
+)]
+#[case::absent(
+    "no rule of --metrics-config has queue, and reading it from a metrics API failed: the server \
+     could not find the requested resource (get queue.external.metrics.k8s.io)",
+    "hpa rules explain external queue --namespace shop --config FILE"
+)]
 fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] advice: &str) {
     let mut inputs = inputs_with_unreadable_metric("False");
     inputs.readings =

@@ -29,8 +29,8 @@ fn failing_inputs(error: &str, message: &str) -> Inputs {
 )]
 #[case::prometheus(
     "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
-     the request to Prometheus at http://p:9090 failed: Connection refused",
-    "the request to Prometheus at http://p:9090 failed: Connection refused",
+     unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
+    "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
     "Check that Prometheus runs"
 )]
 #[case::container(
@@ -45,7 +45,8 @@ fn reported_cause_precedes_the_error_of_reading_here(
 ) {
     let report = failing_inputs(NOT_FOUND, message).report();
     let expected = format!(
-        "stays at 4: {cause}, as the controller last reported; this can't be read here: {NOT_FOUND}"
+        "stays at 4: cpu cannot be read: {cause}, as the controller last reported; this can't be \
+         read here: {NOT_FOUND}"
     );
     assert_eq!(report.sentence, expected);
     assert_contains(&report, advice);
@@ -85,14 +86,112 @@ fn reported_failure_of_the_same_api_is_not_repeated(#[case] message: &str) {
 fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
     let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
     let report = failing_inputs(forbidden, NOT_FOUND).report();
-    assert!(report.sentence.starts_with(&format!("stays at 4: {NOT_FOUND}, as the ")), "{report}");
+    let start = format!("stays at 4: cpu cannot be read: {NOT_FOUND}, as the ");
+    assert!(report.sentence.starts_with(&start), "{report}");
     assert_contains(&report, "You may not read the metrics here.");
+}
+
+/// CPU, and a Pods metric `rps` that a rule of the controller has, but that can't be read here.
+fn inputs_with_rule(cpu: Result<Reading, ReadError>, condition: Value, rps: &Value) -> Inputs {
+    let mut inputs = failing_inputs(NOT_FOUND, NOT_FOUND);
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    let source = json!({ "metric": { "name": "rps" }, "target": target });
+    let metric = json!({ "type": "Pods", "pods": source });
+    inputs.hpa.spec.metrics.push(serde_json::from_value(metric).unwrap());
+    let no_api = ReadError::fetch(MetricsApi::Custom, error_texts::NO_CUSTOM_API);
+    inputs.readings = [(0, cpu), (1, Err(no_api))].into_iter().collect();
+    inputs.hpa.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+    inputs.hpa.status.current_metrics = serde_json::from_value(json!([{}, rps])).unwrap();
+    inputs.hpa.status.current_replicas = 4;
+    inputs
+}
+
+fn scaling_active(status: &str, reason: &str, message: &str) -> Value {
+    json!({ "type": "ScalingActive", "status": status, "reason": reason, "message": message })
+}
+
+#[test]
+fn failure_of_one_metric_by_its_api_does_not_blame_the_api_for_another() {
+    let cpu = Err(ReadError::fetch(MetricsApi::Resource, NOT_FOUND));
+    let rps = json!({ "type": "Pods", "pods": {
+        "metric": { "name": "rps" }, "current": { "averageValue": "7" },
+    } });
+    let message = format!("{FAILED}{NOT_FOUND}");
+    let failed = scaling_active("False", "FailedGetResourceMetric", &message);
+    let report = inputs_with_rule(cpu, failed, &rps).report();
+    let expected = format!(
+        "stays at 4: cpu cannot be read: {NOT_FOUND}; rps is at 7 per pod, target 10, as the \
+         controller last reported; this can't be read here: {}",
+        error_texts::NO_CUSTOM_API
+    );
+    assert_eq!(report.sentence, format!("{expected}; {}", report.doubt.as_ref().unwrap()));
+    assert_contains(&report, "No server is registered for metrics.k8s.io");
+    assert_contains(&report, "The controller had a value of rps in its last status.");
+    assert!(!report.to_string().contains("No server is registered for custom"), "{report}");
+}
+
+#[test]
+fn rule_without_series_is_named_before_the_api() {
+    let names = ["web-0", "web-1", "web-2", "web-3"];
+    let cpu = Ok(samples(&names.map(|name| (name, 431))));
+    let cause = format!(
+        "rules[0] of --metrics-config describes rps, but found no series now{}: {}",
+        error_texts::ALSO_NOT_BY_API,
+        error_texts::NO_CUSTOM_API
+    );
+    let message = format!(
+        "the HPA was unable to compute the replica count: unable to get metric rps: unable to \
+         fetch metrics from custom metrics API: {cause}"
+    );
+    let failed = scaling_active("False", "FailedGetPodsMetric", &message);
+    let report = inputs_with_rule(cpu, failed, &json!({})).report();
+    let expected = format!(
+        "rps cannot be read: {cause}, as the controller last reported; this can't be read here: {}",
+        error_texts::NO_CUSTOM_API
+    );
+    assert!(report.sentence.contains(&expected), "{}", report.sentence);
+    assert_contains(&report, "hpa rules explain custom pods/rps --namespace shop --config FILE");
+    assert_contains(&report, "use its flags: --metrics-config");
+    assert!(!report.to_string().contains("install"), "{report}");
+}
+
+#[test]
+fn cause_of_a_rule_for_one_metric_does_not_blame_an_api_for_another() {
+    let cpu = Err(ReadError::fetch(MetricsApi::Resource, NOT_FOUND));
+    let refused = "unable to fetch metrics: the request to Prometheus at p failed: refused";
+    let message = format!(
+        "the HPA was unable to compute the replica count: unable to get metric rps: unable to \
+         fetch metrics from custom metrics API: {refused}"
+    );
+    let failed = scaling_active("False", "FailedGetPodsMetric", &message);
+    let report = inputs_with_rule(cpu, failed, &json!({})).report();
+    let expected = format!(
+        "stays at 4: rps cannot be read: {refused}, as the controller last reported; this can't be \
+         read here: {}; cpu cannot be read here: {NOT_FOUND}",
+        error_texts::NO_CUSTOM_API
+    );
+    assert_eq!(report.sentence, expected);
+    assert_contains(&report, "Check that Prometheus runs");
+    assert!(!report.to_string().contains("install"), "{report}");
+}
+
+#[test]
+fn metric_that_the_user_may_not_read_makes_the_report_doubtful() {
+    let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
+    let mut inputs = failing_inputs(forbidden, NOT_FOUND);
+    inputs.hpa.status.conditions.clear();
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("would stay at 4: cpu cannot be read: "), "{report}");
+    assert!(report.sentence.ends_with("may read the metrics that you may not read"), "{report}");
+    assert_contains(&report, "You may not read cpu from metrics.k8s.io");
+    assert!(!report.to_string().contains("apiservices"), "{report}");
 }
 
 #[test]
 fn flags_that_were_given_are_not_advised() {
-    let here = "the request to Prometheus at http://localhost:9090 failed: Connection refused";
-    let message = "the request to Prometheus at http://p:9090 failed: Connection refused";
+    let failed =
+        |host| format!("unable to fetch metrics: the request to Prometheus at {host} failed");
+    let (here, message) = (&failed("http://localhost:9090"), &failed("http://p:9090"));
     let report = failing_inputs(here, message).report();
     assert_contains(&report, "Check that Prometheus runs");
     assert!(!report.to_string().contains("use its flags"), "{report}");

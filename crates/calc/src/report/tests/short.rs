@@ -77,6 +77,17 @@ fn state_and_sentence_follow_from_the_status(
     assert_eq!(report.load, Some(1.5));
 }
 
+#[test]
+fn disabled_direction_is_not_limited_for_now() {
+    let limited = condition("ScalingLimited", "True", "ScaleUpLimit");
+    let mut hpa = hpa(4, 4, &[limited]);
+    let behavior = json!({ "scaleUp": { "selectPolicy": "Disabled" } });
+    hpa.spec.behavior = serde_json::from_value(behavior).unwrap();
+    let report = ShortReport::new(&hpa, &Settings::default());
+    let expected = format!("{MEASURED}; scale-up is disabled by behavior.scaleUp.selectPolicy");
+    assert_eq!((report.state, report.sentence), (State::RateLimited, expected));
+}
+
 fn with_scale(hpa: &HorizontalPodAutoscaler, scale: &Scale) -> ShortReport {
     let surroundings = Surroundings { scale: Some(scale), ..Surroundings::default() };
     ShortReport::with_surroundings(hpa, &Settings::default(), surroundings)

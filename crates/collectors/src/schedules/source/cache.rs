@@ -182,23 +182,32 @@ impl Cache {
         self.changes.subscribe()
     }
 
-    /// Sets the health of a watch. If the resource is not installed, its schedules are removed. A
-    /// failure after the first list changes nothing.
-    pub(super) fn set_health(&self, kind: ScheduleKind, namespace: &str, health: Health) {
+    /// Sets the health of a watch. If the resource is not installed, its schedules are removed and
+    /// returned. A failure after the first list changes nothing.
+    pub(super) fn set_health(
+        &self,
+        kind: ScheduleKind,
+        namespace: &str,
+        health: Health,
+    ) -> Vec<ScheduleKey> {
+        let mut removed = Vec::new();
         let mut state = self.state.write();
         let current =
             state.health.entry((kind, namespace.to_owned())).or_insert(Health::NotSynced(None));
         if *current == health
             || *current == Health::Synced && matches!(health, Health::NotSynced(_))
         {
-            return;
+            return removed;
         }
         current.clone_from(&health);
         if health == Health::NotInstalled {
+            let of_watch = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
+            removed.extend(of_watch.cloned());
             state.entries.retain(|key, _| !is_of_watch(key, kind, namespace));
         }
         drop(state);
         self.changes.send_replace(());
+        removed
     }
 
     /// Replaces the schedules of a watch, and returns those whose values may differ.

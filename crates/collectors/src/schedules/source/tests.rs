@@ -160,6 +160,29 @@ async fn only_changes_of_the_spec_are_reported() {
     assert_eq!(take_changed(), ["ScalingSchedule shop/noon"]);
 }
 
+/// The events of the deletion were missed, because the watch had ended.
+#[tokio::test(start_paused = true)]
+async fn schedules_that_disappear_with_their_definition_are_reported() {
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    let testbed = with_definitions(Testbed::new(Config { interceptor, ..Config::default() }));
+    let cluster = Cluster::start(&testbed);
+    cluster.apply("ScalingSchedule", "noon", entry_after(600));
+    sleep(Duration::from_secs(1)).await;
+    cluster.changed.lock().clear();
+    let refused = Match::any().resource("scalingschedules");
+    let outage = faults.add(Fault::on(refused).effect(Effect::InternalError));
+    testbed.end_watches();
+    let (definition, name) = ("CustomResourceDefinition", "scalingschedules.zalando.org");
+    testbed.delete("apiextensions.k8s.io/v1", definition, "", name).unwrap();
+    testbed.compact();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(*cluster.changed.lock(), [""; 0]);
+    faults.remove(outage);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(*cluster.changed.lock(), ["ScalingSchedule shop/noon"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn next_change_is_each_step_of_a_ramp() {
     let cluster = Cluster::start(&testbed_with_definitions());

@@ -18,8 +18,7 @@ use super::{
 
 impl Schedules {
     /// Watches the schedules of these namespaces, and all cluster-scoped ones. An empty list means
-    /// all namespaces. Calls `on_change` with the schedules whose values may have changed, except
-    /// when they disappear with their resource's definition.
+    /// all namespaces. Calls `on_change` with the schedules whose values may have changed.
     ///
     /// Never returns: if a resource is not installed, it may be installed later.
     pub async fn watch(
@@ -75,6 +74,7 @@ impl Schedules {
                 // The watch works again: it may resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
                     log_recovery(kind, &mut has_failed);
+                    self.cache.set_health(kind, namespace, Health::Synced);
                     let key = key(&object);
                     let entry = CachedSchedule::new(object, &self.settings);
                     if !self.cache.insert(key.clone(), entry) {
@@ -89,13 +89,8 @@ impl Schedules {
                     vec![key]
                 }
                 Err(error) => {
-                    self.handle_failure(
-                        kind,
-                        namespace,
-                        &error,
-                        std::mem::replace(&mut has_failed, true),
-                    );
-                    continue;
+                    let is_repeated = std::mem::replace(&mut has_failed, true);
+                    self.handle_failure(kind, namespace, &error, is_repeated)
                 }
             };
             if !changed.is_empty() {
@@ -104,31 +99,33 @@ impl Schedules {
         }
     }
 
-    /// Updates the health of the watch. Logs only the first of consecutive failures.
+    /// Updates the health of the watch. Logs only the first of consecutive failures. Returns the
+    /// schedules that disappeared with their resource's definition.
     fn handle_failure(
         &self,
         kind: ScheduleKind,
         namespace: &str,
         error: &watcher::Error,
         is_repeated: bool,
-    ) {
+    ) -> Vec<ScheduleKey> {
         let is_absent = matches!(
             error,
-            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+            watcher::Error::InitialListFailed(kube::Error::Api(status))
+                | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+                if status.code == 404
         );
         let resource = kind.resource();
         if is_absent {
-            self.cache.set_health(kind, namespace, Health::NotInstalled);
             if !is_repeated {
                 info!(%resource, "resource not installed, its schedules are unavailable");
             }
-            return;
+            return self.cache.set_health(kind, namespace, Health::NotInstalled);
         }
         let reason = hpa_metrics::describe(error);
         if !is_repeated {
             warn!(%resource, namespace, error = reason, "unable to watch scaling schedules, retrying");
         }
-        self.cache.set_health(kind, namespace, Health::NotSynced(Some(reason)));
+        self.cache.set_health(kind, namespace, Health::NotSynced(Some(reason)))
     }
 }
 

@@ -4,6 +4,7 @@ mod autoscaler;
 mod decisions;
 mod early_retries;
 mod last_reconcile;
+mod overwritten_replicas;
 mod peer_writes;
 mod replica_mismatch;
 #[cfg(test)]

@@ -1,12 +1,25 @@
 use std::{
+    convert::Infallible,
+    future::pending,
     io::Write,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use hpa_metrics::describe;
+use http::{Method, Request, Response, StatusCode};
+use kube::client::{Body, ClientBuilder};
+use parking_lot::Mutex;
 use rstest::rstest;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
 
-use super::{ClientConfig, ClientSource, Clients, kubeconfig::named_files};
+use super::{
+    ClientConfig, ClientLimits, ClientSource, Clients, kubeconfig::named_files, with_limits,
+};
+use crate::k8s::{ApiRequest, RequestObserver};
 
 const KUBECONFIG: &str = r"
 apiVersion: v1
@@ -98,4 +111,52 @@ async fn missing_kubeconfig_is_named_in_the_error() {
 #[case(Some("a:b"), Some("a:b"))]
 fn empty_variable_names_no_kubeconfig(#[case] variable: Option<&str>, #[case] named: Option<&str>) {
     assert_eq!(named_files(variable.map(Into::into)).as_deref(), named);
+}
+
+/// Records how long requests without a response took.
+#[derive(Default)]
+struct Timeouts(Mutex<Vec<u64>>);
+
+impl RequestObserver for Timeouts {
+    fn request_finished(
+        &self,
+        _: &str,
+        _: &Method,
+        status: Option<StatusCode>,
+        duration: Duration,
+    ) {
+        assert_eq!(status, None);
+        self.0.lock().push(duration.as_secs());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeout_starts_when_a_request_is_sent_and_is_observed() {
+    let hanging =
+        tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+    let timeout = Duration::from_secs(10);
+    let limits = ClientLimits {
+        concurrency: NonZeroUsize::MIN,
+        request_timeout: timeout,
+        ..ClientLimits::default()
+    };
+    let observer = Arc::<Timeouts>::default();
+    let builder = ClientBuilder::new(hanging, "default");
+    let client = &with_limits(builder, &limits, observer.clone(), None, String::new());
+    let get = async |path: &str| {
+        let (method, path) = (Method::GET, path.to_owned());
+        let request =
+            ApiRequest { client, timeout, method, path, subject: None, metadata_only: false };
+        request.send::<Value>(Vec::new()).await.unwrap_err().to_string()
+    };
+    let start = Instant::now();
+    let waiting = async {
+        sleep(timeout / 2).await;
+        get("/apis/batch").await
+    };
+    let errors = tokio::join!(get("/apis/apps"), waiting);
+    let error = |path: &str| format!("Get {path:?}: context deadline exceeded");
+    assert_eq!(errors, (error("/apis/apps"), error("/apis/batch")));
+    assert_eq!(start.elapsed().as_secs(), 20);
+    assert_eq!(*observer.0.lock(), [10, 10]);
 }

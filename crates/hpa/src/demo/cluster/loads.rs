@@ -24,9 +24,7 @@ impl DemoPastLoads {
     pub(super) fn new(scenario: &Scenario, start: Timestamp) -> Self {
         let workloads = scenario.workloads.iter().map(|workload| {
             let profile = scenario.profile(workload);
-            let WorkloadSpec { namespace, kind, name, .. } = workload;
-            let id = WorkloadId::new(namespace, kind, name);
-            (id, (workload.clone(), profile.clone()))
+            (WorkloadId::for_spec(workload), (workload.clone(), profile.clone()))
         });
         Self { start, workloads: workloads.collect() }
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DebugView};
-use hpa_dashboard::{ControllerRecords, RecordSource};
+use hpa_dashboard::{ControllerRecords, RecordSource, StatusWriter};
 use jiff::{SignedDuration, Timestamp};
 
 /// The past from the documents of the debug API, without a request.
@@ -25,7 +25,7 @@ impl RecordSource for DemoPast {
     }
 
     /// The controller is part of this process.
-    async fn inactivity_sentence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+    async fn inactivity_sentence(&self, _: &[StatusWriter], _: SignedDuration) -> Option<String> {
         None
     }
 }

@@ -46,7 +46,7 @@ impl Decision {
             key: key.clone(),
             target: WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name),
             bounds: settings.bounds_at(&hpa.spec, at),
-            downscale_window: downscale_window_with(hpa, settings),
+            downscale_window: downscale_window(hpa, settings),
             from: explanation.current_replicas,
             to: conclusion.scaled_to,
             reason: explanation.reason(),
@@ -74,12 +74,8 @@ fn waits_for_forecast(
     settings.forecasts.is_on() && has_load && !is_checked
 }
 
-/// The stabilization window for scaling down, in seconds, with the default settings.
-pub(super) fn downscale_window(hpa: &HorizontalPodAutoscaler) -> f64 {
-    downscale_window_with(hpa, &Settings::default())
-}
-
-fn downscale_window_with(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> f64 {
+/// The stabilization window for scaling down, in seconds.
+fn downscale_window(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> f64 {
     let behavior = EffectiveBehavior::new(&hpa.spec, settings);
     behavior.down().stabilization_window().as_secs_f64()
 }

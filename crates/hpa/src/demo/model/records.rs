@@ -11,7 +11,7 @@ use hpa_testbed::{
 use serde_json::{Value, json};
 
 use super::{
-    decision::{Decision, downscale_window},
+    decision::Decision,
     history::{AutoscalerHistory, QueueTotals, WorkloadSample},
 };
 
@@ -54,24 +54,18 @@ impl DemoRecords {
             let target = &hpa.spec.scale_target_ref;
             let target = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
             let key = HpaKey::new(hpa.metadata.namespace.as_str(), hpa.metadata.name.as_str());
-            let window = downscale_window(&hpa);
-            let history = records.new_history(key, target, Bounds::of_spec(&hpa.spec), window);
+            let history = records.new_history(key, target, Bounds::of_spec(&hpa.spec));
             records.autoscalers.push(AutoscalerHistory { is_in_scenario: true, ..history });
         }
         records
     }
 
-    fn new_history(
-        &self,
-        key: HpaKey,
-        target: WorkloadId,
-        bounds: Bounds,
-        downscale_window: f64,
-    ) -> AutoscalerHistory {
+    /// The history of an autoscaler before its first decision.
+    fn new_history(&self, key: HpaKey, target: WorkloadId, bounds: Bounds) -> AutoscalerHistory {
         AutoscalerHistory {
             key,
             bounds,
-            downscale_window,
+            downscale_window: 0.0,
             is_in_scenario: false,
             has_queue: self.queue_workloads.contains(&target),
             has_target_load: self.has_target_load.get(&target).is_some_and(|has| *has),
@@ -90,9 +84,8 @@ impl DemoRecords {
     /// Adds a decision. Returns the previous one of the same autoscaler.
     pub(crate) fn record_decision(&mut self, decision: Decision) -> Option<Decision> {
         if self.autoscalers.iter().all(|history| history.key != decision.key) {
-            let Decision { key, target, bounds, downscale_window, .. } = decision.clone();
-            let history = self.new_history(key, target, bounds, downscale_window);
-            self.autoscalers.push(history);
+            let Decision { key, target, bounds, .. } = decision.clone();
+            self.autoscalers.push(self.new_history(key, target, bounds));
         }
         if decision.to.is_some() {
             self.recent_scalings.push(decision.clone());

@@ -9,7 +9,7 @@ use crate::terminal;
 use hpa_calc::explain::{minutes_and_seconds, number};
 
 pub(crate) struct Summary {
-    lines: Vec<String>,
+    pub(crate) text: String,
     /// Whether the controller followed the load, for all autoscalers of the scenario.
     pub(crate) followed_load: bool,
 }
@@ -25,34 +25,24 @@ impl Summary {
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
         rows.extend(records.autoscalers.iter().map(table_row));
         let table = terminal::aligned(&rows, "  ");
-        let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
-        lines.extend(LEGEND.lines().map(str::to_owned));
-        lines.push(String::new());
         let checked = || records.autoscalers.iter().filter(|history| history.is_in_scenario);
-        let violations: Vec<String> = checked()
+        let violations: String = checked()
             .flat_map(|history| {
                 let name = &history.key.name;
-                violations(history).into_iter().map(move |text| format!("  {name}: {text}"))
+                violations(history).into_iter().map(move |text| format!("  {name}: {text}\n"))
             })
             .collect();
         let count = checked().count();
-        lines.push(match (count, violations.is_empty()) {
+        let verdict = match (count, violations.is_empty()) {
             (0, _) => {
                 "No autoscaler of the scenario exists, so there is nothing to judge.".to_owned()
             }
             (1, true) => "The controller followed the load for the autoscaler.".to_owned(),
             (_, true) => format!("The controller followed the load for all {count} autoscalers."),
             (_, false) => "The controller did NOT follow the load:".to_owned(),
-        });
-        let followed_load = violations.is_empty() && count > 0;
-        lines.extend(violations);
-        lines.push(String::new());
-        lines.extend(CRITERIA.lines().map(str::to_owned));
-        Self { lines, followed_load }
-    }
-
-    pub(crate) fn text(&self) -> String {
-        self.lines.join("\n")
+        };
+        let text = format!("{table}{LEGEND}\n\n{verdict}\n{violations}\n{CRITERIA}");
+        Self { text, followed_load: violations.is_empty() && count > 0 }
     }
 }
 

@@ -117,7 +117,7 @@ impl Output {
             }
             Self::Lines { .. } => {
                 let hold = "On hold: the load repeats in real time until Ctrl-C.";
-                print(&format!("\n{}\n\n{hold}\n", summary.text()))
+                print(&format!("\n{}\n\n{hold}\n", summary.text))
             }
         }
     }
@@ -131,7 +131,7 @@ impl Output {
             let (columns, rows) = terminal::size();
             screen.close(&frame(header, records, columns, rows))?;
         }
-        print(&format!("\n{}\n", summary.text()))
+        print(&format!("\n{}\n", summary.text))
     }
 }
 

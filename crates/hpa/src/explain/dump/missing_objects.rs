@@ -19,8 +19,7 @@ impl Dump {
         let has = |kind: &str| self.of_kind(kind).next().is_some();
         let (mut advice, target) = (Vec::new(), &hpa.spec.scale_target_ref);
         // A manifest of the target has no status, so it lacks the current replicas.
-        let has_scale =
-            has("Scale") || self.of_kind(&target.kind).any(|object| object.get("status").is_some());
+        let has_scale = self.has_status_replicas(hpa);
         let mut add = |objects: &str, command: String| {
             let sentence =
                 format!("The files lack {objects}. Add with -f what this prints: {command}");

@@ -87,14 +87,13 @@ impl Dump {
         };
         let plan = inputs.plan();
         let selected = &inputs.selected.pods;
-        let readings: Readings = plan
-            .queries()
-            .filter_map(|(index, query)| Some((index, self.reading(query, selected)?)))
-            .collect();
+        let readings: Readings =
+            plan.queries().map(|(index, query)| (index, self.reading(query, selected))).collect();
         let inputs = Inputs { readings, ..inputs.clone() };
         Ok(Subject {
             missing_object_advice: self.missing_object_advice(&inputs),
             assumes_replicas: self.assumes_replicas(&inputs.hpa),
+            has_status_replicas: self.has_status_replicas(&inputs.hpa),
             inputs,
             controller,
             past,
@@ -148,6 +147,12 @@ impl Dump {
             |target: &Value| target.pointer("/spec/replicas").is_none_or(Value::is_null);
         self.named_like_target(hpa, "Scale").is_none()
             && self.scalable_target(hpa).is_some_and(sets_none)
+    }
+
+    /// Whether the files have the number of the target's pods: a Scale, or a target with a status.
+    fn has_status_replicas(&self, hpa: &HorizontalPodAutoscaler) -> bool {
+        let object = self.named_like_target(hpa, "Scale").or_else(|| self.scalable_target(hpa));
+        object.and_then(status_replicas).is_some()
     }
 
     /// The scale of the target: a Scale with its name, or the scale derived from the target.
@@ -206,12 +211,7 @@ impl Dump {
         names
     }
 
-    /// The reading of a query. `None` if the files have no metrics of its API.
-    fn reading(
-        &self,
-        query: &MetricQuery,
-        pods: &[Arc<Pod>],
-    ) -> Option<Result<Reading, ReadError>> {
+    fn reading(&self, query: &MetricQuery, pods: &[Arc<Pod>]) -> Result<Reading, ReadError> {
         let (api, metric) = (query.api(), query.metric_name());
         let kind = match api {
             MetricsApi::Resource => "PodMetrics",
@@ -220,7 +220,7 @@ impl Dump {
         };
         let objects: Vec<&Value> = self.of_kind(kind).collect();
         if objects.is_empty() {
-            return None;
+            return Err(ReadError::NotRead(format!("the files have no {kind}")));
         }
         let is_pod = |name: &str| pods.iter().any(|pod| pod.name.as_ref() == name);
         let has_name = |object: &&Value| {
@@ -229,7 +229,7 @@ impl Dump {
         let describes =
             |object: &Value, kind: &str| string_at(object, "/describedObject/kind") == kind;
         let objects = objects.into_iter();
-        Some(match query {
+        match query {
             MetricQuery::Resource { resource, container } => {
                 let items = objects.filter(|object| is_pod(string_at(object, "/metadata/name")));
                 decode::<PodMetrics>(api, items).and_then(|items| {
@@ -256,7 +256,7 @@ impl Dump {
                 decode::<ExternalMetricValue>(api, objects.filter(has_name))
                     .and_then(|items| wire::external_values(&items).map(Reading::External))
             }
-        })
+        }
     }
 
     fn newest_sample(&self) -> Option<Timestamp> {
@@ -278,15 +278,24 @@ fn decode<'a, I: ListItem>(
         .map_err(|error| ReadError::fetch(api, hpa_metrics::describe(&error)))
 }
 
-/// Reads a scale from a Scale or its target. `default` is used if `spec.replicas` is absent.
+/// Reads a scale from a Scale or its target. `default` is used if `spec.replicas` is absent. If the
+/// number of pods is unknown, they are assumed to be as many as desired.
 fn build_scale(object: &Value, default: i32, selector: String) -> Scale {
-    let number = |pointer: &str| {
-        let number = object.pointer(pointer).and_then(Value::as_i64);
-        number.and_then(|number| i32::try_from(number).ok())
-    };
-    Scale {
-        spec_replicas: number("/spec/replicas").unwrap_or(default),
-        status_replicas: number("/status/replicas").unwrap_or_default(),
-        selector,
-    }
+    let spec_replicas = number_at(object, "/spec/replicas").unwrap_or(default);
+    let status_replicas = status_replicas(object).unwrap_or(spec_replicas);
+    Scale { spec_replicas, status_replicas, selector }
+}
+
+/// The number of pods in the status of a Scale or its target. `None` if a manifest has no status.
+fn status_replicas(object: &Value) -> Option<i32> {
+    let has_status =
+        object.get("status").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
+    // The API server leaves out a zero, except in a Scale.
+    let is_zero = has_status && string_at(object, "/kind") != "Scale";
+    number_at(object, "/status/replicas").or_else(|| is_zero.then_some(0))
+}
+
+fn number_at(object: &Value, pointer: &str) -> Option<i32> {
+    let number = object.pointer(pointer).and_then(Value::as_i64);
+    number.and_then(|number| i32::try_from(number).ok())
 }

@@ -101,6 +101,41 @@ fn first_line_says_that_replicas_are_assumed() {
 }
 
 #[test]
+fn number_of_pods_is_unknown_without_a_status() {
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    let target = |status: &Value| {
+        json!({
+            "kind": "Deployment", "metadata": { "name": "web" },
+            "spec": { "replicas": 3, "selector": selector }, "status": status,
+        })
+    };
+    for (status, expected) in [
+        (Value::Null, "how many exist is unknown"),
+        (json!({}), "how many exist is unknown"),
+        (json!({ "observedGeneration": 1 }), "0 exist"),
+        (json!({ "replicas": 1 }), "1 exists"),
+    ] {
+        let report = subject("", &[target(&status)]).report();
+        let expected = format!("Deployment/web: 3 replicas desired, {expected}, selector");
+        assert!(report.to_string().contains(&expected), "{report}");
+        assert_eq!(report.status_replicas.is_none(), expected.contains("unknown"));
+        let sentence = "stays at 3: cpu cannot be read: the files have no PodMetrics";
+        assert_eq!(report.sentence, sentence);
+    }
+}
+
+#[test]
+fn controller_is_unknown_if_the_files_lack_field_managers() {
+    let mut subject = subject("owned", &[]);
+    assert_eq!(subject.describe_controller(), "No controller has stored a status.");
+    let condition = json!({ "type": "AbleToScale", "status": "True", "reason": "R" });
+    subject.inputs.hpa.status.conditions =
+        serde_json::from_value(json!([condition])).expect("conditions");
+    let text = subject.describe_controller();
+    assert!(text.starts_with("The controller that stored the status is unknown"), "{text}");
+}
+
+#[test]
 fn advice_about_owned_pods_suggests_reading_the_cluster() {
     let report = subject("owned", &[]).report();
     let advice = report.advice.join(" ");

@@ -13,7 +13,11 @@ use super::{
     annotations::environment,
     pods::{Utilization, utilizations},
 };
-use crate::lint::{finding::Report, workspace::ServedMetrics};
+use crate::lint::{
+    finding::Report,
+    served::{CUSTOM, EXTERNAL, RESOURCE},
+    workspace::ServedMetrics,
+};
 
 /// A memory target below this is implausible, in bytes.
 const MIN_PLAUSIBLE_BYTES: i64 = 1024;
@@ -36,15 +40,10 @@ pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_
 /// millicores were probably meant.
 pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        let (member, resource, target) = match metric {
-            MetricSpec { resource: Some(source), .. } => ("resource", &source.name, &source.target),
-            MetricSpec { container_resource: Some(source), .. } => {
-                ("containerResource", &source.name, &source.target)
-            }
-            _ => continue,
-        };
-        let Some(value) = &target.average_value else { continue };
-        let message = match resource.as_str() {
+        let is_resource = metric.resource.is_some() || metric.container_resource.is_some();
+        let target = metric.target().filter(|_| is_resource);
+        let Some(value) = target.and_then(|target| target.average_value.as_ref()) else { continue };
+        let message = match metric.metric_name() {
             "memory" if value.value() < MIN_PLAUSIBLE_BYTES => {
                 let suggestion = suffix_suggestion(value.to_string().trim_end_matches('m'), "Mi");
                 format!("{value} of memory is {} bytes{suggestion}", value.as_f64())
@@ -55,8 +54,12 @@ pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_
             }
             _ => continue,
         };
-        report.add(format!("spec.metrics[{index}].{member}.target.averageValue"), message);
+        report.add(average_value_field(index, metric), message);
     }
+}
+
+fn average_value_field(index: usize, metric: &MetricSpec) -> String {
+    format!("spec.metrics[{index}].{}.target.averageValue", metric.source_type.member())
 }
 
 /// The question "did you mean" the number with a suffix. Empty if the number has a suffix already.
@@ -146,10 +149,10 @@ fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
 
 /// The reason why no API serves a metric. `None` if an API serves it, or if this is unknown.
 fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
-    let api = match metric.source_type {
-        MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
-        MetricSourceType::Pods | MetricSourceType::Object => "custom.metrics.k8s.io",
-        MetricSourceType::External => "external.metrics.k8s.io",
+    let (api, listed) = match metric.source_type {
+        MetricSourceType::Resource | MetricSourceType::ContainerResource => (RESOURCE, None),
+        MetricSourceType::Pods | MetricSourceType::Object => (CUSTOM, served.custom.as_ref()),
+        MetricSourceType::External => (EXTERNAL, served.external.as_ref()),
         _ => return None,
     };
     if served.discovery_error.is_some() {
@@ -159,25 +162,21 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String
     if !served.groups.contains(api) {
         return Some(format!("{api} is not served by {served_by}"));
     }
-    let is_unlisted = |listed: &Option<BTreeSet<String>>, is_metric: &dyn Fn(&str) -> bool| {
-        listed.as_ref().is_some_and(|all| !all.iter().any(|name| is_metric(name)))
-    };
-    if let Some(source) = &metric.pods {
-        let name = &source.metric.name;
-        let listed = format!("pods/{name}");
-        return is_unlisted(&served.custom, &|one| one == listed)
-            .then(|| format!("the metric {name} of pods in {api} is not served by {served_by}"));
+    let is_unlisted = listed.is_some_and(|all| !contains_metric(all, metric));
+    let of_pods = if metric.pods.is_some() { " of pods" } else { "" };
+    let name = metric.metric_name();
+    is_unlisted.then(|| format!("the metric {name}{of_pods} in {api} is not served by {served_by}"))
+}
+
+/// Whether names as in [`ServedMetrics`] have a metric of pods, of an object or an external metric.
+fn contains_metric(names: &BTreeSet<String>, metric: &MetricSpec) -> bool {
+    let name = metric.metric_name();
+    match metric.source_type {
+        MetricSourceType::External => names.contains(name),
+        MetricSourceType::Pods => names.contains(&format!("pods/{name}")),
+        // The resource of an object's kind is unknown here, so a metric of any resource counts.
+        _ => names.iter().any(|one| one.split_once('/').is_some_and(|(_, metric)| metric == name)),
     }
-    if let Some(source) = &metric.object {
-        let name = &source.metric.name;
-        // The resource of the kind is unknown here, so a metric of any resource counts.
-        let is_metric = |one: &str| one.split_once('/').is_some_and(|(_, metric)| metric == name);
-        return is_unlisted(&served.custom, &is_metric)
-            .then(|| format!("the metric {name} in {api} is not served by {served_by}"));
-    }
-    let name = &metric.external.as_ref()?.metric.name;
-    is_unlisted(&served.external, &|one| one == name)
-        .then(|| format!("the metric {name} in {api} is not served by {served_by}"))
 }
 
 /// Reports `AverageValue` targets of metrics whose rule computes an average: the controller divides
@@ -185,24 +184,13 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String
 pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        let (member, is_average, target) = match metric {
-            MetricSpec { external: Some(source), .. } => {
-                let is_average = served.averages.contains(&source.metric.name);
-                ("external", is_average, &source.target)
-            }
-            MetricSpec { object: Some(source), .. } => {
-                let is_metric = |name: &String| {
-                    name.split_once('/').is_some_and(|(_, metric)| metric == source.metric.name)
-                };
-                ("object", served.averages.iter().any(is_metric), &source.target)
-            }
-            _ => continue,
-        };
-        if is_average && target.average_value.is_some() {
+        let is_value = metric.object.is_some() || metric.external.is_some();
+        let is_average = is_value && contains_metric(&served.averages, metric);
+        if is_average && metric.target().is_some_and(|target| target.average_value.is_some()) {
             let message = "the query of the rule is an average already, and the controller divides \
                            its value by the replicas: use a sum in the rule, or a target of type \
                            Value";
-            report.add(format!("spec.metrics[{index}].{member}.target.averageValue"), message);
+            report.add(average_value_field(index, metric), message);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of the target's pods: containers, requests, `VerticalPodAutoscaler`s and labels.
 
-use hpa_calc::{Selector, api::MetricSpec, api::MetricTarget, selector::LabelSelector};
+use hpa_calc::{Selector, selector::LabelSelector};
 use serde_json::{Value, json};
 
 use super::{
@@ -27,18 +27,15 @@ pub(super) struct Utilization<'a> {
 
 pub(super) fn utilizations<'a>(subject: &Subject<'a>) -> impl Iterator<Item = Utilization<'a>> {
     subject.hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
-        let (member, resource, container, target): (_, &str, _, &MetricTarget) = match metric {
-            MetricSpec { resource: Some(source), .. } => {
-                ("resource", &source.name, None, &source.target)
-            }
-            MetricSpec { container_resource: Some(source), .. } => {
-                let container = Some(source.container.as_str());
-                ("containerResource", &source.name, container, &source.target)
-            }
-            _ => return None,
-        };
-        let field = format!("spec.metrics[{index}].{member}");
-        Some(Utilization { field, resource, container, percent: target.average_utilization? })
+        let container = metric.container_resource.as_ref();
+        let is_resource = metric.resource.is_some() || container.is_some();
+        let target = metric.target().filter(|_| is_resource)?;
+        Some(Utilization {
+            field: format!("spec.metrics[{index}].{}", metric.source_type.member()),
+            resource: metric.metric_name(),
+            container: container.map(|source| source.container.as_str()),
+            percent: target.average_utilization?,
+        })
     })
 }
 

@@ -87,22 +87,23 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             in_namespace(manifest)
         );
         report.add("metadata.namespace", message);
-    } else if let Some(other) = find(&|other, is_same_namespace| {
+        return;
+    }
+    let of_other_kind = find(&|other, is_same_namespace| {
         other.name == target.name
             && is_same_namespace
             && !is_same_kind(other)
             && is_scalable(other)
             && is_built_in
-    }) {
-        let message =
-            format!("there is no {kind} {name}, but {} ({})", kind_and_name(other), place(other));
-        report.add(format!("{TARGET_FIELD}.kind"), message);
-    } else if let Some(other) = find(&|other, is_same_namespace| {
+    });
+    let of_similar_name = find(&|other, is_same_namespace| {
         is_same_kind(other) && is_same_namespace && is_similar(&other.name, &target.name)
-    }) {
+    });
+    let member = if of_other_kind.is_some() { "kind" } else { "name" };
+    if let Some(other) = of_other_kind.or(of_similar_name) {
         let message =
             format!("there is no {kind} {name}, but {} ({})", kind_and_name(other), place(other));
-        report.add(format!("{TARGET_FIELD}.name"), message);
+        report.add(format!("{TARGET_FIELD}.{member}"), message);
     }
 }
 
@@ -131,26 +132,16 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
     }
     let Reference { group, kind, .. } = target;
     let similar = SCALABLE_KINDS.iter().find(|(_, known)| is_similar(known, &kind));
-    match similar {
-        Some(("", known)) => {
-            report.add(format!("{TARGET_FIELD}.apiVersion"), format!("{known} is of the API v1"));
-        }
-        Some((_, known)) if *known == kind => {
-            let message =
-                format!("the group {group} has no {kind} that can be scaled: use apps/v1");
-            report.add(format!("{TARGET_FIELD}.apiVersion"), message);
-        }
-        Some((_, known)) => {
-            report.add(
-                format!("{TARGET_FIELD}.kind"),
-                format!("there is no kind {kind}: use {known}"),
-            );
-        }
-        None => {
-            let message = format!("{kind} has no scale, so the autoscaler can't set its replicas");
-            report.add(format!("{TARGET_FIELD}.kind"), message);
-        }
-    }
+    let (member, message) = match similar {
+        Some(("", known)) => ("apiVersion", format!("{known} is of the API v1")),
+        Some((_, known)) if *known == kind => (
+            "apiVersion",
+            format!("the group {group} has no {kind} that can be scaled: use apps/v1"),
+        ),
+        Some((_, known)) => ("kind", format!("there is no kind {kind}: use {known}")),
+        None => ("kind", format!("{kind} has no scale, so the autoscaler can't set its replicas")),
+    };
+    report.add(format!("{TARGET_FIELD}.{member}"), message);
 }
 
 pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {

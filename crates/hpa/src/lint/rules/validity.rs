@@ -68,7 +68,8 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     };
     let is_directive = |field: &UnknownField| field.path.ends_with(PATCH_DIRECTIVE);
     let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
-    let kustomize_advice = || format!("check the result: {}", kustomize_command(&manifest.file));
+    let kustomize_advice =
+        || format!("check the result: {}", kustomize_command(&manifest.file, "hpa lint"));
     if let Some(field) = fields.iter().find(|field| is_directive(field)) {
         let message = format!("this is a patch: {}", kustomize_advice());
         decoded.invalid.push(FieldError { field: field.path.clone(), message });

@@ -14,6 +14,20 @@ fn unknown_annotation_names_the_similar_one_or_all(#[case] name: &str, #[case] h
     assert!(findings[0].message.starts_with(&expected), "{}", findings[0].message);
 }
 
+#[test]
+fn annotations_to_convert_are_not_judged_by_the_controller_of_the_status() {
+    let written = json!([{ "manager": "kube-controller-manager", "operation": "Update",
+        "subresource": "status", "time": "2026-01-01T00:00:00Z" }]);
+    let changes = [
+        (0, "/metadata/managedFields", written),
+        (0, "/metadata/annotations", annotation("pause", "true")),
+    ];
+    let objects = manifests_with(&changes);
+    assert!(lint(objects.clone())[0].message.starts_with("has no effect: "));
+    let manifests = objects.into_iter().map(|object| Manifest::new("f.yaml", 1, object));
+    assert_eq!(annotation_warnings(manifests.collect()), [""; 0]);
+}
+
 #[rstest]
 #[case::setting("json-path/intervall: 30s", "json-path/intervall")]
 #[case::interval("json-path/interval: soon", "json-path/interval")]

@@ -22,9 +22,11 @@ fn kustomization_is_recognized_by_its_file_name() {
     let manifests = manifests::parse("app/kustomization.yaml", "resources: [hpa.yaml]\n").unwrap();
     let input = Input { manifests, problems: Vec::new() };
     let problem =
-        missing_autoscaler_problem(&["app/kustomization.yaml".into()], &input).expect("a problem");
-    let expected = "found 1 object without a kind. Check the result: kustomize build DIRECTORY";
-    assert!(problem.message.contains(expected), "{problem}");
+        missing_autoscaler_problem(&["app/kustomization.yaml".into()], &input, Task::Convert);
+    let problem = problem.expect("a problem");
+    let expected = "no HorizontalPodAutoscaler to convert, found 1 object without a kind. Convert \
+                    the result: kustomize build DIRECTORY | hpa convert -";
+    assert_eq!(problem.message, expected);
 }
 
 #[rstest]
@@ -36,7 +38,8 @@ fn files_without_an_autoscaler_are_a_problem(#[case] text: &str, #[case] expecte
     let manifests = manifests::parse("f.yaml", text).unwrap();
     let input = Input { manifests, problems: Vec::new() };
     let problem =
-        missing_autoscaler_problem(&["f.yaml".into()], &input).expect("a problem").to_string();
+        missing_autoscaler_problem(&["f.yaml".into()], &input, Task::Check).expect("a problem");
+    let problem = problem.to_string();
     let start = format!("f.yaml: no HorizontalPodAutoscaler to check, {expected}");
     assert!(problem.starts_with(&start), "{problem}");
     assert_eq!(

@@ -144,5 +144,5 @@ fn patch_has_a_single_finding() {
     assert_eq!(lint_yaml(patch), ["5 invalid spec.scaleTargetRef"]);
     let directive = YAML.replace("spec:\n", "spec:\n  $patch: replace\n");
     assert_eq!(lint_yaml(&directive), ["6 invalid spec.$patch"]);
-    assert_eq!(kustomize_command("hpa.yaml"), "kustomize build DIRECTORY | hpa lint -");
+    assert_eq!(kustomize_command("hpa.yaml", "hpa lint"), "kustomize build DIRECTORY | hpa lint -");
 }

@@ -20,9 +20,9 @@ use hpa_prometheus::{
 use self::report::Report;
 use super::{connect_cluster, connect_source, resource::ClusterObjects, resource_mapper};
 use crate::{
-    args::{CheckArguments, ResourceArguments},
+    args::{CheckArguments, RulesConnection},
     manifests::file_name,
-    rules_source::{AllowedServers, read_configs},
+    rules_source::read_configs,
 };
 
 /// Checks the rules of a file. Returns the report, and whether all rules work.
@@ -35,7 +35,7 @@ pub(super) async fn check_rules(arguments: &CheckArguments) -> anyhow::Result<(S
         let (text, is_good) = match config {
             Ok(config) => check_config(arguments, &config).await?,
             Err(error) => {
-                let error = with_other_mistakes(error, &arguments.resources).await;
+                let error = with_other_mistakes(error, &arguments.connection).await;
                 if count == 1 {
                     return Err(error);
                 }
@@ -61,13 +61,12 @@ async fn check_config(
     arguments: &CheckArguments,
     config: &Config,
 ) -> anyhow::Result<(String, bool)> {
-    let CheckArguments { prometheus, connect, resources, .. } = arguments;
-    let allowed = AllowedServers::from_connect(*connect);
-    let Some(source) = connect_source(config, prometheus, allowed, resources).await? else {
-        let resources = resource_mapper(&arguments.resources).await?.load().await?;
+    let flags = &arguments.connection;
+    let Some(source) = connect_source(config, flags).await? else {
+        let resources = resource_mapper(flags).await?.load().await?;
         return Ok(check_syntax(config, &resources));
     };
-    let objects = match connect_cluster(resources).await? {
+    let objects = match connect_cluster(flags).await? {
         Some(client) if config.resource_rules.is_some() => ClusterObjects::list(client).await?,
         _ => ClusterObjects::default(),
     };
@@ -105,11 +104,11 @@ async fn check_config(
 }
 
 /// Adds the mistakes in all other fields to an error about undecodable fields.
-async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments) -> anyhow::Error {
+async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> anyhow::Error {
     let Some(ConfigError::Fields(Issues { issues, rest })) = error.downcast_ref() else {
         return error;
     };
-    let Ok(mapper) = resource_mapper(arguments).await else { return error };
+    let Ok(mapper) = resource_mapper(flags).await else { return error };
     let Ok(resources) = mapper.load().await else { return error };
     let rules = RuleSet::compile(rest, &resources);
     // If a field is misspelled, another field may be missing or incomplete, which is no separate

@@ -20,7 +20,7 @@ use self::{
     requests::MetricRequest,
     server::{Endpoint, Server},
 };
-use crate::{args::RulesCompareArguments, manifests};
+use crate::{args::RulesCompareArguments, kubectl::block_on, manifests, terminal};
 
 /// Exit status if nothing was compared, or only lists of metrics, which are equal.
 const EXIT_INCONCLUSIVE: u8 = 2;
@@ -36,12 +36,8 @@ const MAX_ATTEMPTS: usize = 3;
 /// Compares two servers, and prints a report. The exit status is 0 without differences, 1 with
 /// differences, or [`EXIT_INCONCLUSIVE`].
 pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("unable to start the runtime")?;
-    let report = runtime.block_on(compare(arguments))?;
-    crate::terminal::print(&report.to_string())?;
+    let report = block_on(compare(arguments))?;
+    terminal::print(&report.to_string())?;
     Ok(match report.differences() {
         _ if report.is_empty() => ExitCode::from(EXIT_INCONCLUSIVE),
         0 if report.values() == 0 => ExitCode::from(EXIT_INCONCLUSIVE),

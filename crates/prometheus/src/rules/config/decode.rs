@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, rc::Rc, time::Duration};
 
+use hpa_calc::suggestions::{is_similar, most_similar};
 use hpa_go_compat::yaml::{Content, Node, ScalarType};
 
 use super::{
@@ -229,25 +230,10 @@ fn decode_fields<T: Fields>(value: &mut T, decoder: &mut Decoder, node: &Node) {
         if T::NAMES.contains(&name) {
             value.decode_field(name, decoder, member);
         } else {
-            let similar = T::NAMES.iter().find(|known| is_similar(name, known));
-            decoder.unknown_field(key, name, similar.copied(), T::NAMES);
+            let similar = most_similar(name, T::NAMES.iter().copied());
+            decoder.unknown_field(key, name, similar, T::NAMES);
         }
     });
-}
-
-/// Whether a name is a misspelling of another: in another case, or with one letter added, missing
-/// or changed.
-fn is_similar(name: &str, known: &str) -> bool {
-    let (name, known) = (name.to_lowercase(), known.to_lowercase());
-    let matching = |left: &str, right: &str| {
-        left.chars().zip(right.chars()).take_while(|(one, two)| one == two).count()
-    };
-    let reverse = |text: &str| text.chars().rev().collect::<String>();
-    let max_len = name.chars().count().max(known.chars().count());
-    name == known
-        || max_len > 2
-            && matching(&name, &known) + matching(&reverse(&name), &reverse(&known)) + 1 >= max_len
-            && name.len().abs_diff(known.len()) <= 1
 }
 
 impl Decode for String {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Warning;
-use crate::rules::registry::DiscoveredRule;
+use crate::rules::{query::selects_objects, registry::DiscoveredRule};
 
 /// Suffixes of series whose unit is often confused in targets, with the unit and advice.
 const UNITS: [(&[&str], &str, &str); 5] = [
@@ -49,9 +49,7 @@ pub(in crate::rules) fn object_warnings(
     others: &[String],
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let selects =
-        ["LabelMatchers", "LabelValuesByName"].iter().any(|field| template.contains(field));
-    if !selects {
+    if !selects_objects(template) {
         warnings.push(Warning::NoMatchers);
     }
     let aggregations = ["sum", "avg", "max", "min", "count"];

@@ -1,29 +1,11 @@
-//! Formats explanations, with advice.
+//! Formats the parts of explanations, with advice.
 
 use std::fmt;
 
 use hpa_calc::explain::counted;
 
-use super::{Explanation, RequestProblem, RuleOutcome, RuleReport, SeriesRefusal, Warning};
+use super::{RequestProblem, RuleOutcome, SeriesRefusal, Warning};
 use crate::rules::query::QueryError;
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(problem) = &self.request_problem {
-            writeln!(f, "{problem}")?;
-        }
-        if self.rules.is_empty() {
-            writeln!(f, "there are no rules")?;
-        }
-        self.rules.iter().try_for_each(|report| writeln!(f, "{report}"))
-    }
-}
-
-impl fmt::Display for RuleReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule {}: {}", self.index, self.outcome)
-    }
-}
 
 impl fmt::Display for RequestProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -211,8 +211,8 @@ pub fn explain_custom(
         };
         let query = source.rule.custom_query(series, objects, request.selector, resources, compat);
         let label = source.rule.labels().label(resource, resources).unwrap_or_default();
-        let shared = source.rule.shared_query(series, objects, request.selector, resources, compat);
-        outcome_of_query(source, series, query, Some((&label, shared.map(drop))))
+        let sharing = query.render_shared().map(drop);
+        outcome_of_query(source, series, query.render(), Some((&label, sharing)))
     });
     Explanation { request_problem, rules }
 }

@@ -143,24 +143,21 @@ impl Linter<'_> {
             let message = format!("the query is missing: write, for example, '{METRICS_QUERY}'");
             return self.add_error("metricsQuery", message);
         }
-        let name = series.unwrap_or(ANY_SERIES);
         let count_before = self.findings.len();
         // The second request is rendered only if the first one has no findings.
         for selector in ["", "color=red"] {
             let Ok(selector) = Selector::parse(selector) else { continue };
             let query = if is_external {
+                let name = series.unwrap_or(ANY_SERIES);
                 rule.external_query(name, "shop", &selector, self.resources, Compat::Off)
             } else {
-                let pods = GroupResource::pods();
-                let Some(resource) = resource_with_label(rule, self.resources, &pods) else {
+                let Some((_, query)) = self.query_for_object(rule, series, &selector) else {
                     let message = "no label names an object: add, for example, overrides: {pod: \
                                    {resource: pod}, namespace: {resource: namespace}}, or \
                                    template: <<.Resource>>";
                     return self.add_error("resources", message);
                 };
-                let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
-                let objects = Objects { resource, namespace, names: &["web".to_owned()] };
-                rule.custom_query(name, objects, &selector, self.resources, Compat::Off)
+                query
             };
             self.check_query("metricsQuery", query, series);
             if self.findings.len() > count_before {
@@ -176,16 +173,9 @@ impl Linter<'_> {
             Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
             _ => None,
         };
-        let pods = GroupResource::pods();
-        let Some(resource) = resource_with_label(rule, self.resources, &pods) else { return };
-        let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
-        let objects = Objects { resource, namespace, names: &["web".to_owned()] };
-        let name = series.unwrap_or(ANY_SERIES);
-        let selector = Selector::everything();
-        let query = rule.custom_query(name, objects, &selector, self.resources, Compat::Off);
-        let (Ok(query), Ok(label)) = (query, rule.labels().label(resource, self.resources)) else {
-            return;
-        };
+        let query = self.query_for_object(rule, series, &Selector::everything());
+        let Some((resource, Ok(query))) = query else { return };
+        let Ok(label) = rule.labels().label(&resource, self.resources) else { return };
         if promql::parse(&query).is_err() {
             return;
         }
@@ -196,6 +186,25 @@ impl Linter<'_> {
         for warning in object_warnings(&definition.metrics_query, &query, &label, &others) {
             self.add_warning("metricsQuery", warning.to_string());
         }
+    }
+
+    /// A resource that the rule has a label for, preferably pods, and the query for one of its
+    /// objects.
+    fn query_for_object(
+        &self,
+        rule: &Rule,
+        series: Option<&str>,
+        selector: &Selector,
+    ) -> Option<(GroupResource, Result<String, QueryError>)> {
+        let (labels, pods) = (rule.labels(), GroupResource::pods());
+        let has_pods = labels.label(&pods, self.resources).is_ok();
+        let resource = if has_pods { pods } else { (*labels.overridden().first()?).clone() };
+        let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
+        let objects = Objects { resource: &resource, namespace, names: &["web".to_owned()] };
+        let series = series.unwrap_or(ANY_SERIES);
+        let query = rule.custom_query(series, objects, selector, self.resources, Compat::Off);
+        let query = query.render();
+        Some((resource, query))
     }
 
     /// Checks `seriesQuery`, and returns the name of the series if it is a constant.
@@ -355,16 +364,6 @@ impl Linter<'_> {
             }
         }
     }
-}
-
-/// A resource that the rule has a label for, preferably pods.
-fn resource_with_label<'r>(
-    rule: &'r Rule,
-    resources: &ApiResources,
-    pods: &'r GroupResource,
-) -> Option<&'r GroupResource> {
-    let has_pods = rule.labels().label(pods, resources).is_ok();
-    if has_pods { Some(pods) } else { rule.labels().overridden().into_iter().next() }
 }
 
 /// The message for a query that isn't PromQL, with an excerpt around the mistake.

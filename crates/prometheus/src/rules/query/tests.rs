@@ -25,13 +25,15 @@ fn pods_query(
     let labels = ResourceLabels::new(&mapping, &resources).unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let objects = Objects { resource: &GroupResource::pods(), namespace: "shop", names: &names };
-    QueryTemplate::new(template).unwrap().for_objects(
-        "m",
+    let query = ObjectQuery {
+        template: &QueryTemplate::new(template).unwrap(),
+        series: "m",
         objects,
-        &Selector::parse(selector).unwrap(),
-        &[],
-        QueryContext { labels: &labels, resources: &resources, compat },
-    )
+        selector: &Selector::parse(selector).unwrap(),
+        extra_label: None,
+        context: QueryContext { labels: &labels, resources: &resources, compat },
+    };
+    query.render()
 }
 
 #[rstest]

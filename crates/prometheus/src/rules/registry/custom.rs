@@ -7,38 +7,20 @@ use hpa_calc::Selector;
 use super::{DiscoveredRule, Origin, SortedMetrics, last_origin};
 use crate::rules::{
     Compat,
-    labels::LabelError,
     query::{Objects, QueryError},
     rule::Rule,
     series::MetricSeries,
 };
-use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource, ResourceError};
+use hpa_metrics::{
+    resource::{ApiResource, ApiResources, GroupResource, ResourceError},
+    source::ListedCustomMetric,
+};
 
 /// All custom metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct CustomRegistry {
     sources: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
-}
-
-/// A custom metric as discovery lists it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CustomMetric<'a> {
-    /// The resource of the objects that have the metric.
-    pub resource: &'a GroupResource,
-    pub metric: &'a str,
-}
-
-impl CustomMetric<'_> {
-    /// The name in the API: `pods/http_requests`.
-    pub fn api_name(&self) -> String {
-        format!("{}/{}", self.resource, self.metric)
-    }
-
-    /// Whether the API lists the metric as namespaced.
-    pub fn is_namespaced(&self) -> bool {
-        self.resource.has_namespaced_metrics()
-    }
 }
 
 /// A request for a custom metric of objects.
@@ -55,20 +37,6 @@ pub struct CustomRequest<'a> {
     pub names: &'a [String],
     /// The selector of series.
     pub selector: &'a Selector,
-}
-
-/// The query for a custom metric.
-#[derive(Clone, Debug)]
-pub struct CustomQuery<'a> {
-    pub query: String,
-    /// The label with the name of an object in the query's result.
-    pub label: String,
-    /// The resource of the objects.
-    pub resource: &'a ApiResource,
-    /// The position of the rule in the file.
-    pub index: usize,
-    pub rule: Arc<Rule>,
-    pub series: Arc<str>,
 }
 
 /// The rule and the series that a custom metric is read from.
@@ -103,12 +71,6 @@ pub enum CustomQueryError {
     Query(#[from] QueryError),
 }
 
-impl From<LabelError> for CustomQueryError {
-    fn from(error: LabelError) -> Self {
-        Self::Query(error.into())
-    }
-}
-
 impl CustomRegistry {
     /// The metrics of all rules. If several rules have a metric, the last one takes precedence.
     pub fn new<'s>(sources: impl IntoIterator<Item = &'s DiscoveredRule>) -> Self {
@@ -118,7 +80,7 @@ impl CustomRegistry {
     }
 
     /// All metrics, sorted by their name and resource.
-    pub fn metrics(&self) -> impl Iterator<Item = CustomMetric<'_>> {
+    pub fn metrics(&self) -> impl Iterator<Item = ListedCustomMetric> {
         self.sorted.names(&self.sources).flat_map(|metric| {
             let found = self.sources.iter().filter_map(|source| source.series.metric(metric));
             let mut resources: Vec<&GroupResource> = found
@@ -127,7 +89,11 @@ impl CustomRegistry {
                 .collect();
             resources.sort_unstable();
             resources.dedup();
-            resources.into_iter().map(move |resource| CustomMetric { resource, metric })
+            resources.into_iter().map(move |resource| ListedCustomMetric {
+                resource: resource.clone(),
+                metric: metric.to_owned(),
+                is_namespaced: resource.has_namespaced_metrics(),
+            })
         })
     }
 
@@ -139,17 +105,16 @@ impl CustomRegistry {
     }
 
     /// The query that reads a metric.
-    pub fn query<'r>(
+    pub fn query(
         &self,
         request: &CustomRequest<'_>,
-        resources: &'r ApiResources,
+        resources: &ApiResources,
         compat: Compat,
-    ) -> Result<CustomQuery<'r>, CustomQueryError> {
-        let FoundMetric { resource, label, index, rule, series } = self.find(request, resources)?;
+    ) -> Result<String, CustomQueryError> {
+        let FoundMetric { resource, rule, series, .. } = self.find(request, resources)?;
         let CustomRequest { namespace, names, selector, .. } = *request;
         let objects = Objects { resource: &resource.group_resource, namespace, names };
-        let query = rule.custom_query(&series, objects, selector, resources, compat)?;
-        Ok(CustomQuery { query, label, resource, index, rule, series })
+        Ok(rule.custom_query(&series, objects, selector, resources, compat).render()?)
     }
 
     /// The rule and the series of a requested metric, and the label of its objects.
@@ -171,8 +136,8 @@ impl CustomRegistry {
                 resource: resource.clone(),
                 metric: metric.to_owned(),
             })?;
-        let Origin { index, rule, series, .. } = origin;
-        let label = rule.labels().label(resource, resources)?;
+        let Origin { index, rule, series } = origin;
+        let label = rule.labels().label(resource, resources).map_err(QueryError::from)?;
         Ok(FoundMetric { resource: known, label, index, rule, series })
     }
 }

@@ -4,22 +4,13 @@ use hpa_calc::Selector;
 
 use super::{DiscoveredRule, Origin, SortedMetrics, last_origin};
 use crate::rules::{Compat, query::QueryError};
-use hpa_metrics::resource::ApiResources;
+use hpa_metrics::{resource::ApiResources, source::ListedExternalMetric};
 
 /// All external metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct ExternalRegistry {
     sources: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
-}
-
-/// An external metric as discovery lists it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ExternalMetric<'a> {
-    pub metric: &'a str,
-    /// Whether the rule selects the namespace of a request. With compatibility it is always true,
-    /// because prometheus-adapter lists all external metrics as namespaced.
-    pub is_namespaced: bool,
 }
 
 /// The reason that an external metric has no query.
@@ -42,14 +33,16 @@ impl ExternalRegistry {
         Self { sources, sorted }
     }
 
-    /// All metrics, sorted by their name.
-    pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ExternalMetric<'_>> {
+    /// All metrics, sorted by their name. With compatibility, all are listed as namespaced, as in
+    /// prometheus-adapter. Otherwise, a metric is namespaced if its rule selects the namespace of a
+    /// request.
+    pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ListedExternalMetric> {
         self.sorted.names(&self.sources).map(move |metric| {
             let mut sources = self.sources.iter().rev();
             let last = sources.find(|source| source.series.metric(metric).is_some());
             let is_namespaced = last.is_some_and(|source| source.rule.is_namespaced());
             let is_namespaced = is_namespaced || compat == Compat::Reference;
-            ExternalMetric { metric, is_namespaced }
+            ListedExternalMetric { metric: metric.to_owned(), is_namespaced }
         })
     }
 

@@ -7,10 +7,8 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use custom::{
-    CustomMetric, CustomQuery, CustomQueryError, CustomRegistry, CustomRequest, FoundMetric,
-};
-pub use external::{ExternalMetric, ExternalQueryError, ExternalRegistry};
+pub use custom::{CustomQueryError, CustomRegistry, CustomRequest, FoundMetric};
+pub use external::{ExternalQueryError, ExternalRegistry};
 
 use crate::rules::{
     rule::Rule,
@@ -33,22 +31,14 @@ pub struct Origin {
     pub index: usize,
     pub rule: Arc<Rule>,
     pub series: Arc<str>,
-    /// The positions of earlier rules with the metric. This rule takes precedence over them.
-    pub shadows: Vec<usize>,
 }
 
 /// The origin of a metric: the last of the `candidates`, which are the rules that have it.
 fn last_origin<'s>(
     candidates: impl Iterator<Item = (&'s DiscoveredRule, &'s str)>,
 ) -> Option<Origin> {
-    let mut candidates: Vec<(&DiscoveredRule, &str)> = candidates.collect();
-    let (source, series) = candidates.pop()?;
-    Some(Origin {
-        index: source.index,
-        rule: source.rule.clone(),
-        series: series.into(),
-        shadows: candidates.iter().map(|(source, _)| source.index).collect(),
-    })
+    let (source, series) = candidates.last()?;
+    Some(Origin { index: source.index, rule: source.rule.clone(), series: series.into() })
 }
 
 /// The metrics of all sources, sorted by name. An item has the positions of a source and of the

@@ -205,9 +205,9 @@ impl Sharing {
             namespace: request.namespace,
             names: &[],
         };
-        let query = rule.shared_query(series, objects, request.selector, resources, Compat::Off);
+        let query = rule.custom_query(series, objects, request.selector, resources, Compat::Off);
         let group = Arc::new(Group {
-            query: query.map(Arc::from),
+            query: query.render_shared().map(Arc::from),
             demand: Mutex::default(),
             answer: tokio::sync::Mutex::default(),
         });

@@ -233,7 +233,19 @@ impl ClusterModel {
 
     /// The state of the workloads and queues, without the delay and the noise of metrics.
     pub fn observe(&self, time: Timestamp) -> Observation {
-        Observation::new(time, self.now, &self.workloads, &self.queues)
+        let queue = |queue: &Queue| QueueObservation {
+            name: queue.spec.name.clone(),
+            backlog: queue.backlog.waiting,
+            arrived: queue.backlog.arrived,
+            drained: queue.backlog.drained,
+        };
+        let workloads = self.workloads.iter();
+        Observation {
+            time,
+            second: self.now,
+            workloads: workloads.map(|(id, one)| WorkloadObservation::new(id, one)).collect(),
+            queues: self.queues.iter().map(queue).collect(),
+        }
     }
 }
 
@@ -323,31 +335,6 @@ impl WorkloadObservation {
             served_total: workload.totals.served,
             underserved_seconds: workload.totals.underserved_seconds,
             pod_seconds: workload.totals.pod_seconds,
-        }
-    }
-}
-
-impl Observation {
-    pub(super) fn new(
-        time: Timestamp,
-        second: f64,
-        workloads: &BTreeMap<WorkloadId, Workload>,
-        queues: &[Queue],
-    ) -> Self {
-        let queue = |queue: &Queue| QueueObservation {
-            name: queue.spec.name.clone(),
-            backlog: queue.backlog.waiting,
-            arrived: queue.backlog.arrived,
-            drained: queue.backlog.drained,
-        };
-        Self {
-            time,
-            second,
-            workloads: workloads
-                .iter()
-                .map(|(id, workload)| WorkloadObservation::new(id, workload))
-                .collect(),
-            queues: queues.iter().map(queue).collect(),
         }
     }
 }

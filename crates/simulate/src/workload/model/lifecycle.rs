@@ -38,8 +38,14 @@ pub struct Delays {
     pub termination: f64,
 }
 
+impl Default for PodState {
+    fn default() -> Self {
+        Self::Pending { until: 0.0 }
+    }
+}
+
 /// A pod's state and the times of its transitions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lifecycle {
     pub state: PodState,
     pub delays: Delays,
@@ -62,13 +68,8 @@ impl Lifecycle {
             state: PodState::Pending { until: now + delays.scheduling },
             delays,
             created_at: now,
-            scheduled_at: None,
-            running_since: None,
             ready_transition: now,
-            restarts: 0,
-            last_crash_at: None,
-            unschedulable: false,
-            crashes: 0,
+            ..Self::default()
         }
     }
 

@@ -7,7 +7,6 @@ use super::{
     workload::{Queue, Workload, WorkloadId},
 };
 use crate::workload::{
-    load::Load,
     number, random,
     scenario::{MetricValue, MetricsSettings, ObjectRef, OutageScope, Scenario},
     series::{Sample, Series, SourceSettings},
@@ -16,22 +15,14 @@ use crate::workload::{
 /// The shortest time over which metrics-server averages a container's CPU usage, in seconds.
 const SHORTEST_WINDOW: f64 = 10.0;
 
-/// A [`MetricValue`] with the workload's name resolved.
-#[derive(Clone, Debug)]
-enum ValueSource {
-    Load(WorkloadId),
-    LoadPerPod(WorkloadId),
-    Served(WorkloadId),
-    Backlog(String),
-    Curve(Load),
-}
-
 /// A metric that doesn't belong to a pod.
 #[derive(Clone, Debug)]
 pub struct Metric {
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    source: ValueSource,
+    value: MetricValue,
+    /// The workload that `value` refers to.
+    workload: Option<WorkloadId>,
     /// Value and time of the counter at the last scrape, to compute rates.
     last_counter: Option<(f64, f64)>,
     pub series: Series<f64>,
@@ -140,16 +131,17 @@ impl Metric {
         value: &MetricValue,
         scenario: &Scenario,
     ) -> Option<Self> {
-        let id = |reference: &str| scenario.workload(reference).map(WorkloadId::for_spec);
-        let source = match value {
-            MetricValue::Load(workload) => ValueSource::Load(id(workload)?),
-            MetricValue::LoadPerPod(workload) => ValueSource::LoadPerPod(id(workload)?),
-            MetricValue::Served(workload) => ValueSource::Served(id(workload)?),
-            MetricValue::Backlog(queue) => ValueSource::Backlog(queue.clone()),
-            MetricValue::Curve(load) => ValueSource::Curve(load.clone()),
+        let workload = match value {
+            MetricValue::Load(workload)
+            | MetricValue::LoadPerPod(workload)
+            | MetricValue::Served(workload) => {
+                Some(WorkloadId::for_spec(scenario.workload(workload)?))
+            }
+            MetricValue::Backlog(_) | MetricValue::Curve(_) => None,
         };
-        let (name, labels) = (name.to_owned(), labels.clone());
-        Some(Self { name, labels, source, last_counter: None, series: Series::default() })
+        let (name, labels, value) = (name.to_owned(), labels.clone(), value.clone());
+        let (last_counter, series) = (None, Series::default());
+        Some(Self { name, labels, value, workload, last_counter, series })
     }
 
     /// Records a sample of the current value. A rate is the average since the last scrape.
@@ -159,19 +151,18 @@ impl Metric {
         workloads: &BTreeMap<WorkloadId, Workload>,
         backlogs: &BTreeMap<String, f64>,
     ) {
-        let counters = |id: &WorkloadId| {
-            workloads.get(id).map(|workload| workload.counters).unwrap_or_default()
-        };
-        let value = match &self.source {
-            ValueSource::Load(id) => self.rate(scrape, counters(id).offered),
-            ValueSource::LoadPerPod(id) => {
-                let ready = workloads.get(id).map_or(0, |one| one.ready_pods().count());
-                let load = self.rate(scrape, counters(id).offered);
+        let workload = self.workload.as_ref().and_then(|id| workloads.get(id));
+        let counters = workload.map(|workload| workload.counters).unwrap_or_default();
+        let value = match &self.value {
+            MetricValue::Load(_) => self.rate(scrape, counters.offered),
+            MetricValue::LoadPerPod(_) => {
+                let ready = workload.map_or(0, |workload| workload.ready_pods().count());
+                let load = self.rate(scrape, counters.offered);
                 load.map(|load| load / ready.max(1) as f64)
             }
-            ValueSource::Served(id) => self.rate(scrape, counters(id).served),
-            ValueSource::Backlog(queue) => backlogs.get(queue).copied(),
-            ValueSource::Curve(load) => Some(load.at(scrape.at.max(0.0))),
+            MetricValue::Served(_) => self.rate(scrape, counters.served),
+            MetricValue::Backlog(queue) => backlogs.get(queue).copied(),
+            MetricValue::Curve(load) => Some(load.at(scrape.at.max(0.0))),
         };
         let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
         let key = random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());

@@ -1,6 +1,6 @@
 //! A pod: its lifecycle, the load it serves and the resources it uses.
 
-use super::lifecycle::{Delays, Lifecycle, PodState};
+use super::lifecycle::{Lifecycle, PodState};
 use crate::workload::{
     profile::{PodProfile, ResourceUsage},
     random,
@@ -14,7 +14,7 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 /// The name of each container, its CPU in cores and its memory in bytes.
 pub type UsageSample = Vec<(String, f64, f64)>;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {
     pub name: String,
     /// The main container serves the load. The others are sidecars.
@@ -32,13 +32,11 @@ pub struct Container {
 impl Container {
     /// A container that has used nothing yet. `constant` are CPU and memory of a sidecar.
     pub fn new(name: &str, is_main: bool, constant: (f64, f64)) -> Self {
-        let (cpu_seconds, scraped_cpu_seconds, memory) = (0.0, 0.0, 0.0);
-        let name = name.to_owned();
-        Self { name, is_main, constant, cpu_seconds, scraped_cpu_seconds, memory }
+        Self { name: name.to_owned(), is_main, constant, ..Self::default() }
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pod {
     pub namespace: String,
     pub name: String,
@@ -78,7 +76,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// A pod without delays and random numbers. [`ClusterModel::add_pod`] sets them.
+    /// A pod without a lifecycle, a weight and random numbers. [`ClusterModel::add_pod`] sets them.
     ///
     /// [`ClusterModel::add_pod`]: super::ClusterModel::add_pod
     pub fn new(namespace: &str, name: &str, owner_uid: &str, revision: &str) -> Self {
@@ -86,26 +84,11 @@ impl Pod {
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            uid: String::new(),
             owner_uid: owner_uid.to_owned(),
             revision: revision.to_owned(),
             node: format!("node-{}", key % 3 + 1),
             ip: format!("10.244.{}.{}", key / 256 % 256, key % 254 + 1),
-            lifecycle: Lifecycle::new(0.0, Delays::default()),
-            containers: Vec::new(),
-            random_key: 0,
-            number: 0,
-            weight: 1.0,
-            load: 0.0,
-            served: 0.0,
-            scraped_served: 0.0,
-            usage_scraped_at: 0.0,
-            rate_scraped_at: 0.0,
-            scraped_container_start: None,
-            no_metrics_until: 0.0,
-            usage: Series::default(),
-            rate: Series::default(),
-            is_dirty: false,
+            ..Self::default()
         }
     }
 

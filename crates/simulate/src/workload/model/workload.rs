@@ -49,7 +49,7 @@ pub struct Totals {
 }
 
 /// A workload's load and pods. Rates are in units per second.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Workload {
     pub profile: Arc<PodProfile>,
     /// The resource usage from `profile`, as numbers.
@@ -86,15 +86,8 @@ impl Workload {
             profile,
             load,
             pod_metrics,
-            pods: Pods::default(),
-            desired: 0,
-            offered: 0.0,
-            served: 0.0,
-            drained: 0.0,
-            arriving: 0.0,
-            counters: Totals::default(),
-            totals: Totals::default(),
             in_scenario,
+            ..Self::default()
         }
     }
 

@@ -2,14 +2,10 @@
 
 use std::{io, path::PathBuf};
 
+use hpa_crd::FieldError;
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
-use super::incident::IncidentError;
-use crate::workload::{
-    load::{LoadError, SamplesError},
-    profile::ProfileError,
-    series::SourceSettingsError,
-};
+use crate::workload::load::SamplesError;
 
 /// An error while a scenario is loaded.
 #[derive(Debug, thiserror::Error)]
@@ -21,12 +17,8 @@ pub enum ScenarioError {
         place: String,
         problem: SyntaxProblem,
     },
-    #[error("{field}")]
-    InvalidField {
-        /// Path of the field.
-        field: String,
-        source: FieldError,
-    },
+    #[error("{0}")]
+    InvalidField(FieldError),
     #[error("cannot read {path}")]
     ReadFile { path: PathBuf, source: io::Error },
     #[error("{path} is larger than {limit} bytes")]
@@ -59,31 +51,4 @@ impl ScenarioError {
         };
         Self::Syntax { place, problem }
     }
-}
-
-/// An invalid field of a scenario.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum FieldError {
-    #[error("is required")]
-    Required,
-    #[error("is required for the kind \"{0}\"")]
-    RequiredForKind(String),
-    #[error("is a duplicate")]
-    Duplicate,
-    #[error("must be more than 0")]
-    NotPositive,
-    #[error("must be a number of at least 0")]
-    Negative,
-    #[error("there is no workload \"{0}\"")]
-    UnknownWorkload(String),
-    #[error("there is no queue \"{0}\"")]
-    UnknownQueue(String),
-    #[error(transparent)]
-    Incident(#[from] IncidentError),
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    #[error(transparent)]
-    Source(#[from] SourceSettingsError),
 }

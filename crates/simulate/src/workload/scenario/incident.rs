@@ -1,8 +1,9 @@
 //! Incidents: events at given times.
 
+use hpa_crd::FieldError;
 use serde::{Deserialize, Serialize};
 
-use crate::workload::seconds::Seconds;
+use crate::workload::{field::field_error, seconds::Seconds};
 
 /// The duration of incidents without one.
 const DEFAULT_DURATION: Seconds = Seconds::new(60.0);
@@ -76,9 +77,8 @@ impl Incident {
         self.duration.unwrap_or(DEFAULT_DURATION).get()
     }
 
-    /// Checks that the required fields of the kind are set, and none that it doesn't use. The error
-    /// has the name of the field.
-    pub(super) fn validate(&self) -> Result<(), (&'static str, IncidentError)> {
+    /// Checks that the required fields of the kind are set, and none that it doesn't use.
+    pub(super) fn validate(&self, path: &str) -> Result<(), FieldError> {
         let IncidentFields { required, optional, .. } = self.kind.fields();
         let fields = [
             ("workload", self.workload.is_some()),
@@ -88,11 +88,13 @@ impl Incident {
             ("source", self.source.is_some()),
         ];
         for (field, is_set) in fields {
-            match (is_set, required.contains(&field), optional.contains(&field)) {
-                (false, true, _) => return Err((field, IncidentError::Required(self.kind))),
-                (true, false, false) => return Err((field, IncidentError::Unused(self.kind))),
-                _ => {}
-            }
+            let problem = match (is_set, required.contains(&field), optional.contains(&field)) {
+                (false, true, _) => "is required",
+                (true, false, false) => "has no meaning here",
+                _ => continue,
+            };
+            let message = format!("{problem}: {}", self.kind.usage());
+            return Err(field_error(format!("{path}.{field}"), message));
         }
         Ok(())
     }
@@ -128,13 +130,4 @@ impl IncidentKind {
         let fields = ["at".to_owned()].into_iter().chain(required).chain(optional);
         format!("{kind} takes {}", fields.collect::<Vec<_>>().join(", "))
     }
-}
-
-/// An invalid field of an incident.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IncidentError {
-    #[error("is required: {}", .0.usage())]
-    Required(IncidentKind),
-    #[error("has no meaning here: {}", .0.usage())]
-    Unused(IncidentKind),
 }

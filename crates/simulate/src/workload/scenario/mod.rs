@@ -6,8 +6,8 @@ mod spec;
 mod validate;
 
 pub use self::{
-    error::{FieldError, ScenarioError, SyntaxProblem},
-    incident::{Incident, IncidentError, IncidentKind, OutageScope},
+    error::{ScenarioError, SyntaxProblem},
+    incident::{Incident, IncidentKind, OutageScope},
     spec::{
         ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
         PAST_MINUTES, PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,

@@ -16,51 +16,36 @@ use crate::workload::{
 /// A scenario: the objects in the cluster, their load, the accuracy of metrics, and incidents.
 ///
 /// Written in YAML, with fields in camel case such as `maxPods`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Scenario {
-    #[serde(default)]
     pub name: String,
-    #[serde(default)]
     pub description: String,
     /// Seed of the random numbers. The same seed results in the same run.
-    #[serde(default)]
     pub seed: u64,
     /// The duration in simulated time.
-    #[serde(default = "default_duration")]
     pub duration: Seconds,
     /// Whether the initial pods have been ready for ten minutes at the start, and have metrics.
     /// Otherwise, they are created at the start.
-    #[serde(default = "default_true")]
     pub warm: bool,
     /// The number of pods that can be scheduled. Further pods stay pending.
-    #[serde(default)]
     pub max_pods: Option<u32>,
     /// The profile of workloads that don't have their own.
-    #[serde(default)]
     pub default_profile: PodProfile,
     /// Workloads to create at the start.
-    #[serde(default)]
     pub workloads: Vec<WorkloadSpec>,
     /// Queues that workloads drain.
-    #[serde(default)]
     pub queues: Vec<QueueSpec>,
     /// Custom metrics of objects other than pods.
-    #[serde(default)]
     pub object_metrics: Vec<ObjectMetricSpec>,
     /// External metrics other than those of queues.
-    #[serde(default)]
     pub external_metrics: Vec<ExternalMetricSpec>,
     /// Accuracy of metrics.
-    #[serde(default)]
     pub metrics: MetricsSettings,
-    #[serde(default)]
     pub incidents: Vec<Incident>,
     /// Further objects to create at the start, such as autoscalers.
-    #[serde(default)]
     pub manifests: Vec<Value>,
     /// Faults of the API server, for the caller: see `Fault::from_json` of `hpa-testbed`.
-    #[serde(default)]
     pub faults: Vec<Value>,
 }
 
@@ -71,37 +56,31 @@ pub const PAST_SECONDS: f64 = PAST_MINUTES as f64 * 60.0;
 
 /// An object with pods, and the load on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// The name, which is also the value of the pods' label `app`.
-    #[serde(default)]
     pub name: String,
     /// The namespace, which is created if it doesn't exist.
-    #[serde(default = "default_namespace")]
     pub namespace: String,
-    #[serde(default = "default_kind")]
     pub kind: String,
     /// Required for custom resources.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// Replicas at the start.
-    #[serde(default = "default_replicas")]
     pub replicas: u32,
     /// By default the scenario's default profile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<PodProfile>,
     /// The total load, in units per second.
-    #[serde(default)]
     pub load: Load,
     /// The load in the four weeks before the start, for autoscalers with forecasts. By default that
     /// of `load`, so a repeated load also repeats in the past.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub past: Option<Load>,
     /// Custom metrics of the pods (`type: Pods`).
-    #[serde(default)]
     pub pod_metrics: Vec<PodMetricSpec>,
     /// Further fields of the object's spec, such as `strategy` or `minReadySeconds`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<serde_json::Map<String, Value>>,
 }
 
@@ -207,28 +186,12 @@ pub struct MetricsSettings {
     pub external: SourceSettings,
 }
 
-fn default_duration() -> Seconds {
-    Scenario::default().duration
-}
-
-fn default_true() -> bool {
-    true
-}
-
 fn default_namespace() -> String {
     "default".to_owned()
 }
 
-fn default_kind() -> String {
-    "Deployment".to_owned()
-}
-
 fn default_api_version() -> String {
     "v1".to_owned()
-}
-
-fn default_replicas() -> u32 {
-    1
 }
 
 fn default_per_unit() -> f64 {
@@ -258,13 +221,13 @@ impl Default for Scenario {
     }
 }
 
-impl WorkloadSpec {
+impl Default for WorkloadSpec {
     /// A Deployment in the namespace `default` with one replica of the default profile and no load.
-    pub fn new(name: impl Into<String>) -> Self {
+    fn default() -> Self {
         Self {
-            name: name.into(),
+            name: String::new(),
             namespace: default_namespace(),
-            kind: default_kind(),
+            kind: "Deployment".to_owned(),
             api_version: None,
             replicas: 1,
             profile: None,
@@ -274,7 +237,9 @@ impl WorkloadSpec {
             spec: None,
         }
     }
+}
 
+impl WorkloadSpec {
     /// The load at a second after the start, or before it if negative.
     pub fn load_at(&self, second: f64) -> f64 {
         match &self.past {
@@ -294,7 +259,7 @@ impl Scenario {
     /// [`Scenario::load`].
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let scenario = Self::decode(text)?;
-        scenario.validate()?;
+        scenario.validate().map_err(ScenarioError::InvalidField)?;
         Ok(scenario)
     }
 
@@ -307,7 +272,7 @@ impl Scenario {
             let table = parse_csv(&read_file(&path)?);
             table.map_err(|source| ScenarioError::Samples { path, source })
         })?;
-        scenario.validate()?;
+        scenario.validate().map_err(ScenarioError::InvalidField)?;
         Ok(scenario)
     }
 

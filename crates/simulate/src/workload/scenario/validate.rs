@@ -2,47 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    error::{FieldError, ScenarioError},
-    spec::{MetricValue, Scenario, WorkloadSpec},
-};
+use hpa_crd::FieldError;
 
-/// Adds the path of the field to the error of a result.
-fn with_path<E: Into<FieldError>>(
-    field: impl Into<String>,
-    result: Result<(), E>,
-) -> Result<(), ScenarioError> {
-    result
-        .map_err(|error| ScenarioError::InvalidField { field: field.into(), source: error.into() })
-}
-
-fn ensure(is_valid: bool, error: FieldError) -> Result<(), FieldError> {
-    if is_valid { Ok(()) } else { Err(error) }
-}
+use super::spec::{MetricValue, Scenario, WorkloadSpec};
+use crate::workload::field::{ensure, within};
 
 impl Scenario {
     /// Validates a scenario that was built in code. [`Scenario::parse`] and [`Scenario::load`] do
     /// this already.
-    pub fn validate(&self) -> Result<(), ScenarioError> {
-        with_path("defaultProfile", self.default_profile.validate())?;
-        with_path("duration", ensure(self.duration.get() > 0.0, FieldError::NotPositive))?;
+    pub fn validate(&self) -> Result<(), FieldError> {
+        within("defaultProfile", self.default_profile.validate())?;
+        ensure(self.duration.get() > 0.0, "duration", "must be more than 0")?;
         self.validate_workloads()?;
         self.validate_queues()?;
         self.validate_metrics()?;
         for (index, incident) in self.incidents.iter().enumerate() {
             let path = format!("incidents[{index}]");
-            if let Err((field, error)) = incident.validate() {
-                with_path(format!("{path}.{field}"), Err(error))?;
-            }
+            incident.validate(&path)?;
             if let Some(workload) = &incident.workload {
-                with_path(format!("{path}.workload"), self.check_workload(workload))?;
+                self.check_workload(format!("{path}.workload"), workload)?;
             }
         }
         for (index, manifest) in self.manifests.iter().enumerate() {
             for field in ["apiVersion", "kind", "metadata"] {
                 let is_set = manifest.get(field).is_some();
-                let path = format!("manifests[{index}].{field}");
-                with_path(path, ensure(is_set, FieldError::Required))?;
+                ensure(is_set, format!("manifests[{index}].{field}"), "is required")?;
             }
         }
         Ok(())
@@ -57,51 +41,49 @@ impl Scenario {
         self.workloads.iter().find(is_referenced)
     }
 
-    fn check_workload(&self, reference: &str) -> Result<(), FieldError> {
-        let exists = self.workload(reference).is_some();
-        ensure(exists, FieldError::UnknownWorkload(reference.to_owned()))
+    fn check_workload(&self, path: String, reference: &str) -> Result<(), FieldError> {
+        let message = format!("there is no workload \"{reference}\"");
+        ensure(self.workload(reference).is_some(), path, message)
     }
 
-    fn validate_workloads(&self) -> Result<(), ScenarioError> {
+    fn validate_workloads(&self) -> Result<(), FieldError> {
         let mut ids = BTreeSet::new();
         for (index, workload) in self.workloads.iter().enumerate() {
-            let path = format!("workloads[{index}]");
+            let path = |field: &str| format!("workloads[{index}].{field}");
             let WorkloadSpec { namespace, kind, name, .. } = workload;
-            with_path(format!("{path}.name"), ensure(!name.is_empty(), FieldError::Required))?;
+            ensure(!name.is_empty(), path("name"), "is required")?;
             let is_new = ids.insert((namespace, kind, name));
-            with_path(format!("{path}.name"), ensure(is_new, FieldError::Duplicate))?;
-            let has_version = workload.api_version().is_some();
-            let error = FieldError::RequiredForKind(kind.clone());
-            with_path(format!("{path}.apiVersion"), ensure(has_version, error))?;
+            ensure(is_new, path("name"), "is a duplicate")?;
+            let message = format!("is required for the kind \"{kind}\"");
+            ensure(workload.api_version().is_some(), path("apiVersion"), message)?;
             if let Some(profile) = &workload.profile {
-                with_path(format!("{path}.profile"), profile.validate())?;
+                within(path("profile"), profile.validate())?;
             }
-            with_path(format!("{path}.load"), workload.load.validate())?;
+            within(path("load"), workload.load.validate())?;
             if let Some(past) = &workload.past {
-                with_path(format!("{path}.past"), past.validate())?;
+                within(path("past"), past.validate())?;
             }
         }
         Ok(())
     }
 
-    fn validate_queues(&self) -> Result<(), ScenarioError> {
+    fn validate_queues(&self) -> Result<(), FieldError> {
         let mut names = BTreeSet::new();
         for (index, queue) in self.queues.iter().enumerate() {
-            let path = format!("queues[{index}]");
-            let is_new = names.insert(&queue.name);
-            with_path(format!("{path}.name"), ensure(is_new, FieldError::Duplicate))?;
-            with_path(format!("{path}.workload"), self.check_workload(&queue.workload))?;
-            with_path(format!("{path}.arrivals"), queue.arrivals.validate())?;
+            let path = |field: &str| format!("queues[{index}].{field}");
+            ensure(names.insert(&queue.name), path("name"), "is a duplicate")?;
+            self.check_workload(path("workload"), &queue.workload)?;
+            within(path("arrivals"), queue.arrivals.validate())?;
             let numbers = [("backlog", Some(queue.backlog)), ("drainPerPod", queue.drain_per_pod)];
             for (field, number) in numbers {
                 let is_valid = number.is_none_or(|number| number.is_finite() && number >= 0.0);
-                with_path(format!("{path}.{field}"), ensure(is_valid, FieldError::Negative))?;
+                ensure(is_valid, path(field), "must be a number of at least 0")?;
             }
         }
         Ok(())
     }
 
-    fn validate_metrics(&self) -> Result<(), ScenarioError> {
+    fn validate_metrics(&self) -> Result<(), FieldError> {
         let sources = [
             ("resource", &self.metrics.resource),
             ("pods", &self.metrics.pods),
@@ -109,27 +91,27 @@ impl Scenario {
             ("external", &self.metrics.external),
         ];
         for (name, settings) in sources {
-            with_path(format!("metrics.{name}"), settings.validate())?;
+            within(format!("metrics.{name}"), settings.validate())?;
         }
         for (index, metric) in self.object_metrics.iter().enumerate() {
-            with_path(format!("objectMetrics[{index}].value"), self.check_value(&metric.value))?;
+            self.check_value(format!("objectMetrics[{index}].value"), &metric.value)?;
         }
         for (index, metric) in self.external_metrics.iter().enumerate() {
-            with_path(format!("externalMetrics[{index}].value"), self.check_value(&metric.value))?;
+            self.check_value(format!("externalMetrics[{index}].value"), &metric.value)?;
         }
         Ok(())
     }
 
-    fn check_value(&self, value: &MetricValue) -> Result<(), FieldError> {
+    fn check_value(&self, path: String, value: &MetricValue) -> Result<(), FieldError> {
         match value {
             MetricValue::Load(workload)
             | MetricValue::LoadPerPod(workload)
-            | MetricValue::Served(workload) => self.check_workload(workload),
+            | MetricValue::Served(workload) => self.check_workload(path, workload),
             MetricValue::Backlog(name) => {
                 let exists = self.queues.iter().any(|queue| queue.name == *name);
-                ensure(exists, FieldError::UnknownQueue(name.clone()))
+                ensure(exists, path, format!("there is no queue \"{name}\""))
             }
-            MetricValue::Curve(load) => Ok(load.validate()?),
+            MetricValue::Curve(load) => within(path, load.validate()),
         }
     }
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use hpa_simulate::workload::{
     model::ClusterModel,
-    random,
     rollout::{RevisionState, next_replicas as rollout_replicas},
 };
 use serde_json::{Value, json};
 
 use super::owner::{Owner, controller_of, replica_sets_key};
-use crate::{Testbed, json, names};
+use crate::{Testbed, json};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY_LIMIT: i64 = 10;
@@ -23,15 +22,10 @@ pub(super) fn reconcile(
     deployment: &Owner,
     owners: &[Owner],
 ) {
-    let mut replica_sets: Vec<&Owner> =
-        owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment)).collect();
-    replica_sets
-        .sort_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()));
-    let hash = template_hash(&deployment.object);
+    let mut replica_sets = replica_sets_of(deployment, owners);
+    let hash = deployment.template_hash();
     let is_paused = deployment.object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    let current = replica_sets.iter().position(|replica_set| {
-        json::str_at(&replica_set.object, "/metadata/labels/pod-template-hash") == hash
-    });
+    let current = replica_sets.iter().position(|replica_set| replica_set.hash_label() == hash);
     let current = if is_paused { replica_sets.len().checked_sub(1) } else { current };
     let newest = replica_sets.last().map_or(0, |replica_set| revision_number(replica_set));
     let created;
@@ -57,21 +51,15 @@ pub(super) fn reconcile(
     delete_old_replica_sets(testbed, model, deployment, &replica_sets);
 }
 
-pub(super) fn newest_replica_set<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
-    let replica_sets = owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment));
+/// The `ReplicaSet`s of a Deployment, the newest one last.
+pub(super) fn replica_sets_of<'a>(deployment: &Owner, owners: &'a [Owner]) -> Vec<&'a Owner> {
+    let is_owned = |one: &&Owner| {
+        one.is("ReplicaSet")
+            && controller_of(&one.object).is_some_and(|(_, _, uid)| uid == deployment.uid())
+    };
+    let mut replica_sets: Vec<&Owner> = owners.iter().filter(is_owned).collect();
+    replica_sets.sort_by_key(|one| (revision_number(one), one.name().to_owned()));
     replica_sets
-        .max_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()))
-}
-
-fn is_owned_by(replica_set: &Owner, deployment: &Owner) -> bool {
-    replica_set.is("ReplicaSet")
-        && controller_of(&replica_set.object).is_some_and(|(_, _, uid)| uid == deployment.uid())
-}
-
-fn template_hash(deployment: &Value) -> String {
-    let template =
-        deployment.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
-    names::random_suffix(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
 }
 
 fn revision_number(owner: &Owner) -> i64 {
@@ -159,12 +147,6 @@ fn delete_old_replica_sets(
     let empty: Vec<&&Owner> = old.iter().filter(is_empty).collect();
     let surplus = empty.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
     for replica_set in empty.into_iter().take(surplus) {
-        // A client may have deleted it already.
-        let _ = testbed.delete(
-            &replica_set.api_version,
-            &replica_set.kind,
-            replica_set.namespace(),
-            replica_set.name(),
-        );
+        replica_set.delete(testbed);
     }
 }

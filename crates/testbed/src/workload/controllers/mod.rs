@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use hpa_simulate::workload::{
     model::{ClusterModel, Pod, WorkloadId},
-    random,
     rollout::RolloutBounds,
     seconds::timestamp_at,
     stateful_set::StatefulSetSpec,
@@ -83,25 +82,18 @@ fn delete_orphaned_replica_sets(testbed: &Testbed, owners: &[Owner]) {
             && controller_of(&owner.object).is_some_and(|(_, _, uid)| !existing.contains(uid))
     };
     for owner in owners.iter().filter(is_orphan) {
-        // The list is current, so the object exists.
-        let _ = testbed.delete(&owner.api_version, &owner.kind, owner.namespace(), owner.name());
+        owner.delete(testbed);
     }
 }
 
 /// Creates missing pods and terminates surplus pods.
 fn reconcile_replica_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
     let (id, now) = (owner.workload(), model.now);
-    let revision = template_hash(owner);
     let missing = model.workload(&id).terminate_surplus(owner.uid(), owner.replicas(), now);
     for _ in 0..missing {
         let name = model.generate_name(owner.name());
-        create_pod(testbed, model, owner, &name, &revision, &[]);
+        create_pod(testbed, model, owner, &name, owner.hash_label(), &[]);
     }
-}
-
-/// The pod template hash of a `ReplicaSet`.
-fn template_hash(owner: &Owner) -> String {
-    json::str_at(&owner.object, "/metadata/labels/pod-template-hash").to_owned()
 }
 
 /// Creates a pod. If the server rejects it, the next reconcile tries again.
@@ -144,10 +136,7 @@ fn reconcile_stateful_set(testbed: &Testbed, model: &mut ClusterModel, owner: &O
 
 /// The name of the current revision of the template.
 fn stateful_set_revision(owner: &Owner) -> String {
-    let template =
-        owner.object.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
-    let mut rng = fastrand::Rng::with_seed(random::hash(&[&template]));
-    format!("{}-{}", owner.name(), names::random_suffix(&mut rng, 10))
+    format!("{}-{}", owner.name(), owner.template_hash())
 }
 
 fn create_ordinal(
@@ -218,8 +207,8 @@ fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
     if owner.is("StatefulSet") {
         return stateful_set_revision(owner);
     }
-    let newest = deployment::newest_replica_set(owner, owners);
-    newest.map(|one| one.uid().to_owned()).unwrap_or_default()
+    let replica_sets = deployment::replica_sets_of(owner, owners);
+    replica_sets.last().map(|newest| newest.uid().to_owned()).unwrap_or_default()
 }
 
 fn built_in_status(
@@ -312,10 +301,6 @@ fn set_custom_status(object: &mut Value, owner: &Owner, counts: PodCounts) {
     json::set_pointer(object, &owner.paths.status_replicas, counts.all);
     let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };
     if json::str_at(object, pointer).is_empty() {
-        let labels = owner.pod_labels();
-        let pairs = labels.as_object().into_iter().flatten();
-        let pairs =
-            pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-        json::set_pointer(object, pointer, pairs.collect::<Vec<_>>().join(","));
+        json::set_pointer(object, pointer, json::join_labels(&owner.pod_labels()));
     }
 }

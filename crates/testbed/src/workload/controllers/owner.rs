@@ -1,12 +1,12 @@
 //! Objects that own pods or `ReplicaSet`s.
 
 use hpa_calc::selector::Selector;
-use hpa_simulate::workload::model::WorkloadId;
+use hpa_simulate::workload::{model::WorkloadId, random};
 use serde_json::{Value, json};
 
 use crate::{
-    Testbed, json,
-    registry::{ScalePaths, ScaleSelector, api_version},
+    Testbed, json, names,
+    registry::{ScalePaths, ScaleSelector},
     store::{Object, ObjectId, ResourceKey},
 };
 
@@ -18,14 +18,6 @@ pub(crate) struct Owner {
     pub(crate) kind: String,
     pub(crate) object: Object,
     pub(crate) paths: ScalePaths,
-}
-
-/// A kind with a scale subresource.
-struct ScalableKind {
-    key: ResourceKey,
-    api_version: String,
-    kind: String,
-    paths: ScalePaths,
 }
 
 pub(super) fn pods_key() -> ResourceKey {
@@ -40,61 +32,30 @@ fn key(group: &str, plural: &str) -> ResourceKey {
     (group.to_owned(), plural.to_owned())
 }
 
-fn scalable_kinds(testbed: &Testbed) -> Vec<ScalableKind> {
-    let built_in = [
-        ("apps", "deployments", "Deployment"),
-        ("apps", "replicasets", "ReplicaSet"),
-        ("apps", "statefulsets", "StatefulSet"),
-        ("", "replicationcontrollers", "ReplicationController"),
-    ];
-    let mut kinds: Vec<ScalableKind> = built_in
-        .into_iter()
-        .map(|(group, plural, kind)| ScalableKind {
-            key: key(group, plural),
-            api_version: api_version(group, "v1"),
-            kind: kind.to_owned(),
-            paths: ScalePaths {
-                spec_replicas: "/spec/replicas".to_owned(),
-                status_replicas: "/status/replicas".to_owned(),
-                selector: ScaleSelector::None,
-            },
-        })
-        .collect();
-    for resource in testbed.scalable_custom_resources() {
-        let scaled = resource.versions.iter().find_map(|one| Some((&one.name, one.scale.clone()?)));
-        let Some((version, paths)) = scaled else { continue };
-        let api_version = resource.api_version(version);
-        kinds.push(ScalableKind {
-            key: resource.key(),
-            api_version,
-            kind: resource.kind.clone(),
-            paths,
-        });
-    }
-    kinds
-}
-
 /// The resources that the controllers depend on.
 pub(super) fn relevant_keys(testbed: &Testbed) -> Vec<ResourceKey> {
     let crds = key("apiextensions.k8s.io", "customresourcedefinitions");
-    scalable_kinds(testbed).into_iter().map(|kind| kind.key).chain([pods_key(), crds]).collect()
+    let scalable = testbed.scalable_resources();
+    scalable.iter().map(|resource| resource.key()).chain([pods_key(), crds]).collect()
 }
 
 /// All objects with a scale.
 pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
-    let owners = |kind: ScalableKind| {
-        let objects = testbed.objects(&kind.key).into_iter();
-        objects
-            .map(|object| Owner {
-                key: kind.key.clone(),
-                api_version: kind.api_version.clone(),
-                kind: kind.kind.clone(),
-                object,
-                paths: kind.paths.clone(),
-            })
-            .collect::<Vec<_>>()
-    };
-    scalable_kinds(testbed).into_iter().flat_map(owners).collect()
+    let mut owners = Vec::new();
+    for resource in testbed.scalable_resources() {
+        let mut versions = resource.versions.iter();
+        let version = versions.find_map(|one| Some((&one.name, one.scale.as_ref()?)));
+        let Some((version, paths)) = version else { continue };
+        let (key, api_version) = (resource.key(), resource.api_version(version));
+        owners.extend(testbed.objects(&key).into_iter().map(|object| Owner {
+            key: key.clone(),
+            api_version: api_version.clone(),
+            kind: resource.kind.clone(),
+            object,
+            paths: paths.clone(),
+        }));
+    }
+    owners
 }
 
 /// Kind, name and UID of an object's controller.
@@ -165,6 +126,23 @@ impl Owner {
             }
         }
         if labels.is_null() { json!({ "app": self.name() }) } else { labels }
+    }
+
+    /// A hash of the pod template, as a suffix for names.
+    pub(super) fn template_hash(&self) -> String {
+        let template = self.object.pointer("/spec/template");
+        let template = template.map(ToString::to_string).unwrap_or_default();
+        names::random_suffix(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
+    }
+
+    /// The template hash in the labels of a `ReplicaSet`.
+    pub(super) fn hash_label(&self) -> &str {
+        json::str_at(&self.object, "/metadata/labels/pod-template-hash")
+    }
+
+    /// Deletes the object, unless a client has already deleted it.
+    pub(super) fn delete(&self, testbed: &Testbed) {
+        let _ = testbed.delete(&self.api_version, &self.kind, self.namespace(), self.name());
     }
 
     /// An owner reference for a controlled object.

@@ -74,10 +74,10 @@ impl Page {
     fn add(&mut self, kind: &'static str, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels = labels.iter().map(|(label, value)| {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            format!("{}=\"{value}\"", valid_name(label))
+            format!("{}=\"{value}\"", label_name(label))
         });
         let labels = labels.collect::<Vec<_>>().join(",");
-        let family = self.families.entry(valid_name(name));
+        let family = self.families.entry(metric_name(name));
         let family = family.or_insert_with(|| Family { kind, samples: Vec::new() });
         family.samples.push((labels, value));
     }
@@ -209,7 +209,29 @@ fn with_labels<'a>(
     object_labels.iter().copied().chain(labels).collect()
 }
 
-/// Replaces all characters except ASCII letters, digits and underscores.
-fn valid_name(name: &str) -> String {
-    name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_")
+/// The name of a metric, with an underscore for each character that Prometheus doesn't permit.
+fn metric_name(name: &str) -> String {
+    valid_name(name, |c| c == '_' || c == ':')
+}
+
+/// The name of a label, which can't have colons.
+fn label_name(name: &str) -> String {
+    valid_name(name, |c| c == '_')
+}
+
+fn valid_name(name: &str, is_permitted: impl Fn(char) -> bool) -> String {
+    let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && !is_permitted(c), "_");
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_prometheus_permits() {
+        let names = ["http.requests/s", "5xx_total", "job:rps:sum"];
+        assert_eq!(names.map(metric_name), ["http_requests_s", "_5xx_total", "job:rps:sum"]);
+        assert_eq!(names.map(label_name), ["http_requests_s", "_5xx_total", "job_rps_sum"]);
+    }
 }

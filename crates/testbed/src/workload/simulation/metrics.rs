@@ -11,11 +11,12 @@ use hpa_simulate::workload::{
     series::{Sample, Series, SourceSettings},
 };
 use jiff::Timestamp;
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::state::{Shared, State};
 use crate::{
-    error::ApiError,
+    error::{ApiError, qualified},
     metrics_provider::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
         PodMetrics, PodMetricsQuery,
@@ -191,21 +192,12 @@ impl ModelAt<'_> {
 /// core group.
 fn describes(object: &ObjectRef, query: &CustomMetricQuery) -> bool {
     let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let plural = object.resource.clone().unwrap_or_else(|| guess_plural(&object.kind));
-    let resource = if group.is_empty() { plural } else { format!("{plural}.{group}") };
-    resource == query.resource && object.name == query.name && object.namespace == query.namespace
-}
-
-/// The regular plural of a kind. For an irregular one, the scenario has [`ObjectRef::resource`].
-fn guess_plural(kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    if let Some(stem) = kind.strip_suffix('y') {
-        return format!("{stem}ies");
-    }
-    if kind.ends_with('s') || kind.ends_with('x') || kind.ends_with("ch") {
-        return format!("{kind}es");
-    }
-    format!("{kind}s")
+    // For an irregular plural, the scenario has `resource`.
+    let regular = || ApiResource::from_gvk(&GroupVersionKind::gvk("", "", &object.kind)).plural;
+    let plural = object.resource.clone().unwrap_or_else(regular);
+    qualified(&plural, group) == query.resource
+        && object.name == query.name
+        && object.namespace == query.namespace
 }
 
 fn milli_quantity(value: f64) -> String {

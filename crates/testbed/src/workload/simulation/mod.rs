@@ -6,7 +6,7 @@ mod metrics;
 mod runner;
 mod state;
 
-use std::{fmt, io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::{Router, routing::get};
 use hpa_simulate::workload::{
@@ -169,15 +169,6 @@ impl Simulation {
     }
 }
 
-impl fmt::Debug for Simulation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Simulation")
-            .field("scenario", &self.shared.scenario.name)
-            .field("clock", &self.shared.clock)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Creates CRDs and namespaces, then workloads, then the other manifests. Missing namespaces are
 /// created as needed.
 fn create_objects(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError> {
@@ -202,9 +193,8 @@ fn create_objects(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError
 
 fn ensure_namespace(testbed: &Testbed, name: &str) -> Result<(), ApiError> {
     if !name.is_empty() && testbed.get("v1", "Namespace", "", name).is_none() {
-        testbed.apply(
-            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
-        )?;
+        let metadata = json!({ "name": name });
+        testbed.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }))?;
     }
     Ok(())
 }
@@ -242,8 +232,7 @@ fn replicas_pointer(testbed: &Testbed, workload: &WorkloadSpec) -> String {
         workload.kind == resource.kind
             && workload.api_version() == Some(&resource.api_version(version))
     };
-    let custom = testbed.scalable_custom_resources();
-    let pointer = custom.iter().find_map(|resource| {
+    let pointer = testbed.scalable_resources().iter().find_map(|resource| {
         let mut versions = resource.versions.iter();
         let version = versions.find(|version| is_kind_of(&version.name, resource))?;
         Some(version.scale.as_ref()?.spec_replicas.clone())

@@ -25,6 +25,7 @@ use super::{
     decisions::Decisions,
     early_retries::{EarlyRetries, NextDue},
     last_reconcile::LastReconcile,
+    overwritten_replicas::OverwrittenReplicas,
     peer_writes::{PeerWrite, PeerWrites},
     replica_mismatch::ReplicaMismatch,
 };
@@ -44,6 +45,7 @@ pub struct Autoscaler {
     is_suspended: AtomicBool,
     scale_distrusted_at: Mutex<Option<Instant>>,
     replica_mismatch: Mutex<ReplicaMismatch>,
+    overwritten_replicas: Mutex<OverwrittenReplicas>,
     history: Mutex<HistoryState>,
     early_retries: Mutex<EarlyRetries>,
     /// The due time of the next periodic reconcile, if an additional one is queued before it.
@@ -138,6 +140,7 @@ impl Autoscaler {
             is_suspended: AtomicBool::new(false),
             scale_distrusted_at: Mutex::new(Some(Instant::now())),
             replica_mismatch: Mutex::default(),
+            overwritten_replicas: Mutex::default(),
             history: Mutex::default(),
             periodic_due: Mutex::default(),
             target_hash: Mutex::default(),
@@ -218,11 +221,27 @@ impl Autoscaler {
         }
     }
 
+    /// Records that this reconcile has written these replicas.
+    pub(crate) fn record_scale_write(&self, replicas: i32) {
+        self.overwritten_replicas.lock().record_write(replicas);
+    }
+
+    /// Compares the replicas that a reconcile reads with those that the last one wrote. Returns the
+    /// latter if another client has changed them after each of several scalings, and if that is to
+    /// be reported.
+    pub(crate) fn overwritten_replicas(&self, replicas: i32) -> Option<i32> {
+        self.overwritten_replicas.lock().observe(replicas)
+    }
+
     /// Sets the target of the current reconcile. Returns whether the previous reconcile had another
     /// one, or there was none.
     pub fn set_target(&self, target: &CrossVersionObjectReference) -> bool {
         let hash = Some(HASHER.hash_one((&target.api_version, &target.kind, &target.name)));
-        std::mem::replace(&mut *self.target_hash.lock(), hash) != hash
+        let is_new = std::mem::replace(&mut *self.target_hash.lock(), hash) != hash;
+        if is_new {
+            *self.overwritten_replicas.lock() = OverwrittenReplicas::default();
+        }
+        is_new
     }
 
     /// Sets the error of the last reconcile, `None` if it succeeded.

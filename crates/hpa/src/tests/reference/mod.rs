@@ -26,7 +26,8 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{args::Arguments, export_tests, lint};
+use super::export_tests;
+use crate::{args::Arguments, lint};
 
 /// If this environment variable is set, the test writes the pages before it compares them.
 const UPDATE_VARIABLE: &str = "UPDATE_REFERENCE";

@@ -12,9 +12,9 @@ pub(crate) use cluster::scrape_controller as scrape;
 pub(crate) use exposition::Exposition;
 use queries::Query;
 
-const DASHBOARD: &str = include_str!("../../../../charts/hpa-controller/files/dashboard.json");
-const RULES: &str = include_str!("../../../../charts/hpa-controller/files/rules.yaml");
-const DOCUMENTATION: &str = include_str!("../../../../docs/metrics.md");
+const DASHBOARD: &str = include_str!("../../../../../charts/hpa-controller/files/dashboard.json");
+const RULES: &str = include_str!("../../../../../charts/hpa-controller/files/rules.yaml");
+const DOCUMENTATION: &str = include_str!("../../../../../docs/metrics.md");
 
 /// Labels that Prometheus adds to each series of a scrape target.
 const TARGET_LABELS: [&str; 3] = ["job", "pod", "instance"];

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Page, code, read_yaml};
-use crate::export_tests::Exposition;
+use crate::tests::export_tests::Exposition;
 
 /// `exposition` must have all metrics, in Prometheus's text format.
 pub(super) fn metrics(exposition: &str) -> Page {

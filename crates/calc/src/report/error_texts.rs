@@ -1,0 +1,60 @@
+//! Texts in the errors of metrics, by which reports detect the cause of a failure. The crates that
+//! compose these errors use the same constants.
+
+/// Part of the error of a metrics API that doesn't have the metric.
+pub const UNKNOWN_METRIC: &str = "could not find the metric";
+
+/// The error if no server is registered for the custom metrics API, as in the reference.
+pub const NO_CUSTOM_API: &str = "no custom metrics API (custom.metrics.k8s.io) registered";
+
+/// The start of the error of a request if no server is registered for the API.
+pub const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource (";
+
+/// Part of the API server's error if the client may not read the metric.
+pub const FORBIDDEN: &str = " is forbidden: User ";
+
+/// Part of the error of a request that an API server, or the server behind it, answers with status
+/// 500.
+pub const SERVER_ERROR: &str = "has prevented the request from succeeding";
+
+/// Part of the errors if Prometheus doesn't respond. The URL follows.
+pub const PROMETHEUS: &str = "Prometheus at ";
+
+/// The start of the error if rules or collectors may have the metric, but haven't listed theirs.
+pub const NOT_DISCOVERED: &str = "the metrics of rules and collectors are not discovered yet";
+
+/// Part of that error if the autoscalers, whose annotations configure collectors, were not listed.
+pub const AUTOSCALERS_NOT_SYNCED: &str = "the autoscalers are not synced yet";
+
+/// Part of the error if neither the rules nor the collectors have a metric. The text before it
+/// says why, the text after it is the error of the metrics API.
+pub const ALSO_NOT_BY_API: &str = ", and reading it from a metrics API failed";
+
+/// Part of the error about a rule that describes the metric, but doesn't have it now.
+pub const DESCRIBED: &str = " of --metrics-config describes ";
+
+/// The start of the error if a rule or a collector has the metric, but returned no value.
+pub const NO_VALUE: &str = "no value";
+
+/// The starts of the errors of rules and collectors, which are read without a metrics API.
+const IN_PROCESS: [&str; 8] = [
+    "unable to fetch metrics: ",
+    "unable to generate a query for the metric",
+    "unable to convert the result",
+    "unable to list matching resources",
+    "no value for the object: ",
+    "no value: ",
+    "no such metric: ",
+    NOT_DISCOVERED,
+];
+
+/// Whether an error says that no server is registered for a metrics API.
+pub fn is_api_missing(error: &str) -> bool {
+    error.contains(NO_CUSTOM_API) || error.contains(UNKNOWN_RESOURCE)
+}
+
+/// Whether an error is that of a source in the controller's process, such as a rule or a collector.
+/// The controller may have read a metrics API in addition, because that source lacks the metric.
+pub fn is_in_process(error: &str) -> bool {
+    IN_PROCESS.iter().any(|start| error.starts_with(start)) || error.contains(ALSO_NOT_BY_API)
+}

@@ -1,0 +1,71 @@
+//! Detects that another client changes the target's replicas after each scaling.
+
+/// After this many consecutive overwritten scalings, they are reported. Fewer may be a user's.
+const REPORT_AFTER: u32 = 3;
+
+/// While they last, they are reported again after this many further ones, because events expire.
+const REPORT_AGAIN_AFTER: u32 = 100;
+
+/// The number of consecutive scalings whose replicas the next reconcile no longer found.
+#[derive(Debug, Default)]
+pub(super) struct OverwrittenReplicas {
+    /// The replicas that the last reconcile wrote.
+    written: Option<i32>,
+    scalings: u32,
+}
+
+impl OverwrittenReplicas {
+    /// Records that a reconcile has written these replicas.
+    pub(super) fn record_write(&mut self, replicas: i32) {
+        self.written = Some(replicas);
+    }
+
+    /// Compares the replicas that a reconcile reads with those that the last one wrote. Returns the
+    /// latter if the change is to be reported.
+    pub(super) fn observe(&mut self, replicas: i32) -> Option<i32> {
+        let written = self.written.take()?;
+        if replicas == written {
+            self.scalings = 0;
+            return None;
+        }
+        self.scalings = self.scalings.saturating_add(1);
+        let further = self.scalings.checked_sub(REPORT_AFTER)?;
+        (further % REPORT_AGAIN_AFTER == 0).then_some(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether each of these scalings to 5 is reported, if the next reconcile reads this number.
+    fn reported(found: &[i32]) -> Vec<bool> {
+        let mut overwritten = OverwrittenReplicas::default();
+        let observe = |found: &i32| {
+            overwritten.record_write(5);
+            overwritten.observe(*found).is_some()
+        };
+        found.iter().map(observe).collect()
+    }
+
+    #[test]
+    fn third_scaling_that_is_overwritten_is_reported_and_later_ones_rarely() {
+        let all = reported(&[2; 250]).into_iter().enumerate();
+        let numbers: Vec<_> = all.filter(|(_, it)| *it).map(|(index, _)| index + 1).collect();
+        assert_eq!(numbers, [3, 103, 203]);
+    }
+
+    #[test]
+    fn scaling_that_lasts_ends_the_series() {
+        assert!(!reported(&[2, 2, 5, 2, 2]).contains(&true));
+    }
+
+    #[test]
+    fn later_change_is_not_counted() {
+        let mut overwritten = OverwrittenReplicas::default();
+        overwritten.record_write(5);
+        let found = [5, 2, 3, 4].map(|replicas| overwritten.observe(replicas));
+        assert_eq!(found, [None; 4]);
+        assert_eq!(overwritten.scalings, 0);
+    }
+}

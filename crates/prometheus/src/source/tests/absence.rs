@@ -1,0 +1,58 @@
+//! The reasons why no rule has a metric.
+
+use super::*;
+
+const NAMED_AND_OTHER: &str = r#"
+rules:
+- seriesQuery: '{__name__="jobs_total",pod!=""}'
+  resources:
+    overrides: &overrides
+      namespace: {resource: namespace}
+      pod: {resource: pod}
+  name: {matches: ^(.*)_total$, as: $1}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: '{__name__=~"^queue_.*"}'
+  resources:
+    overrides: *overrides
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"#;
+const NAMED_SERIES: &str = r#"{__name__="jobs_total",pod!=""}"#;
+
+/// The reason why the rules don't have a metric of pods.
+async fn absence(server: &Prometheus, metric: &str) -> String {
+    let source = source_with(server, NAMED_AND_OTHER, Compat::Off);
+    _ = source.relist().await;
+    let query: Query = CustomQuery { resource: GroupResource::pods(), ..request(metric) }.into();
+    assert!(!source.has(&query));
+    source.absence(&query).unwrap()
+}
+
+#[tokio::test]
+async fn rule_that_names_the_series_of_a_metric_is_reported() {
+    let server = Prometheus::default();
+    let expected = "rules[0] of --metrics-config describes jobs, but found no series now";
+    assert_eq!(absence(&server, "jobs").await, expected);
+    server.set_series(NAMED_SERIES, &json!([{ "__name__": "jobs_total", "namespace": "shop" }]));
+    let expected = "rules[0] of --metrics-config describes jobs, but not for pods";
+    assert_eq!(absence(&server, "jobs").await, expected);
+    server.fail(NAMED_SERIES);
+    let expected = "rules[0] of --metrics-config describes jobs, but its series could not be read";
+    assert_eq!(absence(&server, "jobs").await, expected);
+}
+
+#[tokio::test]
+async fn rules_without_series_are_listed_if_none_describes_the_metric() {
+    let server = Prometheus::default();
+    let expected =
+        "no rule of --metrics-config has waiting now (rules[0], rules[1] found no series)";
+    assert_eq!(absence(&server, "waiting").await, expected);
+    let series = |name: &str| json!([{ "__name__": name, "namespace": "shop", "pod": "web-0" }]);
+    server.set_series(NAMED_SERIES, &series("jobs_total"));
+    server.set_series(r#"{__name__=~"^queue_.*"}"#, &series("queue_length"));
+    assert_eq!(absence(&server, "waiting").await, "no rule of --metrics-config has waiting");
+    let source = source_with(&server, NAMED_AND_OTHER, Compat::Off);
+    let external = source.absence(&external("jobs").into()).unwrap();
+    assert_eq!(external, "no rule of --metrics-config has jobs");
+    let nodes = Objects::Selected(Selector::everything());
+    assert_eq!(source.absence(&Query::NodeUsage { nodes, fields: Box::default() }), None);
+}
