@@ -61,6 +61,8 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
 fn reference_text(error: &ScheduleError) -> &'static str {
     match error {
         ScheduleError::NegativeScalingWindow(_) => "scaling window duration cannot be negative",
+        // The reference has no limit.
+        ScheduleError::TooManyEntries(_) => "no error",
         ScheduleError::UnknownDefaultTimeZone(_) => "unexpected error loading default location",
         ScheduleError::Entry(Problem::InvalidTime { field: "startTime", .. }) => {
             "could not parse the specified schedule period start time, format is not HH:MM"

@@ -92,6 +92,73 @@ externalRules:
         unexpected: "no result",
     },
     Case {
+        name: "override_of_a_label_that_the_series_do_not_have",
+        rules: "
+rules:
+- seriesQuery: sessions_total
+  resources: {overrides: {kubernetes_namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        is_success: false,
+        expected: &[
+            ": 1 problem\n",
+            "  problem: sessions_total has no label `kubernetes_namespace`, by which queries select \
+             the namespace: the series have the label `namespace`: map it with \
+             resources.overrides: {namespace: {resource: namespace}}\n",
+        ],
+        unexpected: "relabeling",
+    },
+    Case {
+        name: "override_for_a_resource_without_a_metric",
+        rules: "
+rules:
+- seriesQuery: sessions_total
+  resources: {overrides: {namespace: {resource: namespace}, pod_name: {resource: pod}}}
+  metricsQuery: |
+    sum(<<.Series>>{<<.LabelMatchers>>})
+    by (<<.GroupBy>>)
+",
+        is_success: true,
+        expected: &[
+            ": no problems, 1 warning\n",
+            "  warning: pods have no metric, because no series has the label `pod_name`: the \
+             series have the label `pod`: map it with resources.overrides: {pod: {resource: pod}}\n",
+            "  query: sum(sessions_total{namespace=\"shop\"}) by (namespace)\n",
+        ],
+        unexpected: "problem:",
+    },
+    Case {
+        name: "query_without_matchers_has_a_sample_without_a_namespace",
+        rules: "
+rules:
+- seriesQuery: unlabeled_requests
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(unlabeled_requests) by (pod)
+",
+        is_success: true,
+        expected: &[
+            ": no problems, 1 warning\n",
+            "  default/web-1 = 5\n  warning: the query selects no objects",
+        ],
+        unexpected: "has no label",
+    },
+    Case {
+        name: "series_of_no_object",
+        rules: "
+rules:
+- seriesQuery: unlabeled_requests
+  resources: {overrides: {namespace: {resource: namespace}, node: {resource: node}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        is_success: false,
+        expected: &[
+            "  problem: no label of the series is mapped to a resource; the labels are instance, \
+             job, pod: map the one with the object's name in resources.overrides, or use \
+             externalRules",
+        ],
+        unexpected: "no problems",
+    },
+    Case {
         name: "gauge_with_the_name_of_a_counter",
         rules: "
 rules:
@@ -122,6 +189,7 @@ resourceRules:
 ",
         is_success: false,
         expected: &[
+            "resourceRules.cpu.containerQuery: warning: without the matcher container!=\"\"",
             "cpu.containerQuery: pods: 1, such as web-1",
             "cpu.nodeQuery: `instance` is 127.0.0.1:",
             "an address and not the name of a node",

@@ -126,9 +126,38 @@ rules:
 ",
         metric: "pods/unlabeled_requests",
         flags: IN_NAMESPACE,
-        advice: "no object of the namespace shop has series of the metric: unlabeled_requests has \
-                 no label namespace. Add it by relabeling, or use externalRules with `namespaced: \
-                 false`",
+        advice: "unlabeled_requests has no value: unlabeled_requests has no label `namespace`, by \
+                 which queries select the namespace: add it by relabeling, or use externalRules \
+                 with `namespaced: false`; the labels are instance, job, pod",
+    },
+    Mistake {
+        name: "override_of_a_label_that_the_series_do_not_have",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources:
+    overrides: {kubernetes_namespace: {resource: namespace}, pod: {resource: pod}}
+  name: {as: requests}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "pods/requests",
+        flags: IN_NAMESPACE,
+        advice: "requests has no value: http_requests_total has no label `kubernetes_namespace`, by \
+                 which queries select the namespace: the series have the label `namespace`: map it \
+                 with resources.overrides: {namespace: {resource: namespace}}",
+    },
+    Mistake {
+        name: "metric_for_another_resource",
+        rules: "
+rules:
+- seriesQuery: unlabeled_requests
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        metric: "services/unlabeled_requests",
+        flags: IN_NAMESPACE,
+        advice: "unlabeled_requests has no value: rules[0] (line 3, column 3) has it, but not for \
+                 this resource: no series has the label `service`\n",
     },
     Mistake {
         name: "external_query_without_a_result",

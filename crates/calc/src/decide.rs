@@ -104,6 +104,19 @@ impl<'a> Plan<'a> {
 const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
+/// The reason of the condition about a bound, if the proposal is beyond it and the desired replicas
+/// are at it.
+fn exceeded_bound(bounds: Bounds, proposed: i32, desired: i32) -> Option<ConditionReason> {
+    let Bounds { min_replicas: min, max_replicas: max } = bounds;
+    if proposed > max && desired == max {
+        Some(ConditionReason::TooManyReplicas)
+    } else if proposed < min && desired == min {
+        Some(ConditionReason::TooFewReplicas)
+    } else {
+        None
+    }
+}
+
 /// The name of the setting that schedules the bounds.
 pub(crate) const BOUNDS: &str = "bounds";
 
@@ -438,6 +451,7 @@ impl Decision<'_> {
             });
         self.explanation.stabilized_by = normalized.stabilization.map(|limit| limit.reason);
         self.explanation.limited_by = is_limited.then_some(normalized.limit.reason);
+        self.explanation.exceeded_bound = exceeded_bound(self.bounds, proposed, desired);
         if desired != current {
             self.rescale(desired, reason);
         }

@@ -5,6 +5,7 @@ use crate::{
     event::Event,
     explain::{Explanation, Summary},
     history::{Direction, History},
+    messages,
     settings::{Bounds, Settings},
     status::StatusDraft,
 };
@@ -114,6 +115,16 @@ impl ReconcileError {
         }
     }
 
+    /// The error without the names of the autoscalers that share pods: the names change while the
+    /// problem stays. Equal texts are the same problem.
+    pub fn problem(&self) -> String {
+        let text = self.to_string();
+        match text.rsplit_once(messages::AMBIGUOUS) {
+            Some((start, _)) => start.to_owned(),
+            None => text,
+        }
+    }
+
     /// Whether the reconcile decided in spite of the error, because enough metrics could be read.
     pub fn is_partial(&self) -> bool {
         matches!(self, Self::SomeMetrics(_))
@@ -153,5 +164,23 @@ impl Decision<'_> {
     pub(crate) fn fail(&mut self, error: ReconcileError) {
         self.explanation.summary = Summary::Failed(error.to_string());
         self.error = Some(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problem_is_the_same_if_other_autoscalers_share_the_pods() {
+        let ambiguous = |selector: &str, names: &str| ReconcileError::ComputeReplicas {
+            reference: "Deployment/shop/web".to_owned(),
+            message: format!("pods by selector {selector} {}{names}]", messages::AMBIGUOUS),
+        };
+        let problem = ambiguous("app=web", "shop/a shop/b").problem();
+        assert_eq!(problem, ambiguous("app=web", "shop/a shop/c").problem());
+        assert_ne!(problem, ambiguous("app=api", "shop/a shop/b").problem());
+        let other = ReconcileError::UnknownKind("no matches for kind".to_owned());
+        assert_eq!(other.problem(), other.to_string());
     }
 }

@@ -93,6 +93,7 @@ pub mod replicas;
 pub mod report;
 pub mod selector;
 pub mod settings;
+pub mod shell;
 mod status;
 pub mod suggestions;
 pub mod validation;

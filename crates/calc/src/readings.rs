@@ -80,7 +80,7 @@ pub struct PodSample {
     pub value: MilliValue,
     /// The end of the window over which the sample was taken.
     pub timestamp: Timestamp,
-    /// The length of that window.
+    /// The length of that window. Zero if the API reported none.
     pub window: SignedDuration,
 }
 

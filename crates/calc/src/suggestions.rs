@@ -1,7 +1,14 @@
 //! Suggestions for misspelled names.
 
+/// The maximum length of a name that is compared, in bytes: that of names in Kubernetes. The time of
+/// a comparison is the product of the lengths.
+const MAX_LENGTH: usize = 253;
+/// The maximum length of a character in bytes.
+const MAX_CHAR_LENGTH: usize = 4;
+
 /// Whether one name may be a misspelling of the other. It may differ in case, by a part before or
-/// after a hyphen, or by up to two letters (one letter if a name has fewer than five).
+/// after a hyphen, or by up to two letters (one letter if a name has fewer than five). Names of more
+/// than 253 bytes are never similar.
 pub fn is_similar(left: &str, right: &str) -> bool {
     distance_if_similar(left, right).is_some()
 }
@@ -15,6 +22,9 @@ pub fn most_similar<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) 
 
 /// The edit distance of the names in lower case, or `None` if they are not similar.
 fn distance_if_similar(left: &str, right: &str) -> Option<usize> {
+    if left.len().max(right.len()) > MAX_LENGTH {
+        return None;
+    }
     let (left, right) = (left.to_ascii_lowercase(), right.to_ascii_lowercase());
     let (short, long) = if left.len() <= right.len() { (&left, &right) } else { (&right, &left) };
     if short.is_empty() {
@@ -24,6 +34,9 @@ fn distance_if_similar(left: &str, right: &str) -> Option<usize> {
         long.strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('-'))
             || long.strip_suffix(short.as_str()).is_some_and(|rest| rest.ends_with('-'));
     let max_distance = if short.len() < 5 { 1 } else { 2 };
+    if !is_hyphenated_part && long.len() - short.len() > max_distance * MAX_CHAR_LENGTH {
+        return None;
+    }
     let distance = distance(short, long);
     (is_hyphenated_part || distance <= max_distance).then_some(distance)
 }

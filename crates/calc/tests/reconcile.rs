@@ -354,8 +354,8 @@ fn metric_without_a_reading_fails() {
     let conclusion = Scenario::new(3, &[]).reconcile(&hpa(json!({}), json!({})));
     assert_eq!(
         events(&conclusion)[0],
-        "Warning FailedGetExternalMetric: unable to get external metric shop/m/nil: the metric was \
-            not read"
+        "Warning FailedGetExternalMetric: unable to get external metric shop/m/nil: no value of \
+         it was given"
     );
 }
 

@@ -131,7 +131,7 @@ fn condition_names_invalid_settings_and_those_that_apply() {
     assert_eq!(condition(valid), (Some("True SetOnAutoscaler: sync-period=30s".to_owned()), 0));
     let (invalid, count) = condition(json!({ "sync-period": "30s", "rollout": "surge" }));
     let text = "True InvalidSettings: annotation autoscaling.hpa-rs.dev/rollout must be \
-        \"count-surge\" or \"ignore-surge\"; ignored; sync-period=30s";
+        \"count-surge\" or \"ignore-surge\", ignored; sync-period=30s";
     assert_eq!((invalid.as_deref(), count), (Some(text), 1));
     let (only_invalid, _) = condition(json!({ "pause": "yes" }));
     let text = only_invalid.unwrap();

@@ -17,12 +17,23 @@ pub enum MetricType {
 }
 
 impl MetricType {
+    pub(crate) const ALL: [Self; 3] = [Self::Pods, Self::Object, Self::External];
+
     /// The name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pods => "Pods",
             Self::Object => "Object",
             Self::External => "External",
+        }
+    }
+
+    /// The name in the keys of annotations.
+    pub(crate) fn annotation_name(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::Object => "object",
+            Self::External => "external",
         }
     }
 
@@ -40,6 +51,8 @@ impl MetricType {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationConfig {
     pub collector: String,
+    /// The first type in the keys that isn't `pods`, `object` or `external`. It counts as external.
+    pub unknown_type: Option<String>,
     /// All settings except `per-replica`, `interval` and `min-pod-ready-age`.
     pub values: BTreeMap<String, String>,
     /// Whether `per-replica` is present, with any value.
@@ -50,6 +63,13 @@ pub struct AnnotationConfig {
     pub min_pod_ready_age: i64,
     /// The first invalid duration. The metric is not collected if there is one.
     pub invalid: Option<AnnotationError>,
+}
+
+impl AnnotationConfig {
+    /// The type in the keys of the annotations, or the first one that is unknown.
+    pub(crate) fn type_name(&self, metric_type: MetricType) -> &str {
+        self.unknown_type.as_deref().unwrap_or(metric_type.annotation_name())
+    }
 }
 
 /// The annotations of an autoscaler.
@@ -81,15 +101,19 @@ impl Annotations {
 
     fn add(
         &mut self,
-        (metric_type, metric, collector, name): (MetricType, &str, &str, &str),
+        (type_name, metric, collector, name): (&str, &str, &str, &str),
         value: &str,
     ) -> Result<(), AnnotationError> {
+        let metric_type = MetricType::from_annotation(type_name);
         let config = self.metrics.entry((metric_type, metric.to_owned())).or_insert_with(|| {
             Arc::new(AnnotationConfig { collector: collector.to_owned(), ..Default::default() })
         });
         let config = Arc::make_mut(config);
         if config.collector != collector {
             return Err(AnnotationError::OtherCollector(config.collector.clone()));
+        }
+        if type_name != metric_type.annotation_name() {
+            config.unknown_type.get_or_insert_with(|| type_name.to_owned());
         }
         let (setting, duration) = match name {
             "per-replica" => {
@@ -129,12 +153,11 @@ pub(crate) fn parse_duration(
 
 /// Splits a key, without its prefix, into metric type, metric, collector and name. Metric names
 /// can't contain dots.
-fn split_key(key: &str) -> Option<(MetricType, &str, &str, &str)> {
+fn split_key(key: &str) -> Option<(&str, &str, &str, &str)> {
     let (left, name) = key.split_once('/').filter(|(_, name)| !name.contains('/'))?;
     let mut parts = left.split('.');
-    let (metric_type, metric, collector) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_complete = parts.next().is_none();
-    is_complete.then(|| (MetricType::from_annotation(metric_type), metric, collector, name))
+    let (type_name, metric, collector) = (parts.next()?, parts.next()?, parts.next()?);
+    parts.next().is_none().then_some((type_name, metric, collector, name))
 }
 
 #[cfg(test)]

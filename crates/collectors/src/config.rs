@@ -1,6 +1,10 @@
 //! The settings of an autoscaler's metrics, from annotations and selectors.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
 use hpa_calc::api::{
     CrossVersionObjectReference, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec,
@@ -91,7 +95,7 @@ impl MetricConfig {
         spec: &MetricSpec,
         annotations: &Annotations,
     ) -> Option<Self> {
-        let mut config = Self::without_annotations(hpa, target, spec)?;
+        let mut config = Self::from_spec(hpa, target, spec)?;
         let key = (config.metric_type, config.metric.name.clone());
         if let Some(annotation_config) = annotations.metrics.get(&key) {
             config.collector.clone_from(&annotation_config.collector);
@@ -104,7 +108,7 @@ impl MetricConfig {
         Some(config)
     }
 
-    fn without_annotations(
+    fn from_spec(
         hpa: &HorizontalPodAutoscaler,
         target: &Arc<CrossVersionObjectReference>,
         spec: &MetricSpec,
@@ -177,9 +181,27 @@ impl MetricConfig {
         self.annotation_config.as_ref().is_some_and(|config| config.invalid.is_some())
     }
 
-    /// The length of all settings in bytes.
+    /// The type of the metric in the keys of its annotations.
+    pub(crate) fn annotated_type(&self) -> &str {
+        let config = self.annotation_config.as_ref();
+        config.map_or(self.metric_type.annotation_name(), |it| it.type_name(self.metric_type))
+    }
+
+    /// The length of all settings, and of the name and the selector as JSON, in bytes.
     pub(crate) fn settings_len(&self) -> usize {
-        self.values().iter().map(|(name, value)| name.len() + value.len()).sum()
+        let values: usize =
+            self.values().iter().map(|(name, value)| name.len() + value.len()).sum();
+        values + serde_json::to_string(&self.metric).map_or(0, |metric| metric.len())
+    }
+
+    /// A hash of the settings in annotations.
+    pub(crate) fn annotations_hash(&self, hasher: &RandomState) -> u64 {
+        hasher.hash_one(self.annotation_config.as_ref().map(|config| &config.values))
+    }
+
+    /// The metric without the settings in annotations, which its plan has.
+    pub(crate) fn without_annotations(self) -> Self {
+        Self { annotation_config: None, ..self }
     }
 
     /// The names of the settings in annotations, without those in labels.

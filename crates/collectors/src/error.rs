@@ -197,6 +197,12 @@ pub enum FetchError {
     /// The operator restricts queries to the series of the namespace.
     #[error("the query can't be restricted to the namespace: {0}")]
     NotRestricted(SyntaxError),
+    /// The operator restricts queries, but can't restrict those to a tenant's URL.
+    #[error(
+        "prometheus-server is not permitted, because queries are restricted to the namespace: \
+         leave it out, or the operator lists its host (--collector-host)"
+    )]
+    UrlNotRestricted,
     /// A pod has no usable address.
     #[error("the pod has no IP address")]
     NoPodIp,

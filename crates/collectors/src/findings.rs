@@ -1,20 +1,33 @@
 //! Finds problems of annotations and metrics, for events and for lint.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec, validation::MAX_METRICS};
+use hpa_calc::{
+    HorizontalPodAutoscaler, api::MetricSpec, suggestions::most_similar, validation::MAX_METRICS,
+};
 use hpa_prometheus::promql::{self, Expr, SyntaxError};
 
 use crate::{
     CollectorPlan, ConfigError, Environment, MetricConfig,
     annotations::{Annotations, MetricType},
+    collectors::prometheus::query_setting,
     metric_configs,
-    registry::Server,
+    registry::{Registration, Server},
 };
 
 /// The maximum total length of the settings of an autoscaler's metrics. Metrics with the same name
 /// share annotations. These count once for each such metric.
 pub(crate) const MAX_SETTINGS_BYTES: usize = 512 << 10;
+
+/// The maximum total length of the settings of the collected metrics in a namespace.
+pub(crate) const MAX_NAMESPACE_SETTINGS_BYTES: usize = 4 << 20;
+
+/// The maximum length of the part of an annotation's key after the slash, in Kubernetes.
+const MAX_KEY_NAME_BYTES: usize = 63;
+
+/// The maximum number of keys that are compared with a wrong one, because an autoscaler may have
+/// thousands of annotations.
+const MAX_COMPARED_KEYS: usize = 50;
 
 /// A problem of an annotation or metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +67,10 @@ pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec
     };
     for config in configs.iter().take(MAX_METRICS) {
         let plan = CollectorPlan::new(config, environment);
-        findings.extend(plan.err().and_then(|error| config_finding(config, &error)));
+        findings.extend(plan.err().and_then(|error| config_finding(config, &error, environment)));
         findings.extend(setting_findings(config, environment, promql::parse));
     }
+    findings.extend(unknown_setting_findings(&configs, environment));
     findings
 }
 
@@ -90,7 +104,7 @@ pub fn source_of(
         Err(error @ ConfigError::Annotation(_)) => {
             Some(Err(Finding::error(subject_of(&config), error.to_string())))
         }
-        Err(error) => config_finding(&config, &error).map(Err),
+        Err(error) => config_finding(&config, &error, environment).map(Err),
     }
 }
 
@@ -104,7 +118,21 @@ pub fn collector_of(
     source_of(hpa, metric, environment)?.ok().map(|source| source.collector)
 }
 
-/// Annotations that are invalid, or whose metric is not in the spec.
+/// The query of a metric that the Prometheus collector reads. `None` for other metrics, and if the
+/// settings have no query.
+pub fn prometheus_query(
+    hpa: &HorizontalPodAutoscaler,
+    metric: &MetricSpec,
+    environment: &Environment,
+) -> Option<String> {
+    let annotations = Annotations::parse(&hpa.metadata.annotations);
+    let config = MetricConfig::for_metric(hpa, metric, &annotations, environment.compat)?;
+    let collector = environment.collector_for(&config)?;
+    let setting = query_setting(&config).ok().filter(|_| collector.name == "prometheus");
+    setting.map(|(_, query)| query.to_owned())
+}
+
+/// Annotations that are invalid, whose type is unknown, or whose metric is not in the spec.
 pub(crate) fn annotation_findings(
     hpa: &HorizontalPodAutoscaler,
     annotations: &Annotations,
@@ -120,12 +148,24 @@ pub(crate) fn annotation_findings(
     let in_spec: HashSet<(MetricType, &str)> =
         hpa.spec.metrics.iter().flat_map(metric_names).collect();
     for ((metric_type, name), config) in &annotations.metrics {
-        if !in_spec.contains(&(*metric_type, name.as_str())) {
-            let subject = annotations_of(*metric_type, name, &config.collector);
-            let kind = metric_type.name();
-            let message = format!("spec.metrics has no metric {name} of the type {kind}");
-            findings.push(Finding::warning(subject, message));
-        }
+        let is_in_spec =
+            |metric_type: &MetricType| in_spec.contains(&(*metric_type, name.as_str()));
+        let kind = metric_type.name();
+        let message = match &config.unknown_type {
+            Some(unknown) if is_in_spec(metric_type) => {
+                format!("`{unknown}` is not pods, object or external, and counts as external")
+            }
+            Some(unknown) => format!("`{unknown}` is not pods, object or external"),
+            None if is_in_spec(metric_type) => continue,
+            None => match MetricType::ALL.into_iter().find(is_in_spec) {
+                Some(other) => {
+                    format!("spec.metrics has {name} with the type {}, not {kind}", other.name())
+                }
+                None => format!("spec.metrics has no metric {name} of the type {kind}"),
+            },
+        };
+        let subject = annotations_of(config.type_name(*metric_type), name, &config.collector);
+        findings.push(Finding::warning(subject, message));
     }
     findings
 }
@@ -142,7 +182,11 @@ fn metric_names(metric: &MetricSpec) -> impl Iterator<Item = (MetricType, &str)>
 
 /// The finding for a metric whose [`CollectorPlan`] failed with `error`. `None` if there is already
 /// a finding for the annotation, or if the metric may belong to another metric source.
-pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Option<Finding> {
+pub(crate) fn config_finding(
+    config: &MetricConfig,
+    error: &ConfigError,
+    environment: &Environment,
+) -> Option<Finding> {
     let is_unannotated = config.collector.is_empty();
     let is_omitted = match error {
         ConfigError::NoCollector(_) | ConfigError::SkipperMetric(_) => is_unannotated,
@@ -154,14 +198,80 @@ pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Opti
         _ => false,
     };
     let has_no_collector = matches!(error, ConfigError::NoCollector(_));
-    (!is_omitted).then(|| Finding {
-        has_no_collector,
-        ..Finding::error(subject_of(config), error.to_string())
-    })
+    let message = match (error, config.value("query-name")) {
+        (ConfigError::NoQuery | ConfigError::FluxNoQuery(_), Some(name)) => {
+            let similar = intended_query(config, name, environment);
+            let similar = similar.map_or_else(String::new, |key| format!(", similar: {key}"));
+            format!("query-name {name} names no annotation{similar} ({error})")
+        }
+        _ => error.to_string(),
+    };
+    (!is_omitted)
+        .then(|| Finding { has_no_collector, ..Finding::error(subject_of(config), message) })
 }
 
-/// Annotations with settings that the collector doesn't have, annotations that name another
-/// collector than the type of an external metric does, and Prometheus queries that `parse` refuses.
+/// The annotation that a `query-name` without an annotation probably means: a similar one, or the
+/// only one, of those that aren't settings of the collector.
+fn intended_query<'c>(
+    config: &'c MetricConfig,
+    name: &str,
+    environment: &Environment,
+) -> Option<&'c str> {
+    if name.len() > MAX_KEY_NAME_BYTES {
+        return None;
+    }
+    let collector = environment.collector_for(config)?;
+    let keys = config.annotated_keys().filter(|key| !collector.has_key(key));
+    let keys: Vec<&str> = keys.take(MAX_COMPARED_KEYS).collect();
+    let only = keys.first().filter(|_| keys.len() == 1).copied();
+    most_similar(name, keys).or(only)
+}
+
+/// The settings of metrics, with their collectors.
+type CollectedConfigs<'c> = Vec<(&'c MetricConfig, &'c Registration)>;
+
+/// Annotations with settings that no collector of their metrics has. Metrics with the same type and
+/// name share their annotations, and each may name another setting as its query.
+pub(crate) fn unknown_setting_findings(
+    configs: &[MetricConfig],
+    environment: &Environment,
+) -> Vec<Finding> {
+    let mut sharing: BTreeMap<(MetricType, &str), CollectedConfigs<'_>> = BTreeMap::new();
+    for config in configs.iter().take(MAX_METRICS) {
+        if let Some(collector) = environment.collector_for(config) {
+            let key = (config.metric_type, config.metric.name.as_str());
+            sharing.entry(key).or_default().push((config, collector));
+        }
+    }
+    let mut findings = Vec::new();
+    for metrics in sharing.values() {
+        let Some((first, collector)) = metrics.first() else { continue };
+        let queries: HashSet<&str> =
+            metrics.iter().filter_map(|(config, _)| named_query(config, environment)).collect();
+        let is_known = |key: &str| {
+            queries.contains(key) || metrics.iter().any(|(_, collector)| collector.has_key(key))
+        };
+        for key in first.annotated_keys().filter(|key| !is_known(key)) {
+            let message = format!("the collector {} has no setting {key}", collector.name);
+            findings.push(Finding::warning(subject_of(first), message));
+        }
+    }
+    findings
+}
+
+/// The setting that `query-name` names, or probably means.
+fn named_query<'c>(config: &'c MetricConfig, environment: &Environment) -> Option<&'c str> {
+    let name = config.value("query-name")?;
+    if config.value(name).is_some() {
+        return Some(name);
+    }
+    // With `query`, the name doesn't matter.
+    let is_needed = config.value("query").is_none();
+    is_needed.then(|| intended_query(config, name, environment)).flatten()
+}
+
+/// Annotations that name another collector than the type of an external metric does, and Prometheus
+/// queries that `parse` refuses.
 pub(crate) fn setting_findings(
     config: &MetricConfig,
     environment: &Environment,
@@ -170,12 +280,6 @@ pub(crate) fn setting_findings(
     let Some(collector) = environment.collector_for(config) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut warn = |message: String| findings.push(Finding::warning(subject_of(config), message));
-    let query_name = config.value("query-name");
-    for key in config.annotated_keys() {
-        if !collector.has_key(key) && query_name != Some(key) {
-            warn(format!("the collector {} has no setting {key}", collector.name));
-        }
-    }
     let external_type = config.external_type();
     let is_external = config.metric_type == MetricType::External;
     if is_external
@@ -187,9 +291,11 @@ pub(crate) fn setting_findings(
             "the annotations name {annotated}, but the type of the metric is {external_type}"
         ));
     }
-    let query = config.value("query").filter(|_| collector.name == "prometheus");
-    if let Some(error) = query.and_then(|query| parse(query).err()) {
-        warn(format!("query: {error}"));
+    if collector.name == "prometheus"
+        && let Ok((key, query)) = query_setting(config)
+        && let Err(error) = parse(query)
+    {
+        warn(format!("{key}: {error}"));
     }
     findings
 }
@@ -199,113 +305,12 @@ fn subject_of(config: &MetricConfig) -> String {
     if config.collector.is_empty() {
         return format!("metric {}", config.display_name());
     }
-    annotations_of(config.metric_type, &config.metric.name, &config.collector)
+    annotations_of(config.annotated_type(), &config.metric.name, &config.collector)
 }
 
-fn annotations_of(metric_type: MetricType, name: &str, collector: &str) -> String {
-    let metric_type = metric_type.name().to_lowercase();
-    format!("annotations metric-config.{metric_type}.{name}.{collector}/*")
+fn annotations_of(type_name: &str, metric: &str, collector: &str) -> String {
+    format!("annotations metric-config.{type_name}.{metric}.{collector}/*")
 }
 
 #[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::json;
-
-    use super::*;
-
-    fn texts(annotations: &[(&str, &str)]) -> Vec<String> {
-        let annotations: serde_json::Map<_, _> = annotations
-            .iter()
-            .map(|(name, value)| (format!("metric-config.{name}"), json!(value)))
-            .collect();
-        let external = |name: &str, kind: &str| {
-            json!({ "type": "External", "external": {
-                "metric": { "name": name, "selector": { "matchLabels": { "type": kind } } },
-                "target": { "type": "AverageValue", "averageValue": "1" },
-            } })
-        };
-        let hpa = serde_json::from_value(json!({
-            "metadata": { "namespace": "shop", "name": "web", "annotations": annotations },
-            "spec": {
-                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                "maxReplicas": 9,
-                "metrics": [external("queue", "prometheus"), external("jobs", "json-path")],
-            },
-        }));
-        let hpa: HorizontalPodAutoscaler = hpa.unwrap();
-        let found = findings(&hpa, &Environment::default());
-        found.iter().map(|finding| format!("{}: {}", finding.subject, finding.message)).collect()
-    }
-
-    const QUERY: (&str, &str) = ("external.queue.prometheus/query", "sum(x)");
-    const KEY: (&str, &str) = ("external.jobs.json-path/json-key", "$.x");
-    const ENDPOINT: (&str, &str) = ("external.jobs.json-path/endpoint", "http://a/");
-
-    #[test]
-    fn valid_annotations_have_no_finding() {
-        assert_eq!(texts(&[QUERY, KEY, ENDPOINT]), [""; 0]);
-    }
-
-    #[rstest]
-    #[case::missing_key(
-        &[QUERY, ENDPOINT],
-        "annotations metric-config.external.jobs.json-path/*: config value json-key or json-eval \
-         not found"
-    )]
-    #[case::unknown_key(
-        &[QUERY, KEY, ENDPOINT, ("external.jobs.json-path/intervall", "30s")],
-        "annotations metric-config.external.jobs.json-path/*: the collector http has no setting \
-         intervall"
-    )]
-    #[case::other_collector(
-        &[("external.queue.promtheus/query", "x"), KEY, ENDPOINT],
-        "annotations metric-config.external.queue.promtheus/*: the annotations name promtheus, but \
-         the type of the metric is prometheus"
-    )]
-    #[case::unbalanced(
-        &[("external.queue.prometheus/query", "sum(x"), KEY, ENDPOINT],
-        "annotations metric-config.external.queue.prometheus/*: query: the query \
-         ends instead of `,` or `)`"
-    )]
-    #[case::no_metric(
-        &[QUERY, KEY, ENDPOINT, ("pods.rps.json-path/path", "/")],
-        "annotations metric-config.pods.rps.json-path/*: spec.metrics has no metric rps of the \
-         type Pods"
-    )]
-    #[case::grammar(
-        &[QUERY, KEY, ENDPOINT, ("external.jobs/interval", "30s")],
-        "annotation metric-config.external.jobs/interval: the key is not \
-         metric-config.TYPE.METRIC.COLLECTOR/NAME"
-    )]
-    #[case::interval(
-        &[QUERY, KEY, ENDPOINT, ("external.jobs.json-path/interval", "soon")],
-        "annotation metric-config.external.jobs.json-path/interval: failed to parse interval value \
-         soon for {External jobs}: time: invalid duration \"soon\""
-    )]
-    fn mistake_is_reported_once(#[case] annotations: &[(&str, &str)], #[case] expected: &str) {
-        assert_eq!(texts(annotations), [expected]);
-    }
-
-    #[test]
-    fn thousands_of_annotations_and_metrics_are_compared_quickly() {
-        let pods = json!({"type": "Pods", "pods": {
-            "metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": "1"},
-        }});
-        let annotation =
-            |index| (format!("metric-config.pods.m{index}.json-path/path"), json!("/"));
-        let annotations: serde_json::Map<_, _> = (0..40_000).map(annotation).collect();
-        let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": "web", "annotations": annotations},
-            "spec": {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "maxReplicas": 9, "metrics": vec![pods; 60_000],
-            },
-        }))
-        .unwrap();
-        let parsed = Annotations::parse(&hpa.metadata.annotations);
-        let start = std::time::Instant::now();
-        assert_eq!(annotation_findings(&hpa, &parsed).len(), 40_000);
-        assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
-    }
-}
+mod tests;

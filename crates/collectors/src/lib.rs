@@ -40,6 +40,7 @@ pub mod jsonpath;
 pub mod registry;
 pub mod schedules;
 mod settings;
+mod stored_object;
 #[cfg(test)]
 mod tests;
 
@@ -49,7 +50,7 @@ pub use crate::{
     collector::{Context, Environment, Sample, Server, Values},
     config::{MetricConfig, metric_configs},
     error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
-    findings::{CollectorSource, Finding, collector_of, findings, source_of},
+    findings::{CollectorSource, Finding, collector_of, findings, prometheus_query, source_of},
     guarded_http::{Destination, HttpRequest, Policy, Refusal, Reply},
     registry::CollectorPlan,
     schedules::Compat,

@@ -1,7 +1,7 @@
 //! The operator's settings.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     path::{Path, PathBuf},
     time::Duration,
@@ -27,8 +27,14 @@ pub struct Settings {
     /// all tenants use them.
     pub credentials: BTreeMap<String, Credential>,
     /// The label that contains the namespace of a series. If it is set, tenants' queries to the
-    /// operator's Prometheus servers are restricted to the series of their namespace.
+    /// operator's Prometheus servers are restricted to the series of their namespace. Tenants' URLs
+    /// must not lead to these servers, and tenants may name other Prometheus servers only if the
+    /// policy lists hosts.
     pub namespace_label: Option<String>,
+    /// The namespaces that may read from a server of the operator, as in
+    /// [`Environment::permissions`](crate::Environment). The URLs of other namespaces must not lead
+    /// to it.
+    pub permissions: BTreeMap<String, BTreeSet<String>>,
     /// The names of the annotations of an Ingress that contain weights of backends.
     pub weight_annotations: Vec<String>,
     /// The default Prometheus server.

@@ -285,6 +285,36 @@ async fn autoscalers_are_deleted_with_the_definition_of_their_api() {
     assert_eq!(informers.caches.autoscalers.keys_where(|_| true), [core]);
 }
 
+/// A watch that resumes delivers only changes, so the deleted autoscalers are listed again.
+#[tokio::test(start_paused = true)]
+async fn deleted_autoscalers_return_if_the_definition_was_only_unavailable() {
+    let start = tokio::time::Instant::now();
+    let service = tower::service_fn(move |request: Request<Body>| async move {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=");
+        let outage = Duration::from_secs(if is_watch { 0 } else { 5 })..Duration::from_mins(3);
+        let (code, body) = match outage.contains(&start.elapsed()) {
+            true => failure(404),
+            false if is_watch => std::future::pending().await,
+            false => page(&[hpa("one")], ""),
+        };
+        let response = Response::builder().status(code).header("content-type", "application/json");
+        Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+    });
+    let informers = informers();
+    let (synced, _is_synced) = watch::channel(false);
+    tokio::spawn(informers.clone().watch_autoscalers(
+        AutoscalerApi::Custom,
+        Client::new(service, "default"),
+        None,
+        synced,
+        InitialDelay::for_period(PERIOD),
+    ));
+    tokio::time::sleep(Duration::from_secs(170)).await;
+    assert!(informers.caches.autoscalers.is_empty());
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(informers.caches.autoscalers.len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn list_of_one_api_keeps_autoscalers_of_the_other() {
     let informers = informers();

@@ -13,12 +13,12 @@ use crate::{
 /// The schema extension of quantities: the value is an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// A value of the wrong type.
+/// An invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// The path of the field: `spec.metrics[0].type`.
     pub field: String,
-    /// The expected type and the value: `must be a list, is {}`.
+    /// What is wrong, often with the value: `must be a list, is {}`.
     pub message: String,
 }
 

@@ -16,7 +16,13 @@ use crate::{
 /// similar names, it names the first ones.
 const MAX_NAMES: usize = 5;
 
+/// The names of the resource, as kubectl accepts them. A group or a version may follow.
+const RESOURCE_NAMES: [&str; 2] = ["horizontalpodautoscaler", hpa_crd::PLURAL];
+/// The short name of the resource, which a namespace may have as well.
+const SHORT_RESOURCE_NAME: &str = "hpa";
+
 /// An autoscaler of a cluster.
+#[derive(Debug)]
 pub(crate) struct AutoscalerName {
     pub(crate) api: TargetApi,
     pub(crate) namespace: String,
@@ -25,7 +31,9 @@ pub(crate) struct AutoscalerName {
 
 impl AutoscalerName {
     /// Parses `NAME` or `NAMESPACE/NAME`. If the argument has no namespace, it is that of the flag
-    /// `--namespace`, else the default.
+    /// `--namespace`, else the default. As with kubectl, a resource may precede the name:
+    /// `horizontalpodautoscaler/NAME`. With the flag, also `hpa/NAME`, which otherwise is an
+    /// autoscaler of the namespace `hpa`.
     pub(crate) fn new(
         api: TargetApi,
         argument: &str,
@@ -38,6 +46,7 @@ impl AutoscalerName {
         let without_prefix = without_prefix.filter(|rest| rest.contains('/'));
         let api = if without_prefix.is_some() { TargetApi::Custom } else { api };
         let argument = without_prefix.unwrap_or(argument);
+        let argument = without_resource(argument, flag_namespace.is_some());
         let (namespace, name) = match (argument.split_once('/'), flag_namespace) {
             (Some((namespace, _)), Some(flag)) if namespace != flag => {
                 bail!("{argument} is not in the namespace {flag} that --namespace names")
@@ -142,6 +151,15 @@ impl AutoscalerName {
     }
 }
 
+/// Removes the resource from `RESOURCE/NAME`. The short name counts only if the namespace is known.
+fn without_resource(argument: &str, has_namespace: bool) -> &str {
+    let Some((resource, name)) = argument.split_once('/') else { return argument };
+    let resource = resource.split_once('.').map_or(resource, |(resource, _)| resource);
+    let is_resource = RESOURCE_NAMES.iter().any(|known| resource.eq_ignore_ascii_case(known))
+        || has_namespace && resource == SHORT_RESOURCE_NAME;
+    if is_resource { name } else { argument }
+}
+
 /// Finds an autoscaler among objects from files. `name` is `NAME` or `NAMESPACE/NAME`. Without it,
 /// the files must have exactly one autoscaler.
 pub(crate) fn find_in_files<'a>(
@@ -189,4 +207,37 @@ pub(crate) fn describe(object: &Value) -> String {
         (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
     let slash = if namespace.is_empty() { "" } else { "/" };
     format!("{} {namespace}{slash}{name}", string_at(object, "/kind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::name("web", None, "default", "web")]
+    #[case::namespace("shop/web", None, "shop", "web")]
+    #[case::resource("horizontalpodautoscaler/web", Some("shop"), "shop", "web")]
+    #[case::plural("horizontalpodautoscalers.v2.autoscaling/web", None, "default", "web")]
+    #[case::short("hpa/web", Some("shop"), "shop", "web")]
+    #[case::namespace_like_the_short_name("hpa/web", None, "hpa", "web")]
+    #[case::resource_and_namespace("horizontalpodautoscaler/shop/web", None, "shop", "web")]
+    fn resource_may_precede_the_name(
+        #[case] argument: &str,
+        #[case] flag: Option<&str>,
+        #[case] namespace: &str,
+        #[case] name: &str,
+    ) {
+        let parsed =
+            AutoscalerName::new(TargetApi::Core, argument, flag, "default").expect("a name");
+        assert_eq!((&*parsed.namespace, &*parsed.name), (namespace, name));
+    }
+
+    #[test]
+    fn namespace_must_be_that_of_the_flag() {
+        let error = AutoscalerName::new(TargetApi::Core, "a/web", Some("shop"), "default");
+        let error = error.expect_err("another namespace").to_string();
+        assert_eq!(error, "a/web is not in the namespace shop that --namespace names");
+    }
 }

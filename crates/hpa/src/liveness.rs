@@ -12,6 +12,11 @@ use crate::{
 /// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 
+/// Whether a status that was stored at `newest` shows that its writer runs.
+pub(crate) fn is_recent_write(newest: Option<Timestamp>, now: Timestamp) -> bool {
+    newest.is_some_and(|newest| now.duration_since(newest) <= RECENT_WRITE)
+}
+
 /// The leases of hpa-rs and of kube-controller-manager, as read at `now`.
 pub(crate) struct Leases<'a> {
     /// The name of the lease of hpa-rs.
@@ -85,7 +90,7 @@ impl Leases<'_> {
 
     /// Whether a status that was stored at `newest` shows that its writer runs.
     pub(crate) fn is_recent_write(&self, newest: Option<Timestamp>) -> bool {
-        newest.is_some_and(|newest| self.now.duration_since(newest) <= RECENT_WRITE)
+        is_recent_write(newest, self.now)
     }
 
     /// Whether a controller runs, by its lease. `None` if unknown.

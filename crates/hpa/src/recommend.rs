@@ -2,9 +2,10 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use hpa_calc::shell::{quote, quote_always};
 use hpa_simulate::{
-    Variant,
+    MAX_PODS, Variant,
     recommend::{Choice, Recommendation, Score, SearchOptions, recommend},
     report::{format_duration, percent},
 };
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     args::{RecommendArguments, RecommendationFormat},
     lint,
+    manifests::file_name,
     simulate::{Progress, load_scenario_file},
     terminal::{self, escape_line, print, print_json},
 };
@@ -31,6 +33,21 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
     for (index, file) in arguments.scenarios.iter().enumerate() {
         let scenario_file = load_scenario_file(file)?;
         let base = scenario_file.variants.first().context("the scenario is empty")?;
+        let run = base.run();
+        ensure!(
+            !run.exceeds_pod_limit,
+            "{}: the autoscaler scales to more than {MAX_PODS} replicas, but a simulation has at \
+             most that many pods",
+            file_name(file)
+        );
+        // No settings can make up for a metric without a value.
+        let absent = run.absent_metrics;
+        ensure!(
+            absent.is_empty(),
+            "{}: the scenario lacks metrics of the autoscaler: {}",
+            file_name(file),
+            absent.join(", ")
+        );
         let recommendation = search(base, arguments);
         has_suggestions &= recommendation.suggested.is_some();
         let separator = if index > 0 { "\n" } else { "" };
@@ -117,21 +134,27 @@ fn target_manifest(base: &Variant) -> Value {
     })
 }
 
+/// A name of the scenario as an argument of a printed command.
+fn command_argument(name: &str) -> String {
+    escape_line(&quote(name))
+}
+
 fn text(base: &Variant, recommendation: &Recommendation) -> String {
     let mut text = String::new();
     match &recommendation.suggested {
         Some(suggested) => {
             let settings = suggested.settings.join("; ");
             let _ = writeln!(text, "Suggestion: {settings}\n\nIt is {}.", recommendation.reason);
-            let name = escape_line(&base.autoscaler.metadata.name);
+            let name = command_argument(&base.autoscaler.metadata.name);
             // If the scenario has no namespace, kubectl uses that of the current context.
             let namespace = base.manifest.pointer("/metadata/namespace").and_then(Value::as_str);
-            let namespace = namespace.map(|namespace| format!(" -n {}", escape_line(namespace)));
+            let namespace =
+                namespace.map(|namespace| format!(" -n {}", command_argument(namespace)));
             let _ = writeln!(
                 text,
-                "\nkubectl patch hpa {name}{} --type merge -p '{}'",
+                "\nkubectl patch hpa {name}{} --type merge -p {}",
                 namespace.unwrap_or_default(),
-                suggested.patch
+                escape_line(&quote_always(&suggested.patch.to_string()))
             );
         }
         None => {

@@ -14,7 +14,7 @@ use hpa_prometheus::source::{PrometheusSource, RelistError, Servers};
 
 use crate::{
     args::{PrometheusArguments, RulesFileArguments},
-    manifests::{file_name, read_file},
+    manifests::{MAX_FILE_SIZE, file_name, read_text},
     terminal,
 };
 
@@ -38,10 +38,7 @@ pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
 
 /// Reads all rules of a file, or of standard input for `-`.
 pub(crate) fn read_configs(path: &Path) -> anyhow::Result<Vec<ManifestRules>> {
-    let text = match path.to_str() {
-        Some("-") => read_file(path)?,
-        _ => std::fs::read_to_string(path).with_context(|| file_name(path))?,
-    };
+    let text = read_text(path, MAX_FILE_SIZE).with_context(|| file_name(path))?;
     Config::all_from_manifest(&text).with_context(|| file_name(path))
 }
 

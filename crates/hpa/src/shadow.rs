@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
-use hpa_calc::{HorizontalPodAutoscaler, explain::counted};
+use hpa_calc::{HorizontalPodAutoscaler, explain::counted, report::error_texts::FORBIDDEN};
 use hpa_controller::{
     Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, Clients},
@@ -25,8 +25,6 @@ use crate::{
 
 /// Exit status if the comparison could not have found a difference.
 const EXIT_INCONCLUSIVE: u8 = 2;
-/// The part of the API server's messages that shows a missing permission.
-const FORBIDDEN: &str = " is forbidden: User ";
 
 /// Compares decisions for the time of `--for` or until a signal, then prints the report. The exit
 /// status is 1 with differences, and 2 if the comparison failed or could not have found a
@@ -74,6 +72,14 @@ fn headline(summary: &Summary, length: SignedDuration) -> String {
         Some(reason) if *decisions == 0 => format!("nothing was compared: {reason}"),
         Some(reason) => {
             format!("{autoscalers} compared for {length:#}: no difference could be found: {reason}")
+        }
+        None if *different == 0 && summary.inconclusive_autoscalers > 0 => {
+            let inconclusive = summary.inconclusive_autoscalers;
+            format!(
+                "{autoscalers} compared for {length:#}: no difference in {} of them; \
+                 {inconclusive} could not show one",
+                compared.saturating_sub(inconclusive)
+            )
         }
         None if *different == 0 => {
             format!("{autoscalers} compared for {length:#}: no difference in {counted_decisions}")
@@ -278,6 +284,9 @@ mod tests {
     #[case::one(
         Summary { compared: 1, decisions: 1, ..summary() },
         "1 autoscaler compared for 10m: no difference in 1 decision")]
+    #[case::some_inconclusive(
+        Summary { inconclusive_autoscalers: 2, ..summary() },
+        "12 autoscalers compared for 10m: no difference in 10 of them; 2 could not show one")]
     #[case::different(
         summary_with_differences(2, 7),
         "2 of 12 autoscalers differ, in 7 of 480 decisions, compared for 10m"

@@ -248,6 +248,11 @@ async fn unusable_target_is_explained() {
         .await
         .expect(&["shop/web can't decide: ", "Check that Deployment web exists"])
         .await;
+    let renamed = |all: &mut Vec<Value>| all[0]["metadata"]["name"] = json!("webs");
+    Cluster::new(web_with(2, objects::cpu_metric(60), renamed))
+        .await
+        .expect(&["Did you mean Deployment webs? There is no Deployment web: correct"])
+        .await;
     let kind = |all: &mut Vec<Value>| {
         all[1]["spec"]["scaleTargetRef"]["kind"] = json!("Deploymint");
     };
@@ -392,6 +397,18 @@ async fn json_yaml_and_files_have_the_same_report() {
     assert!(missing(&dump).starts_with("the files have no document of the debug API"), "{dump}");
     dump["pastMissing"] = live["pastMissing"].clone();
     assert_eq!(dump, live);
+}
+
+#[tokio::test]
+async fn flags_of_sources_are_refused_with_files() {
+    for flags in [&["--metrics-config", "rules.yaml"][..], &["--collectors"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+        let output = command.args(["explain", "-f", "web.yaml"]).args(flags).output().await;
+        let output = output.expect("the program runs");
+        let error = String::from_utf8(output.stderr).expect("UTF-8");
+        let expected = format!("{} has no effect with --filename", flags[0]);
+        assert!(error.contains(&expected) && !output.status.success(), "{error}");
+    }
 }
 
 /// The debug API's document about `web`, a minute after a recommendation of four replicas. The
@@ -725,17 +742,28 @@ async fn controller_with_an_expired_lease_scales_nothing() {
 
 #[tokio::test]
 async fn several_controllers_are_reported_while_they_run() {
-    let mut objects = controlled_by("hpa-controller:shop/hpa");
-    let mut other = objects[1].clone();
-    other["metadata"]["name"] = json!("other");
-    other["metadata"]["managedFields"][0]["manager"] = json!("kube-controller-manager");
-    objects.extend([other, lease("shop", "hpa", jiff::Timestamp::now())]);
-    let cluster = Cluster::new(objects).await;
+    let objects = |stored_at: jiff::Timestamp| {
+        let mut objects = controlled_by("hpa-controller:shop/hpa");
+        objects[1]["metadata"]["managedFields"][0]["time"] = json!(format!("{stored_at:.0}"));
+        let mut other = objects[1].clone();
+        other["metadata"]["name"] = json!("other");
+        other["metadata"]["managedFields"][0]["manager"] = json!("kube-controller-manager");
+        let now = jiff::Timestamp::now();
+        let leases = [("shop", "hpa"), ("kube-system", "kube-controller-manager")];
+        objects.push(other);
+        objects.extend(leases.map(|(namespace, name)| lease(namespace, name, now)));
+        objects
+    };
+    let past: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = Cluster::new(objects(past)).await;
+    let all = cluster.explain(&["-A"]).await;
+    assert!(!all.contains("Several controllers"), "a status keeps its writer: {all}");
+    let cluster = Cluster::new(objects(jiff::Timestamp::now())).await;
     let all = cluster.explain(&["-A"]).await;
     let expected = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/web), \
                     kube-controller-manager (shop/other). hpa status says more.\n";
     assert!(all.starts_with(expected), "{all}");
-    let past = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = Cluster::new(objects(past)).await;
     cluster.testbed.apply_all([lease("kube-system", "kube-controller-manager", past)]);
     let all = cluster.explain(&["-A"]).await;
     assert!(!all.contains("Several controllers"), "it no longer writes: {all}");
@@ -859,8 +887,10 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
         let output = cluster.explain(&[own]).await;
         let start = format!("{own} shares its target with {other} and stays at 4: ");
         assert!(output.starts_with(&start), "{output}");
-        let advice =
-            format!("Delete all but one of the autoscalers of the target: this one and {other}.");
+        let advice = format!(
+            "Merge the autoscalers of the target into one with several metrics: this one and \
+                 {other}."
+        );
         assert!(output.contains(&advice), "{output}");
     }
     // A controller of both APIs has reported that they share a target.

@@ -32,8 +32,8 @@ use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
     NAMESPACE, REQUEST_RULES, ServedTestbed, TestbedExt, objects, prometheus_success, serve,
 };
-use k8s_openapi::api::core::v1::Event;
-use kube::{Api, api::ListParams};
+use k8s_openapi::api::{autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event};
+use kube::{Api, api::ListParams, runtime::wait::await_condition};
 use serde_json::json;
 use tokio::{
     process::{Child, Command},
@@ -166,6 +166,26 @@ async fn run_refuses_the_rule_that_rules_check_reports() {
     let mut check = Command::new(env!("CARGO_BIN_EXE_hpa"));
     let check = check.args(["rules", "check", &rules]).output().await.unwrap();
     assert!(String::from_utf8(check.stdout).unwrap().contains(&problem));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn condition_names_the_rule_without_series() {
+    let no_series = any(async move || prometheus_success(json!([])));
+    let prometheus = serve(Router::new().route("/api/v1/series", no_series)).await;
+    let cluster = Cluster::new().await;
+    let _controller = cluster.start_controller(&format!("http://{prometheus}"));
+    let described = "rules[0] of --metrics-config describes http_requests_per_second, but found no \
+                     series now, and reading it from a metrics API failed: ";
+    let is_reported = |hpa: Option<&HorizontalPodAutoscaler>| {
+        let status = hpa.and_then(|hpa| hpa.status.as_ref());
+        let mut conditions = status.and_then(|it| it.conditions.as_ref()).into_iter().flatten();
+        conditions.any(|it| it.message.as_ref().is_some_and(|text| text.contains(described)))
+    };
+    let autoscalers: Api<HorizontalPodAutoscaler> =
+        Api::namespaced(cluster.testbed.client(), NAMESPACE);
+    let reported = await_condition(autoscalers, "web", is_reported);
+    let reported = timeout(Duration::from_secs(100), reported).await;
+    reported.unwrap_or_else(|_| panic!("{}", cluster.served.log())).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -316,8 +336,21 @@ async fn first_line_of_rules_explain_is_the_answer() {
             &custom("<<Series>>"),
             "custom",
             "pods/m",
-            "m isn't found: 1 of 1 rule is refused: line 4, column 17: rules[0].metricsQuery: the \
+            "m isn't found: the only rule is refused: line 4, column 17: rules[0].metricsQuery: the \
              dot is missing: write <<.Series>>, not <<Series>>",
+        ),
+        (
+            &custom("<<.Series>>"),
+            "custom",
+            "services/m",
+            "m has no value: rules[0] (line 2, column 3) has it, but not for this resource: no \
+             series has the label `service`",
+        ),
+        (
+            &custom("<<.Series>>"),
+            "custom",
+            "pods/other",
+            "other has no value: the only rule doesn't have it",
         ),
     ] {
         fs::write(&file, text).unwrap();

@@ -170,4 +170,10 @@ fn error_of_recommend_has_exit_status_2() {
     let (status, _, errors) = hpa(&["recommend", &missing.to_string_lossy()]);
     assert_eq!(status, Some(2), "{errors}");
     assert!(errors.contains("none.yaml"), "{errors}");
+    let file = folder.path().join("scenario.yaml");
+    let scenario = fs::read_to_string(example("tolerance.yaml")).expect("a scenario");
+    fs::write(&file, scenario.replace("name: cpu", "name: gpu")).expect("a scenario");
+    let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
+    let expected = "scenario.yaml: the scenario lacks metrics of the autoscaler: gpu\n";
+    assert!(status == Some(2) && errors.ends_with(expected), "{errors}");
 }

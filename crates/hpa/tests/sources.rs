@@ -183,8 +183,8 @@ async fn explain_reports_why_a_source_cannot_be_read() {
         "this can't be read here: unable to fetch metrics: the request to http://127.0.0.1:";
     assert!(output.contains(expected), "{output}");
     assert!(output.contains("127.0.0.1 is a loopback address"), "{output}");
-    let expected = "The controller had a value of mails in its last status. The collector http \
-                    reads mails from a URL of the autoscaler.";
+    let expected = "The controller had a value of mails in its last status. The collector \
+                    json-path reads mails from a URL of the autoscaler.";
     assert!(output.contains(expected), "{output}");
 }
 
@@ -210,11 +210,11 @@ async fn advice_names_the_failing_collector() {
         output
     };
     // The loopback address is not allowed.
-    let expected = "The collector http reads mails from a URL of the autoscaler. Check that the \
-                    controller reaches that server, and the settings: ";
+    let expected = "The collector json-path reads mails from a URL of the autoscaler. Check that \
+                    the controller reaches that server, and the settings: ";
     let output = explain("mail", &collectors_on, expected).await;
     assert!(output.contains(&format!("the settings: {mails}.")), "{output}");
-    let expected = "The collector pods reads rps from the target's pods. Check that the pods are";
+    let expected = "The collector json-path reads rps from the target's pods. Check that the pods";
     explain("web", &collectors_on, expected).await;
     let expected = "waiting needs the collector prometheus (annotations \
                     metric-config.object.waiting.prometheus/*), which is off: add --prometheus-url";
@@ -223,7 +223,7 @@ async fn advice_names_the_failing_collector() {
                     If the controller runs with --scaling-schedule";
     explain("night", &collectors_on, expected).await;
     let expected =
-        format!("The {mails} are settings of the collector http. If the controller runs");
+        format!("The {mails} are settings of the collector json-path. If the controller runs");
     explain("mail", &[], &expected).await;
 
     let mut mail = testbed.hpa("mail").expect("an autoscaler");

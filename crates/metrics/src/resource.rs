@@ -151,6 +151,14 @@ impl ApiResources {
         })
     }
 
+    /// The first resource of exactly this group and kind.
+    pub fn of_kind(&self, group: &str, kind: &str) -> Option<&ApiResource> {
+        let is_of_kind = |resource: &&ApiResource| {
+            resource.kind == kind && resource.group_resource.group == group
+        };
+        self.resources.iter().find(is_of_kind)
+    }
+
     /// The plural names of all resources.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.resources.iter().map(|resource| &*resource.group_resource.resource)

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    other_pods::{OtherPods, RunningPods},
+    other_pods::{MAX_PODS, OtherPods, RunningPods},
     pod_template::PodTemplate,
     workload::{
         model::{
@@ -26,6 +26,10 @@ use crate::{
 /// The maximum number of reconciles in which a warm start creates the pods. An ordered
 /// `StatefulSet` needs one for each pod.
 const MAX_WARM_START_STEPS: usize = 200;
+
+/// The maximum number of pods that exist at a time, including those of a rollout that surge and
+/// those that terminate. Further pods are created once others are gone, as with a `ResourceQuota`.
+const MAX_EXISTING_PODS: usize = 2 * MAX_PODS as usize;
 
 /// The workload of a scenario with its pods.
 pub(crate) struct Cluster {
@@ -159,6 +163,11 @@ impl Cluster {
         }
     }
 
+    /// Whether the workload has more replicas than pods that it may have.
+    pub(crate) fn exceeds_pod_limit(&self) -> bool {
+        self.replicas > MAX_PODS
+    }
+
     /// Scales the workload. Its pods change in the next second.
     pub(crate) fn scale(&mut self, replicas: u32) {
         self.replicas = replicas;
@@ -244,9 +253,10 @@ impl Cluster {
 
     fn reconcile(&mut self) {
         let before = self.controller_inputs();
-        let desired = self.replicas;
+        // A scaling without a limit, such as one of a huge load, must not exhaust the memory.
+        let desired = self.replicas.min(MAX_PODS);
         match self.kind.clone() {
-            WorkloadKind::Deployment { strategy } => self.reconcile_deployment(&strategy),
+            WorkloadKind::Deployment { strategy } => self.reconcile_deployment(&strategy, desired),
             WorkloadKind::StatefulSet(mut spec) => {
                 spec.replicas = desired;
                 self.reconcile_stateful_set(spec);
@@ -275,8 +285,8 @@ impl Cluster {
         (self.status_replicas, replicas, self.model.pods().filter(|pod| pod.is_dirty).count())
     }
 
-    fn reconcile_deployment(&mut self, strategy: &Value) {
-        let (now, min_ready, desired) = (self.model.now, self.min_ready, self.replicas);
+    fn reconcile_deployment(&mut self, strategy: &Value, desired: u32) {
+        let (now, min_ready) = (self.model.now, self.min_ready);
         let workload = self.model.workload(&self.id);
         let states: Vec<RevisionState> = self
             .revisions
@@ -332,6 +342,9 @@ impl Cluster {
     }
 
     fn create_pod(&mut self, name: &str, owner_uid: &str) {
+        if self.workload().is_some_and(|workload| workload.pods.len() >= MAX_EXISTING_PODS) {
+            return;
+        }
         let revision = self.rollouts.to_string();
         let mut pod = ModelPod::new(&self.id.namespace, name, owner_uid, &revision);
         pod.containers.clone_from(&self.containers);

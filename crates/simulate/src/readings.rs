@@ -11,7 +11,7 @@ use crate::{
     cluster::Cluster,
     workload::{
         model,
-        model::{ClusterModel, UsageSample},
+        model::{ClusterModel, ObjectMetric, UsageSample},
         number,
         scenario::{ObjectRef, OutageScope, PodMetricSpec},
         seconds::{timestamp_at, whole_second},
@@ -47,6 +47,31 @@ impl<'a> MetricsApis<'a> {
         Self { cluster, namespace, start, now }
     }
 
+    /// Whether the scenario has the queried metric, with or without a value now.
+    pub(crate) fn has(&self, query: &MetricQuery) -> bool {
+        match query {
+            MetricQuery::Resource { resource, .. } => {
+                matches!(resource, ResourceName::Cpu | ResourceName::Memory)
+            }
+            MetricQuery::Pods { metric, metric_selector } => {
+                let selector = as_requested(metric_selector);
+                let mut metrics =
+                    self.cluster.workload().into_iter().flat_map(|workload| &workload.pod_metrics);
+                metrics.any(|one| one.name == *metric && selector.matches(&one.labels))
+            }
+            MetricQuery::Object { object, metric, metric_selector } => {
+                let selector = as_requested(metric_selector);
+                let mut metrics = self.model().metrics.objects.iter();
+                metrics.any(|one| self.is_queried(one, object, metric, &selector))
+            }
+            MetricQuery::External { metric, metric_selector } => {
+                let selector = as_requested(metric_selector);
+                let mut metrics = self.model().external_metrics();
+                metrics.any(|(name, labels, _)| name == metric && selector.matches(labels))
+            }
+        }
+    }
+
     pub(crate) fn read(&self, query: &MetricQuery) -> Result<Reading, ReadError> {
         if self.model().metrics.is_down(outage_scope(query), self.now) {
             let message = "the server is currently unable to handle the request";
@@ -67,9 +92,7 @@ impl<'a> MetricsApis<'a> {
                 let metric_selector = as_requested(metric_selector);
                 let settings = &self.model().metrics.settings.object;
                 let mut values = self.model().metrics.objects.iter().filter_map(|one| {
-                    let is_queried = one.metric.name == *metric
-                        && self.is_described(&one.object, object)
-                        && metric_selector.matches(&one.metric.labels);
+                    let is_queried = self.is_queried(one, object, metric, &metric_selector);
                     let sample = one.metric.series.latest(self.now, settings);
                     sample.filter(|_| is_queried).map(|sample| self.sample(sample))
                 });
@@ -168,6 +191,18 @@ impl<'a> MetricsApis<'a> {
             })
             .collect();
         if samples.is_empty() { Err(not_found(query)) } else { Ok(Reading::Pods(samples)) }
+    }
+
+    fn is_queried(
+        &self,
+        one: &ObjectMetric,
+        object: &CrossVersionObjectReference,
+        metric: &str,
+        selector: &Selector,
+    ) -> bool {
+        one.metric.name == metric
+            && self.is_described(&one.object, object)
+            && selector.matches(&one.metric.labels)
     }
 
     /// Whether the object of a metric is the queried one.

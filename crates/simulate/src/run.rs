@@ -11,7 +11,7 @@ use std::{
 
 use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
-    explain::Reason,
+    explain::{Reason, metric_name},
     settings::{PodSelection, SettingPolicy},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -41,6 +41,13 @@ pub struct Run {
     pub outcome: Outcome,
     pub steps: Vec<Scaling>,
     pub problems: Vec<Problem>,
+    /// The autoscaler's metrics that the scenario doesn't have. They have no value in the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent_metrics: Vec<String>,
+    /// Whether the autoscaler scaled to more than [`MAX_PODS`](crate::MAX_PODS) replicas. The run
+    /// has no more pods than that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exceeds_pod_limit: bool,
     /// One point per reconcile. Empty unless [`RunOptions::records_timeline`] is set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<TimelinePoint>,
@@ -100,6 +107,8 @@ struct Simulator<'a> {
     history: History,
     forecasts: Option<Forecasts>,
     measurements: Measurements,
+    /// The metrics that the scenario doesn't have. `None` before metrics are read.
+    absent_metrics: Option<Vec<String>>,
     run: Run,
     options: RunOptions<'a>,
 }
@@ -148,6 +157,7 @@ impl<'a> Simulator<'a> {
             hpa,
             history: History::default(),
             measurements,
+            absent_metrics: None,
             run: Run::default(),
             options,
         }
@@ -177,6 +187,7 @@ impl<'a> Simulator<'a> {
             }
             second += 1.0;
         }
+        self.run.absent_metrics = self.absent_metrics.unwrap_or_default();
         self.run.outcome = self.measurements.finish();
         self.run
     }
@@ -216,6 +227,11 @@ impl<'a> Simulator<'a> {
         let apis = MetricsApis::new(cluster, namespace, START, second);
         let mut readings: Readings =
             plan.queries().map(|(index, query)| (index, apis.read(query))).collect();
+        if self.absent_metrics.is_none() && plan.queries().next().is_some() {
+            let absent = plan.queries().filter(|(_, query)| !apis.has(query));
+            let absent = absent.filter_map(|(index, _)| self.hpa.spec.metrics.get(index));
+            self.absent_metrics = Some(absent.map(metric_name).collect());
+        }
         if let Some(forecasts) = &mut self.forecasts {
             let state = cluster.state();
             let (hpa, settings, plan) = (&self.hpa, &self.settings, &plan);
@@ -238,6 +254,7 @@ impl<'a> Simulator<'a> {
             });
             self.measurements.add_rescale(second, from, to);
             self.cluster.scale(to);
+            self.run.exceeds_pod_limit |= self.cluster.exceeds_pod_limit();
         }
         self.add_problem(second, &explanation);
         if self.options.records_timeline {
@@ -356,7 +373,7 @@ pub fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ScenarioFile;
+    use crate::{MAX_PODS, ScenarioFile};
 
     #[test]
     fn rollout_of_a_stateful_set_starts_without_another_change() {
@@ -373,6 +390,28 @@ mod tests {
         };
         assert_eq!(ready(300.0, 600.0), Some(3));
         assert!(ready(600.0, 1200.0) < Some(3), "{:?}", run.timeline);
+    }
+
+    #[test]
+    fn huge_load_does_not_create_pods_without_limit() {
+        let text = "duration: 45s\nautoscaler:\n  metadata: {name: web}\n  spec:\n    \
+                    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n    \
+                    maxReplicas: 2147483647\n    metrics:\n    - type: External\n      external:\n        \
+                    metric: {name: rps}\n        target: {type: AverageValue, averageValue: \
+                    1m}\n    behavior:\n      scaleUp:\n        policies: [{type: Pods, value: \
+                    2000000000, periodSeconds: 15}]\nworkload: {load: {constant: 1}}\n\
+                    externalMetrics:\n- {metric: rps, value: {curve: {constant: 1000000}}}\n";
+        let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let run = scenario_file.variants[0]
+            .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
+        assert!(run.steps.iter().any(|step| step.to > MAX_PODS), "{:?}", run.steps);
+        let pods = run.timeline.iter().map(|point| point.pods).max();
+        assert_eq!(pods, Some(MAX_PODS), "{:?}", run.steps);
+        assert!(run.exceeds_pod_limit);
+        let answer = crate::report::answer_sentence(&[(scenario_file.variants[0].clone(), run)]);
+        let expected = "The autoscaler scaled to more than 10000 replicas, and a simulation has at \
+                        most that many pods. The pods were ";
+        assert!(answer.starts_with(expected), "{answer}");
     }
 
     #[test]

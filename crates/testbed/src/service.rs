@@ -4,15 +4,20 @@ use std::{
     fmt,
     future::Future,
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use axum::body::{Body, Bytes};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    serve::ListenerExt as _,
+};
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use tokio::task::JoinHandle;
+use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
     error::{ApiError, Disconnected},
@@ -52,7 +57,23 @@ where
 /// Stops accepting HTTP connections when dropped.
 #[derive(Debug)]
 pub struct ServerHandle {
-    pub(crate) task: JoinHandle<io::Result<()>>,
+    task: JoinHandle<io::Result<()>>,
+}
+
+impl ServerHandle {
+    /// Serves until the handle is dropped, and returns the bound address.
+    pub(crate) async fn serve(
+        address: SocketAddr,
+        router: Router,
+    ) -> io::Result<(SocketAddr, Self)> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        // TCP_NODELAY, as in kube-apiserver: otherwise responses would wait for the ACK of their
+        // first segment.
+        let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
+        let task = tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok((address, Self { task }))
+    }
 }
 
 impl Drop for ServerHandle {

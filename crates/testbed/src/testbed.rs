@@ -1,9 +1,8 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body, serve::ListenerExt as _};
+use axum::{Router, body::Body};
 use http::Request;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::{
     config::Config,
@@ -62,16 +61,10 @@ impl Testbed {
     /// Accepts HTTP connections until the handle is dropped, and returns the bound address. For
     /// port 0, the system chooses the port.
     pub async fn serve(&self, address: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
         let server = Arc::clone(&self.server);
         let router =
             Router::new().fallback(move |request: Request<Body>| handle_http(server, request));
-        // TCP_NODELAY, as in kube-apiserver: otherwise responses would wait for the ACK of their
-        // first segment.
-        let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
-        let task = tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok((address, ServerHandle { task }))
+        ServerHandle::serve(address, router).await
     }
 
     /// A kubeconfig for the server at this address, without TLS and credentials. Its namespace is

@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::timeout,
 };
 use tokio_rustls::server::TlsStream;
@@ -49,6 +49,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 const LIMITS: ConnectionLimits =
     ConnectionLimits { connections: 1024, authenticated: 512, unread: 2048 };
 
+/// The maximum number of connections that wait to be accepted. The kernel caps it at
+/// `net.core.somaxconn`. It drops further connections, and clients repeat them only after a second,
+/// so a burst would delay probes.
+const BACKLOG: u32 = 4096;
+
 /// The maximum size of request headers. A front proxy sends a header for each group of the user.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 const MAX_HEADERS: usize = 1024;
@@ -79,6 +84,16 @@ impl ServerOptions {
     }
 }
 
+/// Binds a listener that takes bursts of connections.
+#[expect(clippy::unused_async, reason = "registering the socket needs a runtime")]
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restarted process can bind the port again at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// A bound listener, whose connections [`Server::serve`] accepts.
 pub struct Server {
     listener: TcpListener,
@@ -87,7 +102,7 @@ pub struct Server {
 
 impl Server {
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = listen(address).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }

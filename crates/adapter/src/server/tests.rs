@@ -114,3 +114,15 @@ async fn http2_client_that_opens_no_window_is_disconnected_after_a_minute() {
     assert!((60..=66).contains(&elapsed.as_secs()), "{elapsed:?}");
     drop(response);
 }
+
+/// Nothing accepts the connections: they wait in the backlog.
+#[tokio::test]
+async fn burst_of_connections_is_not_dropped() {
+    let listener = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    for index in 0..300 {
+        let connected = timeout(Duration::from_secs(10), TcpStream::connect(address)).await;
+        waiting.push(connected.unwrap_or_else(|_| panic!("{index} connections")).unwrap());
+    }
+}

@@ -53,6 +53,14 @@ pub struct ObjectMeta {
     pub owner_references: Vec<OwnerReference>,
 }
 
+impl ObjectMeta {
+    /// `namespace/name`, or only the name of an object without a namespace, such as a manifest.
+    pub fn qualified_name(&self) -> String {
+        let slash = if self.namespace.is_empty() { "" } else { "/" };
+        format!("{}{slash}{}", self.namespace, self.name)
+    }
+}
+
 /// An object that another one belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,7 +7,7 @@ use super::{
     format::{number, one_line},
 };
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricTargetType},
+    api::{HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTargetType},
     quantity::{MilliValue, Quantity},
     settings::UtilizationOf,
 };
@@ -59,9 +59,7 @@ impl Measurement {
         target: MilliValue,
         has_pods: bool,
     ) -> Self {
-        let spec_target = spec.target();
-        let is_utilization = spec_target.is_some_and(is_utilization);
-        let is_average = spec_target.is_some_and(|target| target.average_value.is_some());
+        let (is_utilization, is_average) = (is_utilization(spec), is_average(spec));
         let unit = match (is_utilization, is_average && has_pods) {
             (true, _) => utilization_unit(utilization_of),
             (false, true) => " per pod",
@@ -95,30 +93,40 @@ impl fmt::Display for Measurement {
 /// The target of a metric: a utilization in percent, or a value.
 pub fn target_value(spec: &MetricSpec) -> Option<MilliValue> {
     let target = spec.target()?;
-    if is_utilization(target) {
+    if is_utilization(spec) {
         return target.average_utilization.map(percent);
     }
-    target.average_value.as_ref().or(target.value.as_ref()).map(Quantity::milli_value)
+    let value = if is_average(spec) { &target.average_value } else { &target.value };
+    value.as_ref().map(Quantity::milli_value)
 }
 
 /// The value that a status reports for a metric, in the unit of its target.
 pub fn status_value(spec: &MetricSpec, status: &MetricStatus) -> Option<MilliValue> {
-    let (target, current) = (spec.target()?, status.current()?);
+    let current = status.current()?;
     if spec.source_type != status.source_type {
         return None;
     }
-    if is_utilization(target) {
+    if is_utilization(spec) {
         return current.average_utilization.map(percent);
     }
-    let value = match target.average_value {
-        Some(_) => current.average_value.as_ref(),
-        None => current.value.as_ref(),
-    };
-    value.map(Quantity::milli_value)
+    let value = if is_average(spec) { &current.average_value } else { &current.value };
+    value.as_ref().map(Quantity::milli_value)
 }
 
-fn is_utilization(target: &MetricTarget) -> bool {
-    target.target_type == MetricTargetType::Utilization || target.average_utilization.is_some()
+/// Whether the target is a utilization. As in a decision, the field counts, not the target's type.
+fn is_utilization(spec: &MetricSpec) -> bool {
+    let is_resource = spec.resource.is_some() || spec.container_resource.is_some();
+    is_resource && !is_average(spec)
+}
+
+/// Whether the target is an average. The type of an Object metric's target selects one of two
+/// fields.
+fn is_average(spec: &MetricSpec) -> bool {
+    let Some(target) = spec.target() else { return false };
+    let is_object_value = spec.object.is_some()
+        && target.target_type == MetricTargetType::Value
+        && target.value.is_some();
+    target.average_value.is_some() && !is_object_value
 }
 
 fn percent(percent: i32) -> MilliValue {
@@ -217,6 +225,12 @@ mod tests {
         "memory is at 100Mi per pod, target 200Mi")]
     #[case::below_a_mebibyte(
         resource(&average("1Mi")), 921_601_000, 4, "memory is at 900Ki per pod, target 1Mi")]
+    #[case::type_that_does_not_fit(
+        resource(&json!({ "type": "Utilization", "averageValue": "200Mi" })), 104_857_600_000, 4,
+        "memory is at 100Mi per pod, target 200Mi")]
+    #[case::type_of_two_targets(
+        object("requests", &json!({ "type": "Value", "value": "50", "averageValue": "5" })),
+        45_000, 4, "requests of Service/memory-store is at 45, target 50")]
     #[case::ratio(
         object("memory_ratio", &average("900m")), 800, 4,
         "memory_ratio of Service/memory-store is at 800m per pod, target 900m")]

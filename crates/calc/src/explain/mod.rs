@@ -13,6 +13,7 @@ pub use self::{
     measurement::{Measurement, is_memory, metric_name, status_value, target_value},
     sentence::Reason,
 };
+pub(crate) use self::{measurement::bytes, sentence::policy_text};
 use crate::{
     api::{ConditionReason, Pod, Scale},
     pods::PodCounts,
@@ -21,7 +22,6 @@ use crate::{
     replicas::Rule,
     settings::{Bounds, UtilizationOf},
 };
-pub(crate) use self::{measurement::bytes, sentence::policy_text};
 
 /// The explanation of a decision, from the metrics to the desired replicas. `Display` prints the
 /// metrics, the limits and the effects of settings in one line; [`Explanation::sentence`] prints
@@ -46,6 +46,10 @@ pub struct Explanation {
     pub stabilization_window_seconds: Option<u32>,
     /// If a rate limit or a bound changed the stabilized proposal, the reason of its condition.
     pub limited_by: Option<ConditionReason>,
+    /// If the proposal is beyond a bound and the desired replicas are at that bound, the reason of
+    /// the condition about it. Differs from `limited_by` if stabilization stays within the bounds.
+    #[serde(skip)]
+    pub exceeded_bound: Option<ConditionReason>,
     /// The desired replicas.
     pub desired_replicas: i32,
     /// The effective `minReplicas` and `maxReplicas`, if a schedule sets them.
@@ -384,6 +388,7 @@ mod tests {
             stabilized_by: Some(ConditionReason::ScaleUpStabilized),
             stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
+            exceeded_bound: None,
             desired_replicas: 2,
             bounds: None,
             extra_pods: None,

@@ -44,12 +44,26 @@ impl Explanation {
             (Summary::Failed(_), ..) => Reason::Failed,
             (Summary::ScalingDisabled, ..) => Reason::ScalingDisabled,
             (Summary::Paused(_), ..) => Reason::Paused,
+            // The metrics ask for no more than `maxReplicas`: a past recommendation does.
+            (_, Some(ConditionReason::TooManyReplicas), Some(_)) if !self.exceeds_desired() => {
+                Reason::Stabilization
+            }
             (_, Some(ConditionReason::TooManyReplicas), _) => Reason::MaxReplicas,
             (_, Some(ConditionReason::TooFewReplicas), _) => Reason::MinReplicas,
             (_, Some(_), _) => Reason::Policy,
-            (_, None, Some(_)) => Reason::Stabilization,
+            // Without the stabilization, the bound would lead to the same replicas.
+            (_, None, Some(_)) => match self.exceeded_bound {
+                Some(ConditionReason::TooManyReplicas) => Reason::MaxReplicas,
+                Some(_) => Reason::MinReplicas,
+                None => Reason::Stabilization,
+            },
             (_, None, None) => Reason::Metrics,
         }
+    }
+
+    /// Whether the metrics ask for more than the desired replicas.
+    fn exceeds_desired(&self) -> bool {
+        self.proposed_replicas.is_some_and(|proposed| proposed > self.desired_replicas)
     }
 
     /// The decision in one sentence: the metric with the largest proposal and its target, then the
@@ -167,6 +181,9 @@ impl Explanation {
                     format!("{policy}, stabilization {stabilized}")
                 }
             }
+            Reason::Stabilization if self.limited_by.is_some() => {
+                format!("stabilization holds {stabilized}, maxReplicas is {}", bounds.max_replicas)
+            }
             Reason::Stabilization => match self.stabilization_window_seconds {
                 Some(window) if proposed < stabilized => {
                     format!(
@@ -240,215 +257,4 @@ fn rule_text(winner: &MetricExplanation, replicas: i32) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::quantity::MilliValue;
-
-    fn hpa(metric: Value) -> HorizontalPodAutoscaler {
-        let spec = json!({
-            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-            "minReplicas": 2, "maxReplicas": 9, "metrics": [metric],
-            "behavior": { "scaleDown": { "stabilizationWindowSeconds": 120 } },
-        });
-        serde_json::from_value(json!({ "metadata": { "name": "web" }, "spec": spec })).unwrap()
-    }
-
-    fn hpa_by_cpu() -> HorizontalPodAutoscaler {
-        let target = json!({ "type": "Utilization", "averageUtilization": 60 });
-        hpa(json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } }))
-    }
-
-    fn hpa_by_queue() -> HorizontalPodAutoscaler {
-        let target = json!({ "type": "AverageValue", "averageValue": "30" });
-        let source = json!({ "metric": { "name": "waiting" }, "target": target });
-        hpa(json!({ "type": "External", "external": source }))
-    }
-
-    fn explanation(proposed: i32, stabilized: i32, desired: i32) -> Explanation {
-        let metric = MetricExplanation {
-            utilization: Some(120),
-            usage: Some(MilliValue::from_milli(240)),
-            target: Some(TargetValue::Utilization(60)),
-            rule: Some(Rule::Proportional),
-            ..MetricExplanation::default()
-        };
-        let summary =
-            if desired == 4 { Summary::NoChange } else { Summary::Rescale("above".to_owned()) };
-        Explanation {
-            current_replicas: 4,
-            metrics: vec![metric],
-            winner: Some(0),
-            proposed_replicas: Some(proposed),
-            stabilized_replicas: Some(stabilized),
-            desired_replicas: desired,
-            stabilization_window_seconds: Some(120),
-            summary,
-            ..Explanation::default()
-        }
-    }
-
-    fn explain(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
-        explanation.sentence(hpa)
-    }
-
-    #[rstest]
-    #[case::unlimited(explanation(8, 8, 8), None, None, "")]
-    #[case::max_replicas(
-        explanation(12, 12, 9),
-        None,
-        Some(ConditionReason::TooManyReplicas),
-        "; maxReplicas is 9, metrics ask for 12"
-    )]
-    #[case::min_replicas(
-        explanation(1, 1, 2),
-        None,
-        Some(ConditionReason::TooFewReplicas),
-        "; minReplicas is 2, metrics ask for 1"
-    )]
-    #[case::policy(
-        explanation(8, 8, 6),
-        None,
-        Some(ConditionReason::ScaleUpLimit),
-        "; policies allow 6 for now, metrics ask for 8"
-    )]
-    #[case::policy_after_stabilization(
-        explanation(1, 2, 3),
-        Some(ConditionReason::ScaleDownStabilized),
-        Some(ConditionReason::ScaleDownLimit),
-        "; policies allow 3 for now, stabilization 2, metrics ask for 1"
-    )]
-    #[case::scale_down_window(
-        explanation(2, 4, 4),
-        Some(ConditionReason::ScaleDownStabilized),
-        None,
-        "; stabilization holds 4 for up to 2:00, metrics ask for 2"
-    )]
-    #[case::scale_up_window(
-        explanation(8, 4, 4),
-        Some(ConditionReason::ScaleUpStabilized),
-        None,
-        "; stabilization holds 4, metrics ask for 8"
-    )]
-    fn sentence_has_the_limit_and_the_proposal(
-        #[case] mut explanation: Explanation,
-        #[case] stabilized_by: Option<ConditionReason>,
-        #[case] limited_by: Option<ConditionReason>,
-        #[case] rest: &str,
-    ) {
-        explanation.stabilized_by = stabilized_by;
-        explanation.limited_by = limited_by;
-        assert_eq!(
-            explain(&hpa_by_cpu(), &explanation),
-            format!("cpu is at 120% of requests, target 60%{rest}")
-        );
-    }
-
-    #[rstest]
-    #[case::down(0, ConditionReason::ScaleDownLimit, "scale-down", "scaleDown")]
-    #[case::up(8, ConditionReason::ScaleUpLimit, "scale-up", "scaleUp")]
-    fn disabled_direction_is_not_limited_for_now(
-        #[case] proposed: i32,
-        #[case] limited_by: ConditionReason,
-        #[case] direction: &str,
-        #[case] member: &str,
-    ) {
-        let mut hpa = hpa_by_cpu();
-        let behavior = json!({ member: { "selectPolicy": "Disabled" } });
-        hpa.spec.behavior = serde_json::from_value(behavior).unwrap();
-        let mut explanation = explanation(proposed, proposed, 4);
-        explanation.limited_by = Some(limited_by);
-        let limit = explanation.limit(&hpa).unwrap();
-        let disabled = format!("{direction} is disabled by behavior.{member}.selectPolicy");
-        assert_eq!(limit, format!("{disabled}, metrics ask for {proposed}"));
-    }
-
-    #[test]
-    fn unchanged_replicas_are_explained() {
-        let mut explanation = explanation(4, 4, 4);
-        assert_eq!(
-            explain(&hpa_by_cpu(), &explanation),
-            "cpu is at 120% of requests, target 60%; metrics ask for 4"
-        );
-        explanation.metrics[0].rule = Some(Rule::WithinTolerance);
-        assert_eq!(
-            explain(&hpa_by_cpu(), &explanation),
-            "cpu is at 120% of requests, target 60%; within tolerance"
-        );
-    }
-
-    #[test]
-    fn sentence_names_the_pause() {
-        let summary = Summary::Paused("above".to_owned());
-        let explanation = Explanation { summary, ..explanation(8, 8, 8) };
-        assert_eq!(
-            explain(&hpa_by_cpu(), &explanation),
-            "cpu is at 120% of requests, target 60%; without the pause, scaled to 8"
-        );
-    }
-
-    #[test]
-    fn effects_of_settings_are_named_once_each() {
-        let effect = |setting, text: &str| SettingEffect { setting, text: text.to_owned() };
-        let mut explanation = explanation(4, 4, 4);
-        let other = MetricExplanation {
-            effects: vec![effect("rollout", "other"), effect("aggregate", "other")],
-            ..MetricExplanation::default()
-        };
-        explanation.metrics[0].effects = vec![effect("aggregate", "p90")];
-        explanation.metrics.insert(0, other);
-        explanation.winner = Some(1);
-        explanation.effects = vec![effect("bounds", "9 to 17")];
-        assert_eq!(
-            explain(&hpa_with_two_metrics(), &explanation),
-            "cpu is at 120% of requests, target 60%; metrics ask for 4; aggregate: p90; rollout: \
-                other; bounds: 9 to 17"
-        );
-    }
-
-    fn hpa_with_two_metrics() -> HorizontalPodAutoscaler {
-        let mut hpa = hpa_by_queue();
-        hpa.spec.metrics.extend(hpa_by_cpu().spec.metrics);
-        hpa
-    }
-
-    #[test]
-    fn averages_are_per_pod_unless_there_are_no_pods() {
-        let mut explanation = explanation(8, 8, 8);
-        explanation.metrics[0].utilization = None;
-        explanation.metrics[0].usage = Some(MilliValue::from_milli(35_250));
-        explanation.metrics[0].target = Some(TargetValue::Value(MilliValue::from_units(30)));
-        assert_eq!(explain(&hpa_by_queue(), &explanation), "waiting is at 35.2 per pod, target 30");
-        explanation.current_replicas = 0;
-        assert_eq!(explain(&hpa_by_queue(), &explanation), "waiting is at 35.2, target 30");
-    }
-
-    #[test]
-    fn decision_without_a_winner_is_explained_by_its_error_or_event() {
-        let failed = Explanation {
-            summary: Summary::Failed("no metrics".to_owned()),
-            ..Explanation::default()
-        };
-        assert_eq!(
-            (explain(&hpa_by_cpu(), &failed), failed.reason()),
-            ("no metrics".to_owned(), Reason::Failed)
-        );
-        let metric = MetricExplanation {
-            error: Some("no server".to_owned()),
-            ..MetricExplanation::default()
-        };
-        let failed = Explanation { metrics: vec![metric], ..failed };
-        assert_eq!(explain(&hpa_by_cpu(), &failed), "cpu cannot be read: no server");
-        let outside =
-            Summary::Rescale("Current number of replicas above Spec.MaxReplicas".to_owned());
-        let outside = Explanation { summary: outside, ..Explanation::default() };
-        assert_eq!(
-            explain(&hpa_by_cpu(), &outside),
-            "Current number of replicas above Spec.MaxReplicas"
-        );
-        let disabled = Explanation { summary: Summary::ScalingDisabled, ..Explanation::default() };
-        assert_eq!(disabled.reason(), Reason::ScalingDisabled);
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use super::{
     headline,
     inputs::Inputs,
     metrics::MetricReport,
-    phrases::names,
+    phrases::{names, namespace},
     reported::{self, ReportedMetrics},
     warning::{Warning, warnings},
 };
@@ -22,6 +22,7 @@ use crate::{
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
     replicas::Rule,
+    shell::{quote, quote_always},
 };
 
 /// The [`SelectedPods::ownership_error`](crate::SelectedPods::ownership_error) of pods that were
@@ -83,7 +84,9 @@ pub(super) fn advise(
         Warning::SettingsIgnored => {
             format!("Remove the settings, unless hpa run is to handle the autoscaler: {text}.")
         }
-        Warning::SharedTarget => format!("Delete one of the autoscalers: {text}."),
+        Warning::SharedTarget => {
+            format!("Merge the autoscalers into one with several metrics: {text}.")
+        }
     }));
     if inputs.settings.pause != Pause::NONE {
         advice.push(
@@ -100,6 +103,9 @@ pub(super) fn advise(
     }
     advice.extend(about_limits(inputs, decision));
     advice.extend(about_controller(inputs, decision));
+    // Metrics of one API mostly fail alike.
+    let mut given = BTreeSet::new();
+    advice.retain(|one| given.insert(one.clone()));
     advice
 }
 
@@ -110,7 +116,7 @@ fn is_of_missing_api(metric: &MetricReport) -> bool {
 
 /// Advice if the plan needs no metrics because of a problem with the spec or the target.
 fn about_plan(inputs: &Inputs) -> Option<String> {
-    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, &inputs.hpa.metadata.namespace);
+    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, namespace(&inputs.hpa));
     let (kind, name) = (&target.kind, &target.name);
     Some(match &inputs.plan().kind {
         PlanKind::ScaleUnavailable(ScaleReadError::InvalidApiVersion(_)) => {
@@ -123,15 +129,26 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
              serves, and {}, kind {kind} is not one of them.",
             target.api_version
         ),
+        PlanKind::ScaleUnavailable(ScaleReadError::Read(_)) if headline::is_daemon_set(target) => {
+            format!(
+                "A DaemonSet has no scale: it runs a pod on each node that it selects, so no \
+                 autoscaler can scale it. Correct spec.scaleTargetRef, or delete the autoscaler of \
+                 {name}."
+            )
+        }
         PlanKind::ScaleUnavailable(ScaleReadError::Read(_)) => format!(
             "Check that {kind} {name} exists and that its kind has a scale subresource: kubectl \
-             get {kind} {name} --subresource=scale --namespace {namespace}"
+             get {} {} --subresource=scale --namespace {namespace}",
+            quote(kind),
+            quote(name)
         ),
         PlanKind::Disabled => {
             let replicas = inputs.hpa.spec.effective_min_replicas().max(1);
             format!(
                 "Scaling a target to 0 by hand turns autoscaling off. To turn it on: kubectl scale \
-                 {kind} {name} --replicas={replicas} --namespace {namespace}"
+                 {} {} --replicas={replicas} --namespace {namespace}",
+                quote(kind),
+                quote(name)
             )
         }
         PlanKind::TooManyMetrics => "Remove metrics from spec.metrics.".to_owned(),
@@ -146,7 +163,8 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
         PlanKind::SelectorRejected(SelectorRejection::Ambiguous { .. }) => {
             let others = headline::other_selecting_autoscalers(inputs).unwrap_or_default();
             format!(
-                "Only one autoscaler may select a pod. Delete {}, or give the targets selectors \
+                "Only one autoscaler may select a pod. Merge this one and {} into one autoscaler \
+                 with several metrics if they have one target. Otherwise give the targets selectors \
                  that have no pod in common. Until then, none of them scales, apart from one \
                  decision after each start of a controller.",
                 names(others.iter().map(String::as_str))
@@ -174,17 +192,17 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
 fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let absent = headline::absent_pods(inputs, decision)?;
     let scale = inputs.scale.as_ref().ok()?;
-    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, &inputs.hpa.metadata.namespace);
-    let (selector, kind) = (&scale.selector, &target.kind);
+    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, namespace(&inputs.hpa));
+    let (selector, kind) = (quote_always(&scale.selector), &target.kind);
     if scale.status_replicas >= scale.spec_replicas {
         return Some(format!(
             "Only {absent}: the others have failed or are being deleted: kubectl get pods \
-             --selector '{selector}' --namespace {namespace}"
+             --selector {selector} --namespace {namespace}"
         ));
     }
     let objects = match kind.as_str() {
-        "Deployment" => format!("replicasets --selector '{selector}'"),
-        _ => format!("{kind} {}", target.name),
+        "Deployment" => format!("replicasets --selector {selector}"),
+        _ => format!("{} {}", quote(kind), quote(&target.name)),
     };
     let owner = if kind == "Deployment" { "ReplicaSet" } else { kind };
     Some(format!(

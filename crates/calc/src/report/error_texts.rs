@@ -8,14 +8,14 @@ pub const UNKNOWN_METRIC: &str = "could not find the metric";
 pub const NO_CUSTOM_API: &str = "no custom metrics API (custom.metrics.k8s.io) registered";
 
 /// The start of the error of a request if no server is registered for the API.
-pub const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource (";
+const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource (";
 
 /// Part of the API server's error if the client may not read the metric.
 pub const FORBIDDEN: &str = " is forbidden: User ";
 
 /// Part of the error of a request that an API server, or the server behind it, answers with status
 /// 500.
-pub const SERVER_ERROR: &str = "has prevented the request from succeeding";
+pub(super) const SERVER_ERROR: &str = "has prevented the request from succeeding";
 
 /// Part of the errors if Prometheus doesn't respond. The URL follows.
 pub const PROMETHEUS: &str = "Prometheus at ";
@@ -30,11 +30,11 @@ pub const AUTOSCALERS_NOT_SYNCED: &str = "the autoscalers are not synced yet";
 /// says why, the text after it is the error of the metrics API.
 pub const ALSO_NOT_BY_API: &str = ", and reading it from a metrics API failed";
 
-/// Part of the error about a rule that describes the metric, but doesn't have it now.
-pub const DESCRIBED: &str = " of --metrics-config describes ";
-
 /// The start of the error if a rule or a collector has the metric, but returned no value.
 pub const NO_VALUE: &str = "no value";
+
+/// Part of the error if a collector may not read an address, with the flag that permits it.
+pub const REFUSED_ADDRESS: &str = "--collector-address";
 
 /// The starts of the errors of rules and collectors, which are read without a metrics API.
 const IN_PROCESS: [&str; 8] = [

@@ -4,18 +4,19 @@ use jiff::SignedDuration;
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, SERVER_ERROR,
-        UNKNOWN_METRIC, is_api_missing, is_in_process,
+        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS,
+        SERVER_ERROR, UNKNOWN_METRIC, is_api_missing, is_in_process,
     },
     inputs::Inputs,
     metrics::MetricReport,
-    phrases::{age, names},
+    phrases::{age, names, namespace},
 };
 use crate::{
-    api::{MetricSourceType, MetricSpec},
+    api::{MetricSourceType, MetricSpec, MetricTargetType},
     explain::MetricFailure,
     pods::PodClass,
     settings::UtilizationOf,
+    shell::{quote, quote_always},
 };
 
 /// A sample is stale if it is older than its measurement window plus this duration.
@@ -60,9 +61,9 @@ pub(super) fn about_absence(
 ) -> String {
     let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
     let argument = match metric.source_type {
-        MetricSourceType::External => format!("external {name}"),
-        MetricSourceType::Object => format!("custom RESOURCE/{name}"),
-        _ => format!("custom pods/{name}"),
+        MetricSourceType::External => format!("external {}", quote(name)),
+        MetricSourceType::Object => format!("custom {}", quote(&format!("RESOURCE/{name}"))),
+        _ => format!("custom {}", quote(&format!("pods/{name}"))),
     };
     let (api, _) = api_and_server(&metric.source_type);
     let about_api = if is_api_missing(error) {
@@ -74,7 +75,7 @@ pub(super) fn about_absence(
         "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
          that is to have {name}: hpa rules explain {argument} --namespace {} --config FILE \
          --prometheus-url URL says which rules have it.{about_api}",
-        inputs.hpa.metadata.namespace
+        namespace(&inputs.hpa)
     )
 }
 
@@ -86,15 +87,23 @@ pub(super) fn about_no_value(index: usize, name: &str) -> String {
     )
 }
 
+/// Advice about a collector that may not read the address in the message.
+pub(super) fn about_refused_address() -> String {
+    format!(
+        "The collector may not read the address in the message. If it is to read it, run the \
+         controller with {REFUSED_ADDRESS} and that address."
+    )
+}
+
 pub(super) fn about_failure(
     inputs: &Inputs,
     index: usize,
     metric: &MetricReport,
     failure: MetricFailure,
 ) -> String {
-    let namespace = &inputs.hpa.metadata.namespace;
+    let namespace = namespace(&inputs.hpa);
     let name = &metric.name;
-    let selector = inputs.scale.as_ref().map_or("", |scale| &scale.selector);
+    let selector = quote_always(inputs.scale.as_ref().map_or("", |scale| &scale.selector));
     let is_by_pod =
         !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External);
     let failure = match failure {
@@ -109,7 +118,7 @@ pub(super) fn about_failure(
         failure => failure,
     };
     match failure {
-        MetricFailure::InvalidSpec => format!("Correct spec.metrics[{index}]: {name}."),
+        MetricFailure::InvalidSpec => about_invalid_spec(inputs, index, name),
         MetricFailure::Fetch => about_failed_request(inputs, index, metric),
         MetricFailure::Empty if is_resource(&metric.source_type) => {
             let (api, server) = api_and_server(&metric.source_type);
@@ -141,7 +150,7 @@ pub(super) fn about_failure(
         }
         MetricFailure::NoPods => format!(
             "No pod matches the target's selector. Check that the target's pods exist and carry \
-             its labels: kubectl get pods --selector '{selector}' --namespace {namespace}"
+             its labels: kubectl get pods --selector {selector} --namespace {namespace}"
         ),
         MetricFailure::NoSamples => {
             let pods = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
@@ -170,9 +179,29 @@ pub(super) fn about_failure(
         }
         MetricFailure::NoContainer => format!(
             "Correct the name of the container in spec.metrics[{index}], or select only pods that \
-             have it: kubectl get pods --selector '{selector}' --namespace {namespace}"
+             have it: kubectl get pods --selector {selector} --namespace {namespace}"
         ),
     }
+}
+
+/// Advice about a metric whose spec the API server accepts, but no controller.
+fn about_invalid_spec(inputs: &Inputs, index: usize, name: &str) -> String {
+    let metric = inputs.hpa.spec.metrics.get(index);
+    let object = metric.and_then(|metric| metric.object.as_ref());
+    let Some(target) = object.map(|object| &object.target) else {
+        return format!("Correct spec.metrics[{index}]: {name}.");
+    };
+    let (field, fitting) = match (&target.value, &target.average_value) {
+        (Some(_), None) if target.target_type != MetricTargetType::Value => ("value", "Value"),
+        (None, Some(_)) if target.target_type != MetricTargetType::AverageValue => {
+            ("averageValue", "AverageValue")
+        }
+        _ => return format!("Correct spec.metrics[{index}].object: {name}."),
+    };
+    format!(
+        "Set spec.metrics[{index}].object.target.type to {fitting}: it is {}, but {field} is set.",
+        target.target_type
+    )
 }
 
 /// Advice if the request for a metric failed, by the text of the error.
@@ -209,6 +238,9 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
     if error.starts_with(NO_VALUE) {
         return about_no_value(index, name);
     }
+    if error.contains(REFUSED_ADDRESS) {
+        return about_refused_address();
+    }
     if is_in_process(error) {
         return format!(
             "The error is that of a rule or a collector, which reads {name} without {api}: check \
@@ -218,23 +250,28 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
     if ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text)) {
         return format!(
             "{api} answers with an error: see the log of the service behind it, which kubectl get \
-             apiservices | grep {api} names. If the controller reads {name} from another source, \
-             see that."
+             apiservices | grep {api} names. If the controller reads another source, see that."
         );
     }
     if is_api_missing(error) {
-        let install = if is_resource(&metric.source_type) {
-            "metrics-server, or hpa adapter with resource rules"
-        } else {
-            "hpa adapter (docs/adapter.md) or another adapter"
-        };
-        return format!(
-            "No server is registered for {api}: install {install}. If the controller is to read \
-             {name} from another source, such as Prometheus, check its flags."
-        );
+        return about_missing_api(&metric.source_type);
     }
     format!(
         "Check that {api} works: kubectl get apiservices | grep {api} names the service behind it."
+    )
+}
+
+/// Advice if no server is registered for the API of metrics of this type.
+pub(super) fn about_missing_api(source_type: &MetricSourceType) -> String {
+    let (api, _) = api_and_server(source_type);
+    let install = if is_resource(source_type) {
+        "metrics-server, or hpa adapter with resource rules"
+    } else {
+        "hpa adapter (docs/adapter.md) or another adapter"
+    };
+    format!(
+        "No server is registered for {api}: install {install}. If the controller is to read \
+         another source, such as Prometheus, check its flags."
     )
 }
 

@@ -2,7 +2,7 @@
 
 use super::{error_texts::FORBIDDEN, inputs::Inputs, phrases::names, reported::ReportedMetrics};
 use crate::{
-    api::{ConditionReason, ConditionStatus, ConditionType},
+    api::{ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference},
     behavior::EffectiveBehavior,
     decision::Decision,
     explain::{MetricExplanation, counted, one_line},
@@ -51,6 +51,11 @@ pub(super) fn sentence(
     format!("{prefix}{outcome}: {why}{ending}")
 }
 
+/// Whether a target is a `DaemonSet`, which has no scale subresource.
+pub(super) fn is_daemon_set(target: &CrossVersionObjectReference) -> bool {
+    target.kind == "DaemonSet" && target.api_version.starts_with("apps/")
+}
+
 /// Describes the pods that keep the replicas from following the metrics, because they don't exist
 /// or don't count.
 pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
@@ -89,7 +94,7 @@ pub(super) fn other_selecting_autoscalers(inputs: &Inputs) -> Option<Vec<String>
     if let Some(own) = &inputs.selected.own_name {
         return Some(autoscalers.iter().filter(|name| *name != own).cloned().collect());
     }
-    let own = format!("{}/{}", inputs.hpa.metadata.namespace, inputs.hpa.metadata.name);
+    let own = inputs.hpa.metadata.qualified_name();
     // An autoscaler of the custom API can have the same name, which has a prefix here.
     let of_custom_api = format!("/{own}");
     let is_own = |name: &String| *name == own || name.ends_with(&of_custom_api);
@@ -136,6 +141,9 @@ fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'
     let failures = reported.failures(hpa, explanation);
     let Some(failed_here) = explanation.failures(hpa) else {
         return match decision.error() {
+            Some(_) if inputs.scale.is_err() && is_daemon_set(&hpa.spec.scale_target_ref) => {
+                format!("DaemonSet {} has no scale", hpa.spec.scale_target_ref.name)
+            }
             Some(error) if !error.is_partial() => error.cause().to_owned(),
             _ => explanation.sentence(hpa),
         };

@@ -60,7 +60,7 @@ pub struct PodReport {
     pub usage: Option<MilliValue>,
     /// The time of the sample: the end of the window over which it was measured.
     pub sampled_at: Option<Timestamp>,
-    /// The length of that window.
+    /// The length of that window, if one was read.
     pub window_seconds: Option<i64>,
     /// The request or limit for a utilization target. Absent if the pod has none that is readable.
     #[serde(rename = "requestMilli")]
@@ -185,7 +185,7 @@ fn averaged_pod(
         is_unready: is_unready(pod),
         usage: sample.map(|sample| sample.value),
         sampled_at: sample.map(|sample| sample.timestamp),
-        window_seconds: sample.map(|sample| sample.window.as_secs()),
+        window_seconds: sample.map(|sample| sample.window.as_secs()).filter(|window| *window > 0),
         request: request.and_then(Result::ok),
     }
 }

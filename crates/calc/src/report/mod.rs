@@ -64,6 +64,12 @@ impl Inputs {
         Report::new(self, doubt, advice).with_escaped_texts()
     }
 
+    /// Advice for the metrics of an API for which no server is registered, as the controller
+    /// reported in `ScalingActive=False`. By the index of the metric.
+    pub fn advice_about_unserved_api(&self) -> BTreeMap<usize, String> {
+        reported::about_unserved_api(&self.hpa)
+    }
+
     /// The indices of the metrics that could not be read here, but that have a value in the
     /// controller's last status. Unless the caller has advice for them,
     /// [`Inputs::report_with_advice`] gives advice about the source that the controller may read.
@@ -80,7 +86,7 @@ impl Inputs {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Report {
-    /// `namespace/name` of the autoscaler.
+    /// `namespace/name` of the autoscaler, or its name if it has no namespace.
     pub autoscaler: String,
     /// `kind/name` of the target.
     pub target: String,
@@ -161,7 +167,7 @@ impl Report {
         });
         let target = &hpa.spec.scale_target_ref;
         Self {
-            autoscaler: format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name),
+            autoscaler: hpa.metadata.qualified_name(),
             target: format!("{}/{}", target.kind, target.name),
             at: *now,
             sentence: headline::sentence(inputs, &decision, doubt.as_deref(), is_idle),

@@ -1,6 +1,10 @@
-//! Formats ages and lists of names.
+//! Formats ages, lists of names, and the namespace in commands.
+
+use std::borrow::Cow;
 
 use jiff::Timestamp;
+
+use crate::{api::HorizontalPodAutoscaler, shell::quote};
 
 /// The maximum number of printed names. Further names are only counted.
 const MAX_NAMES: usize = 5;
@@ -13,6 +17,14 @@ pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
         0 => "none".to_owned(),
         count if count > MAX_NAMES => format!("{listed} and {} more", count - MAX_NAMES),
         _ => listed,
+    }
+}
+
+/// The namespace for a command. A placeholder if the autoscaler has none, because it is a manifest.
+pub(super) fn namespace(hpa: &HorizontalPodAutoscaler) -> Cow<'_, str> {
+    match hpa.metadata.namespace.as_str() {
+        "" => Cow::Borrowed("NAMESPACE"),
+        namespace => quote(namespace),
     }
 }
 

@@ -1,20 +1,22 @@
 //! The metrics that can't be read here, but about which the controller's status has more.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC,
-        is_in_process,
+        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS,
+        UNKNOWN_METRIC, is_api_missing, is_in_process,
     },
     failure,
     inputs::Inputs,
     metrics::MetricReport,
+    phrases::namespace,
 };
 use crate::{
     api::{Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler, MetricSpec},
     decision::Decision,
     explain::{Explanation, Measurement, MetricFailure, metric_name, status_value, target_value},
+    shell::quote,
 };
 
 /// The prefix of the reference's messages about metrics.
@@ -143,17 +145,22 @@ fn not_read_here(
 /// message. `None` if it isn't about a metric that can't be read.
 pub(super) fn failed_metric(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> Option<usize> {
     let message = condition.message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(&condition.message);
-    let is_named = |spec: &MetricSpec| {
-        let reason = format!("FailedGet{}Metric", spec.source_type);
-        reason == condition.reason.as_str() && message.contains(spec.metric_name())
-    };
     if condition.status != ConditionStatus::False {
         return None;
     }
-    let named = hpa.spec.metrics.iter().enumerate().filter(|one| is_named(one.1));
-    // The longest name, because it may contain another one.
-    let longest = named.min_by_key(|(_, spec)| Reverse(spec.metric_name().len()));
-    longest.map(|(index, _)| index)
+    let is_named = |spec: &MetricSpec, text: &str| {
+        let reason = format!("FailedGet{}Metric", spec.source_type);
+        reason == condition.reason.as_str() && text.contains(spec.metric_name())
+    };
+    let longest_name_in = |text: &str| {
+        let named = hpa.spec.metrics.iter().enumerate().filter(|one| is_named(one.1, text));
+        // The longest name, because it may contain another one.
+        let longest = named.min_by_key(|(_, spec)| Reverse(spec.metric_name().len()));
+        longest.map(|(index, _)| index)
+    };
+    // A URL in the cause may contain the name of another metric.
+    let before_cause = message.strip_suffix(root_cause(message)).unwrap_or_default();
+    longest_name_in(before_cause).or_else(|| longest_name_in(message))
 }
 
 /// Whether two causes are the same failure. A metrics API may fail in several ways.
@@ -181,6 +188,25 @@ pub(super) fn root_cause(message: &str) -> &str {
         rest = cause;
     }
     rest
+}
+
+/// Advice for the metrics of an API for which no server is registered, as the controller reported.
+/// By the index of the metric.
+pub(super) fn about_unserved_api(hpa: &HorizontalPodAutoscaler) -> BTreeMap<usize, String> {
+    let active = hpa.status.condition(&ConditionType::ScalingActive);
+    let is_unserved = |active: &&Condition| {
+        let cause = root_cause(&active.message);
+        is_api_missing(cause) && !is_in_process(cause)
+    };
+    let failed = active.filter(is_unserved).and_then(|active| failed_metric(hpa, active));
+    let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(index)) else {
+        return BTreeMap::new();
+    };
+    let advice = failure::about_missing_api(&failed.source_type);
+    let metrics = hpa.spec.metrics.iter().enumerate();
+    let of_api =
+        metrics.filter(|(_, other)| failure::about_missing_api(&other.source_type) == advice);
+    of_api.map(|(index, _)| (index, advice.clone())).collect()
 }
 
 /// Advice about the cause that the controller reported for a metric, and about reading it here.
@@ -214,17 +240,25 @@ pub(super) fn advise(
              (--prometheus-url, or servers in the rules file)."
                 .to_owned(),
         )
+    } else if cause.contains(REFUSED_ADDRESS) {
+        Some(failure::about_refused_address())
     } else if cause.contains(ALSO_NOT_BY_API) {
         Some(failure::about_absence(inputs, index, metric, cause))
     } else if cause.starts_with(NO_VALUE) {
         Some(failure::about_no_value(index, &metric.name))
+    } else if is_api_missing(cause) {
+        Some(failure::about_missing_api(&metric.source_type))
     } else if has_collectors && !cause.contains(METRICS_API) {
         Some(format!(
             "If the metric is that of annotations {COLLECTORS}*, check the server in the message \
              and these annotations. Events name those that no collector accepts: kubectl get \
              events --namespace {} --field-selector \
-             reason=CreateNewMetricsCollector,involvedObject.name={}",
-            metadata.namespace, metadata.name
+             {}",
+            namespace(&inputs.hpa),
+            quote(&format!(
+                "reason=CreateNewMetricsCollector,involvedObject.name={}",
+                metadata.name
+            ))
         ))
     } else if cause.contains(UNKNOWN_METRIC) || cause.starts_with("no metrics returned from ") {
         Some(

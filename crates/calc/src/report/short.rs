@@ -80,6 +80,9 @@ pub struct ShortReport {
     pub pause: Option<&'static str>,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
+    /// Whether some metrics have no value while others do, in a state that the metrics decide. The
+    /// sentence names them.
+    pub has_missing_metric: bool,
     /// The problems with the autoscaler's settings. The sentence includes them.
     pub warnings: Vec<Warning>,
     /// The time until which pods may be starting, because the autoscaler scaled recently. Until
@@ -121,7 +124,7 @@ impl TargetKey {
 }
 
 fn shared_target(others: &[String]) -> String {
-    let verb = if others.len() == 1 { "scales" } else { "scale" };
+    let verb = if others.len() == 1 { "has" } else { "have" };
     format!("{} {verb} the same target", names(others.iter().map(String::as_str)))
 }
 
@@ -129,6 +132,14 @@ impl State {
     /// Whether the autoscaler fails, doesn't scale, or can't do what its metrics ask for.
     pub fn is_problem(self) -> bool {
         self <= Self::WaitingForPods || self == Self::RateLimited
+    }
+
+    /// Whether the metrics decide, and a metric without a value isn't the cause already.
+    fn is_by_metrics(self) -> bool {
+        !matches!(
+            self,
+            Self::Failing | Self::Fallback | Self::Off | Self::Paused | Self::DryRun | Self::New
+        )
     }
 }
 
@@ -158,6 +169,12 @@ impl ShortReport {
         };
         let pause = pause_text(state, settings.pause);
         let mut sentence = sentence(hpa, state, measured, pause, scale);
+        let missing: Vec<_> = missing_metrics(hpa).filter(|_| state.is_by_metrics()).collect();
+        let has_missing_metric = !missing.is_empty();
+        if has_missing_metric && state != State::MetricMissing {
+            sentence.push_str("; no value of ");
+            sentence.push_str(&missing.join(" and "));
+        }
         let mut warnings = warnings(hpa, settings);
         // The condition about an ambiguous selector names them already.
         if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
@@ -172,7 +189,7 @@ impl ShortReport {
         let starting_until =
             starting_until.map(|scaled| after(scaled, settings.cpu_initialization_period));
         let sentence = one_line(&sentence).into_owned();
-        Self { state, sentence, pause, load, warnings, starting_until }
+        Self { state, sentence, pause, load, has_missing_metric, warnings, starting_until }
     }
 
     /// Whether the target's scale would complete the sentence.
@@ -254,12 +271,25 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         return State::Fallback;
     }
     let limited = true_reason(hpa, &ConditionType::ScalingLimited);
-    match (limited, true_reason(hpa, &ConditionType::AbleToScale)) {
-        (Some(ConditionReason::TooManyReplicas), _) => State::AtMaximum,
+    let able = true_reason(hpa, &ConditionType::AbleToScale);
+    let holds_less = able == Some(&ConditionReason::ScaleUpStabilized);
+    match (limited, able) {
+        (Some(ConditionReason::TooManyReplicas), _)
+            if !is_past_load_above_maximum(hpa, load, settings) =>
+        {
+            State::AtMaximum
+        }
+        // Without the stabilization, the bound would lead to the same replicas.
+        (None, _) if holds_less && is_at_bound(hpa, hpa.spec.max_replicas) => State::AtMaximum,
         _ if missing_metrics(hpa).next().is_some() => State::MetricMissing,
         _ if status.current_replicas != status.desired_replicas => State::Scaling,
         (Some(ConditionReason::ScaleUpLimit | ConditionReason::ScaleDownLimit), _) => {
             State::RateLimited
+        }
+        (None, Some(ConditionReason::ScaleDownStabilized))
+            if is_at_bound(hpa, hpa.spec.effective_min_replicas()) =>
+        {
+            State::AtMinimum
         }
         (_, Some(ConditionReason::ScaleDownStabilized | ConditionReason::ScaleUpStabilized)) => {
             State::Stabilizing
@@ -271,6 +301,26 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
             if load.is_some_and(|load| load > up) { State::WaitingForPods } else { State::Steady }
         }
     }
+}
+
+/// Whether a past recommendation is above `maxReplicas`, while the load asks for no more than the
+/// target has.
+fn is_past_load_above_maximum(
+    hpa: &HorizontalPodAutoscaler,
+    load: Option<f64>,
+    settings: &Settings,
+) -> bool {
+    let is_down = Some(&ConditionReason::ScaleDownStabilized);
+    let has_missing = missing_metrics(hpa).next().is_some();
+    let up = 1.0 + Tolerances::for_spec(&hpa.spec, settings).up;
+    true_reason(hpa, &ConditionType::AbleToScale) == is_down
+        && !has_missing
+        && load.is_some_and(|load| load <= up)
+}
+
+/// Whether the desired replicas are at this bound of the spec, which no setting replaces.
+fn is_at_bound(hpa: &HorizontalPodAutoscaler, bound: i32) -> bool {
+    hpa.status.desired_replicas == bound && !hpa.status.is_true(&ConditionType::CustomSettings)
 }
 
 /// Whether a pause prevents scaling: in both directions, or in the one that is desired.
@@ -383,6 +433,12 @@ fn sentence(
             let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
             policy_text(spec, limited_by, status.desired_replicas)
         }
+        State::Stabilizing if is_held_at_maximum(hpa) => {
+            format!(
+                "stabilization holds more, {}",
+                bound_text(hpa, "maxReplicas", spec.max_replicas)
+            )
+        }
         State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
         State::WaitingForPods => match scale {
             Some(Scale { spec_replicas, status_replicas, .. })
@@ -410,6 +466,12 @@ fn pause_text(state: State, pause: Pause) -> Option<&'static str> {
         (State::Failing | State::Paused, _) => Some("paused for scaling down by annotation"),
         _ => None,
     }
+}
+
+/// Whether `maxReplicas` limits the replicas, by the controller's condition.
+fn is_held_at_maximum(hpa: &HorizontalPodAutoscaler) -> bool {
+    let limited = true_reason(hpa, &ConditionType::ScalingLimited);
+    limited == Some(&ConditionReason::TooManyReplicas)
 }
 
 /// The text about the bound that the desired replicas are at. A setting may replace the bound of

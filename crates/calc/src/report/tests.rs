@@ -117,6 +117,14 @@ fn container_named_memory_does_not_change_the_unit_of_cpu() {
 }
 
 #[test]
+fn policies_of_a_disabled_direction_are_not_listed() {
+    let behavior = json!({ "scaleDown": { "selectPolicy": "Disabled" } });
+    let report = inputs(json!({ "behavior": behavior })).report();
+    assert_contains(&report, "  scale-down now: at least 4 (selectPolicy Disabled)\n  bounds: ");
+    assert_contains(&report, "    100 Percent in 15s, from 4: at most 8\n");
+}
+
+#[test]
 fn stabilization_reports_the_recommendation_and_its_end() {
     let mut inputs = inputs(json!({}));
     inputs.readings =
@@ -141,6 +149,26 @@ fn stabilization_reports_the_recommendation_and_its_end() {
     let change = change.unwrap();
     let end = at(-200) + jiff::SignedDuration::from_millis(1);
     assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: end }, 2));
+}
+
+#[rstest]
+#[case::above_the_maximum(json!({ "maxReplicas": 4 }), 16, State::Stabilizing,
+    "stabilization holds 16, maxReplicas is 4, metrics ask for 2")]
+#[case::minimum_binds_as_well(json!({ "minReplicas": 4 }), 4, State::AtMinimum,
+    "minReplicas is 4, metrics ask for 2")]
+fn bound_is_the_reason_only_if_it_limits_what_the_metrics_ask_for(
+    #[case] spec: Value,
+    #[case] recommended: i32,
+    #[case] state: State,
+    #[case] limit: &str,
+) {
+    let mut inputs = inputs_at(200, spec, &[("AbleToScale", "True", "ScaleDownStabilized")]);
+    let recommendation = Recommendation { replicas: recommended, at: at(60) };
+    inputs.history = Some(History { recommendations: vec![recommendation], ..History::default() });
+    let report = inputs.report();
+    let expected = format!("stays at 4: cpu is at 33% of requests, target 66%; {limit}");
+    assert_eq!((&*report.sentence, report.state(State::Steady)), (&*expected, state));
+    assert!(!report.advice.iter().any(|one| one.contains("maxReplicas")), "{report}");
 }
 
 #[test]
@@ -506,6 +534,20 @@ fn ages_of_samples_are_printed() {
     let samples = ages.map(|(pod, ago)| (pod, sample(ago))).into_iter().collect();
     inputs.readings = [(0, Ok(Reading::Pods(samples)))].into_iter().collect();
     assert_contains(&inputs.report(), "    samples: 10s to 6m old, measured over 30s\n");
+}
+
+#[test]
+fn daemon_set_has_no_scale() {
+    let target = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent" });
+    let mut inputs = inputs(json!({ "scaleTargetRef": target }));
+    inputs.scale = Err(ScaleReadError::read("the server could not find the requested resource"));
+    let report = inputs.report();
+    assert!(
+        report.sentence.starts_with("can't decide: DaemonSet agent has no scale"),
+        "{}",
+        report.sentence
+    );
+    assert_contains(&report, "no autoscaler can scale it. Correct spec.scaleTargetRef");
 }
 
 #[test]

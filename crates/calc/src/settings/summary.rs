@@ -118,9 +118,9 @@ impl ProblemKind {
 }
 
 impl SettingProblem {
-    /// The message, followed by `; ignored` if the setting is ignored.
+    /// The message, followed by `, ignored` if the setting is ignored.
     pub fn consequence(&self) -> String {
-        let ignored = if self.kind.is_ignored() { "; ignored" } else { "" };
+        let ignored = if self.kind.is_ignored() { ", ignored" } else { "" };
         format!("{}{ignored}", self.message)
     }
 }

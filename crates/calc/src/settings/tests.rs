@@ -373,7 +373,7 @@ fn fields_of_metrics_are_read() {
     assert_eq!(resolved.settings.metric(1), &MetricSettings::default());
     assert_eq!(
         problems(&resolved),
-        ["spec.metrics[1].external.fallback is invalid: replicas must not be negative; ignored"]
+        ["spec.metrics[1].external.fallback is invalid: replicas must not be negative, ignored"]
     );
 }
 
@@ -406,16 +406,16 @@ fn operator_can_restrict_settings() {
         [
             "annotation autoscaling.hpa-rs.dev/sync-period is 4s, but must be at least that of \
              --min-sync-period, 10s, which is used instead",
-            "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings; ignored",
+            "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings, ignored",
         ]
     );
 }
 
 #[rstest]
-#[case::misspelled(&["paused"], "paused is not a setting (did you mean pause?); ignored")]
-#[case::unlike_any(&["owner"], "owner is not a setting; ignored")]
-#[case::two(&["a", "b"], "a is not a setting, nor is 1 other; ignored")]
-#[case::three(&["a", "b", "c"], "a is not a setting, nor are 2 others; ignored")]
+#[case::misspelled(&["paused"], "paused is not a setting (did you mean pause?), ignored")]
+#[case::unlike_any(&["owner"], "owner is not a setting, ignored")]
+#[case::two(&["a", "b"], "a is not a setting, nor is 1 other, ignored")]
+#[case::three(&["a", "b", "c"], "a is not a setting, nor are 2 others, ignored")]
 fn unknown_names_are_one_problem(#[case] names: &[&str], #[case] expected: &str) {
     let annotations: Map<_, _> = names.iter().map(|name| ((*name).to_owned(), json!(""))).collect();
     let resolved = resolve(annotations.into(), json!({}));
@@ -434,7 +434,7 @@ fn annotation_filter_does_not_change_the_count_of_unknown_names() {
     let of = |hpa| problems(&Settings::default().for_autoscaler(hpa, &policy));
     let texts = of(&all);
     assert_eq!(texts, of(&cached));
-    assert!(texts[0].ends_with(" is not a setting, nor are more than 16 others; ignored"));
+    assert!(texts[0].ends_with(" is not a setting, nor are more than 16 others, ignored"));
     assert!(texts.len() == 1 && texts[0].len() < 250, "{texts:?}");
 }
 
@@ -444,7 +444,7 @@ fn messages_about_values_are_short_and_have_no_control_characters() {
     let long = "x".repeat(MAX_ANNOTATION_LEN + 1);
     let resolved = resolve(json!({ "fallback": format!("{{\"{long}\": {{}}}}") }), json!({}));
     assert!(
-        problems(&resolved)[0].ends_with("must have at most 8192 bytes; ignored"),
+        problems(&resolved)[0].ends_with("must have at most 8192 bytes, ignored"),
         "{resolved:?}"
     );
     let forged = json!({ "fallback": "{\"a\\nFATAL \\u001b[31m\": 1}" });

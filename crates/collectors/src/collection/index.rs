@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::RandomState,
     sync::Arc,
 };
 
@@ -16,7 +17,10 @@ use super::{
 use crate::{
     CollectorPlan, Finding,
     annotations::{Annotations, MetricType},
-    findings::{MAX_SETTINGS_BYTES, annotation_findings, config_finding, setting_findings},
+    findings::{
+        MAX_NAMESPACE_SETTINGS_BYTES, MAX_SETTINGS_BYTES, annotation_findings, config_finding,
+        setting_findings, unknown_setting_findings,
+    },
     metric_configs,
 };
 
@@ -29,13 +33,27 @@ type MetricKey = (String, MetricType, String);
 #[derive(Default)]
 pub(super) struct Index {
     autoscalers: BTreeMap<AutoscalerKey, Entry>,
+    /// The lengths of the settings by namespace, in bytes.
+    settings_len: BTreeMap<String, usize>,
+    hasher: RandomState,
     by_metric: BTreeMap<MetricKey, BTreeMap<AutoscalerKey, Vec<Arc<CollectedMetric>>>>,
 }
 
 /// The metrics and problems of an autoscaler.
 pub(super) struct Entry {
     metrics: Vec<Arc<CollectedMetric>>,
+    /// The length of the settings of the metrics, in bytes.
+    settings_len: usize,
     problem: Option<CollectorProblem>,
+}
+
+/// The state of the index before an autoscaler is added or replaced.
+pub(super) struct Current {
+    /// The known metrics of the autoscaler.
+    metrics: Vec<Arc<CollectedMetric>>,
+    /// The part of [`MAX_NAMESPACE_SETTINGS_BYTES`] that other autoscalers leave.
+    free_bytes: usize,
+    hasher: RandomState,
 }
 
 impl Entry {
@@ -43,11 +61,11 @@ impl Entry {
     pub(super) fn new(
         key: &AutoscalerKey,
         hpa: &HorizontalPodAutoscaler,
-        current: &[Arc<CollectedMetric>],
+        current: &Current,
         settings: &CollectionSettings,
     ) -> Self {
-        let (metrics, problems) = create_metrics(hpa, current, settings);
-        Self { metrics, problem: CollectorProblem::new(&key.0, hpa, &problems) }
+        let (metrics, settings_len, problems) = create_metrics(hpa, current, settings);
+        Self { metrics, settings_len, problem: CollectorProblem::new(&key.0, hpa, &problems) }
     }
 }
 
@@ -56,8 +74,15 @@ impl Index {
         self.autoscalers.values().flat_map(|entry| &entry.metrics)
     }
 
-    pub(super) fn metrics_of(&self, key: &AutoscalerKey) -> Vec<Arc<CollectedMetric>> {
-        self.autoscalers.get(key).map(|entry| entry.metrics.clone()).unwrap_or_default()
+    pub(super) fn current(&self, key: &AutoscalerKey) -> Current {
+        let known = self.autoscalers.get(key);
+        let used = self.settings_len.get(&key.1).copied().unwrap_or_default();
+        let used_by_others = used.saturating_sub(known.map_or(0, |entry| entry.settings_len));
+        Current {
+            metrics: known.map(|entry| entry.metrics.clone()).unwrap_or_default(),
+            free_bytes: MAX_NAMESPACE_SETTINGS_BYTES.saturating_sub(used_by_others),
+            hasher: self.hasher.clone(),
+        }
     }
 
     /// The metrics with a name, in the order of their autoscalers.
@@ -90,6 +115,7 @@ impl Index {
             let autoscalers = self.by_metric.entry(name).or_default();
             autoscalers.entry(key.clone()).or_default().push(metric.clone());
         }
+        *self.settings_len.entry(key.1.clone()).or_default() += entry.settings_len;
         self.autoscalers.insert(key, entry);
         has_changed
     }
@@ -97,6 +123,12 @@ impl Index {
     /// Removes an autoscaler, and returns its problem.
     pub(super) fn remove(&mut self, key: &AutoscalerKey) -> Option<CollectorProblem> {
         let entry = self.autoscalers.remove(key)?;
+        if let Some(len) = self.settings_len.get_mut(&key.1) {
+            *len = len.saturating_sub(entry.settings_len);
+            if *len == 0 {
+                self.settings_len.remove(&key.1);
+            }
+        }
         for metric in &entry.metrics {
             let config = &metric.config;
             let name = (key.1.clone(), config.metric_type, config.metric.name.clone());
@@ -121,7 +153,7 @@ impl Index {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.autoscalers.is_empty() && self.by_metric.is_empty()
+        self.autoscalers.is_empty() && self.by_metric.is_empty() && self.settings_len.is_empty()
     }
 }
 
@@ -129,9 +161,9 @@ impl Index {
 /// metrics and annotations. Unchanged metrics are taken from `current`.
 fn create_metrics(
     hpa: &HorizontalPodAutoscaler,
-    current: &[Arc<CollectedMetric>],
+    current: &Current,
     settings: &CollectionSettings,
-) -> (Vec<Arc<CollectedMetric>>, Problems) {
+) -> (Vec<Arc<CollectedMetric>>, usize, Problems) {
     let environment = &settings.environment;
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut problems = Problems::default();
@@ -141,35 +173,53 @@ fn create_metrics(
         Ok(configs) => configs,
         Err(error) => {
             problems.extend(general_error(error.to_string()));
-            return (Vec::new(), problems);
+            return (Vec::new(), 0, problems);
         }
     };
     if configs.len() > MAX_METRICS {
         let message = format!("only the first {MAX_METRICS} metrics are collected");
         problems.extend(general_error(message));
     }
+    problems.extend(unknown_setting_findings(&configs, environment));
     let mut metrics: Vec<Arc<CollectedMetric>> = Vec::new();
-    let mut settings_len = 0;
+    let (mut settings_len, mut collected_len) = (0, 0);
     for config in configs.into_iter().take(MAX_METRICS) {
-        settings_len += config.settings_len();
+        let len = config.settings_len();
+        settings_len += len;
         if settings_len > MAX_SETTINGS_BYTES {
             let message = format!("the settings of all metrics exceed {MAX_SETTINGS_BYTES} bytes");
+            problems.extend(general_error(message));
+            break;
+        }
+        if collected_len + len > current.free_bytes {
+            let message = format!(
+                "the settings of all autoscalers in the namespace exceed \
+                 {MAX_NAMESPACE_SETTINGS_BYTES} bytes"
+            );
             problems.extend(general_error(message));
             break;
         }
         // Regular expressions are not checked, because compiling them for each change of an
         // autoscaler would cost too much. Prometheus checks them.
         problems.extend(setting_findings(&config, environment, parse_without_regexes));
-        let is_same = |metric: &&Arc<CollectedMetric>| metric.config == config;
-        if let Some(metric) = current.iter().chain(&metrics).find(is_same).cloned() {
-            metrics.push(metric);
+        let hash = config.annotations_hash(&current.hasher);
+        let kept_config = config.clone().without_annotations();
+        let is_same = |metric: &&Arc<CollectedMetric>| {
+            metric.annotations_hash == hash && metric.config == kept_config
+        };
+        if let Some(known) = current.metrics.iter().chain(&metrics).find(is_same).cloned() {
+            collected_len += len;
+            metrics.push(known);
             continue;
         }
         match CollectorPlan::new(&config, environment) {
-            Ok(plan) if !settings.collectors.contains(plan.name) => {}
-            Ok(plan) => metrics.push(Arc::new(CollectedMetric::new(config, plan))),
-            Err(error) => problems.extend(config_finding(&config, &error)),
+            Ok(plan) if settings.collectors.contains(plan.name) => {
+                collected_len += len;
+                metrics.push(Arc::new(CollectedMetric::new(kept_config, hash, plan)));
+            }
+            Ok(_) => {}
+            Err(error) => problems.extend(config_finding(&config, &error, environment)),
         }
     }
-    (metrics, problems)
+    (metrics, collected_len, problems)
 }

@@ -28,7 +28,10 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// A metric with its last values.
 pub(super) struct CollectedMetric {
+    /// Without the settings in annotations, which the plan has.
     pub(super) config: MetricConfig,
+    /// Shows whether an update changed the settings in annotations.
+    pub(super) annotations_hash: u64,
     plan: CollectorPlan,
     state: Mutex<ReadState>,
 }
@@ -61,8 +64,8 @@ impl CollectedValues {
 }
 
 impl CollectedMetric {
-    pub(super) fn new(config: MetricConfig, plan: CollectorPlan) -> Self {
-        Self { config, plan, state: Mutex::default() }
+    pub(super) fn new(config: MetricConfig, annotations_hash: u64, plan: CollectorPlan) -> Self {
+        Self { config, annotations_hash, plan, state: Mutex::default() }
     }
 
     pub(super) fn collector(&self) -> &'static str {

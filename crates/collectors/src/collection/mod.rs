@@ -141,7 +141,7 @@ impl Collection {
 
     /// Adds or replaces an autoscaler. Unchanged metrics keep their values.
     fn apply(&self, key: AutoscalerKey, hpa: &HorizontalPodAutoscaler) {
-        let current = self.index.lock().metrics_of(&key);
+        let current = self.index.lock().current(&key);
         let entry = Entry::new(&key, hpa, &current, &self.reader.settings);
         if self.index.lock().insert(key, entry) {
             self.problems_changed.notify_one();

@@ -599,6 +599,38 @@ fn settings_and_messages_of_one_autoscaler_are_bounded() {
     assert!(message().len() < 4096, "{}", message().len());
 }
 
+/// 30 autoscalers with 240 KiB of settings: 17 fit into the limit of 4 MiB.
+#[test]
+fn settings_of_a_namespace_are_bounded() {
+    let fixture = Fixture::new(1);
+    let large = |index: usize| {
+        let mut hpa = external_hpa(&format!("web-{index}"));
+        let note = "metric-config.external.queue.json-path/note".to_owned();
+        hpa.metadata.annotations.insert(note, "x".repeat(240 << 10));
+        hpa
+    };
+    for index in 0..30 {
+        fixture.apply(&large(index));
+        fixture.apply(&large(index));
+    }
+    let collected = |namespace: &str| {
+        let index = fixture.collection.index.lock();
+        index.metrics_named(namespace, MetricType::External, "queue").len()
+    };
+    assert_eq!(collected("shop"), 17);
+    let problems = fixture.collection.problems();
+    let is_refused = |problem: &&CollectorProblem| {
+        problem.message.contains("of all autoscalers in the namespace exceed 4194304 bytes")
+    };
+    assert_eq!(problems.iter().filter(is_refused).count(), 13);
+    let mut other = large(0);
+    other.metadata.namespace = "bank".to_owned();
+    fixture.apply(&other);
+    fixture.collection.remove(&key(&large(3)));
+    fixture.apply(&large(29));
+    assert_eq!((collected("shop"), collected("bank")), (17, 1));
+}
+
 /// The example in the README of kube-metrics-adapter.
 #[tokio::test(start_paused = true)]
 async fn object_metric_can_describe_a_pod() {

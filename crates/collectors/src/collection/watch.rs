@@ -9,17 +9,16 @@ use std::{
 };
 
 use futures::{StreamExt, future::join_all};
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{HorizontalPodAutoscaler, api::ObjectMeta};
 use kube::{
     Api, Client, ResourceExt,
-    api::DynamicObject,
     core::ApiResource,
     runtime::{WatchStreamExt, watcher},
 };
-use serde_json::{Value, json};
 use tracing::warn;
 
 use super::{Collection, index::AutoscalerKey};
+use crate::stored_object::{self, PAGE_SIZE, StoredObject};
 
 /// An API with autoscalers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +68,11 @@ impl Collection {
     async fn watch_group(
         &self,
         group: AutoscalerGroup,
-        api: Api<DynamicObject>,
+        api: Api<StoredObject>,
         pending: &AtomicUsize,
     ) {
-        let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
+        let config = watcher::Config::default().page_size(PAGE_SIZE);
+        let mut events = std::pin::pin!(watcher(api, config).default_backoff());
         let mut listed = BTreeSet::new();
         let (mut has_failed, mut has_listed) = (false, false);
         let mut mark_listed = || {
@@ -120,9 +120,9 @@ impl Collection {
         }
     }
 
-    fn apply_object(&self, group: AutoscalerGroup, object: DynamicObject) -> AutoscalerKey {
+    fn apply_object(&self, group: AutoscalerGroup, object: StoredObject) -> AutoscalerKey {
         let key = key(group, &object);
-        match decode(object) {
+        match decode(&object) {
             Some(hpa) => self.apply(key.clone(), &hpa),
             // The controller reports undecodable objects.
             None => self.remove(&key),
@@ -138,22 +138,24 @@ fn is_not_installed(error: &watcher::Error) -> bool {
     )
 }
 
-fn key(group: AutoscalerGroup, object: &DynamicObject) -> AutoscalerKey {
+fn key(group: AutoscalerGroup, object: &StoredObject) -> AutoscalerKey {
     (group.name().to_owned(), object.namespace().unwrap_or_default(), object.name_any())
 }
 
 /// Decodes the fields that collectors need.
-fn decode(object: DynamicObject) -> Option<HorizontalPodAutoscaler> {
-    let DynamicObject { metadata, mut data, .. } = object;
-    let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();
-    let relevant = annotations.into_iter().filter(|(name, _)| name.starts_with("metric-config."));
-    let hpa = json!({
-        "metadata": {
-            "name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid,
-            "resourceVersion": metadata.resource_version,
-            "annotations": relevant.collect::<BTreeMap<_, _>>(),
-        },
-        "spec": data.get_mut("spec").map(Value::take),
-    });
-    serde_json::from_value(hpa).ok()
+fn decode(object: &StoredObject) -> Option<HorizontalPodAutoscaler> {
+    let annotations = stored_object::decode(object.annotations.as_deref()).ok()?;
+    let annotations: Option<BTreeMap<String, String>> = annotations;
+    let mut annotations = annotations.unwrap_or_default();
+    annotations.retain(|name, _| name.starts_with("metric-config."));
+    let metadata = ObjectMeta {
+        name: object.name_any(),
+        namespace: object.namespace().unwrap_or_default(),
+        uid: object.uid().unwrap_or_default(),
+        resource_version: object.resource_version().unwrap_or_default(),
+        annotations,
+        ..ObjectMeta::default()
+    };
+    let spec = stored_object::decode(object.spec.as_deref()).ok()?;
+    Some(HorizontalPodAutoscaler { metadata, spec, ..HorizontalPodAutoscaler::default() })
 }

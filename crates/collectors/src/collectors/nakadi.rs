@@ -77,7 +77,7 @@ struct Stats {
 #[derive(Deserialize)]
 struct EventType {
     #[serde(default)]
-    partitions: Vec<Partition>,
+    partitions: Option<Vec<Partition>>,
 }
 
 #[derive(Deserialize)]
@@ -141,8 +141,12 @@ impl Collector for NakadiSubscription {
         if event_types.is_empty() {
             return Err(unexpected("expected at least 1 event-type, 0 returned"));
         }
+        let has_missing = event_types.iter().any(|event_type| event_type.partitions.is_none());
+        if has_missing && clients.compat == Compat::Off {
+            return Err(unexpected("the statistics of an event type lack the partitions"));
+        }
         let partitions = event_types.iter().flat_map(|event_type| &event_type.partitions);
-        let value = self.aggregate(partitions, clients.compat)?;
+        let value = self.aggregate(partitions.flatten(), clients.compat)?;
         let milli = value.checked_mul(1000).ok_or(QueryError::OutOfRange(value as f64))?;
         Ok(context.single(MilliValue::from_milli(milli)))
     }

@@ -48,19 +48,14 @@ pub(super) enum Division {
 impl Collector for PrometheusQuery {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         if metric.object.is_some() {
-            let query = metric.value("query").ok_or(ConfigError::NoObjectQuery)?.to_owned();
+            let (_, query) = query_setting(metric)?;
             let division =
                 if metric.per_replica { Division::BeforeTruncation } else { Division::None };
-            return Ok(Self { division, is_from_tenant: true, ..Self::for_default_server(query) });
+            let query = Self::for_default_server(query.to_owned());
+            return Ok(Self { division, is_from_tenant: true, ..query });
         }
         metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
-        let query = if let Some(query) = metric.value("query") {
-            query
-        } else {
-            // The legacy form: `query-name` names the key of the query.
-            let name = metric.value("query-name").ok_or(ConfigError::NoQueryName)?;
-            metric.value(name).ok_or(ConfigError::NoQuery)?
-        };
+        let (_, query) = query_setting(metric)?;
         let (url, alias) =
             (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
         let server = match (url, alias) {
@@ -146,6 +141,9 @@ impl PrometheusQuery {
         context: &Context<'_>,
     ) -> Result<QueryResult, FetchError> {
         let clients = context.clients;
+        if clients.namespace_label.is_some() && !clients.http.has_host_list() {
+            return Err(FetchError::UrlNotRestricted);
+        }
         let base = server.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
         let uri = url::parse(&format!("{base}/api/v1/query"))
             .map_err(|_| FetchError::setting("prometheus-server", server))?;
@@ -168,6 +166,19 @@ impl PrometheusQuery {
             source: without_response_content(failure, ServerOwner::Tenant),
         })
     }
+}
+
+/// The name and the value of the setting that contains the query: `query`, or in the legacy form of
+/// an external metric, the setting that `query-name` names.
+pub(crate) fn query_setting(metric: &MetricConfig) -> Result<(&str, &str), ConfigError> {
+    if let Some(query) = metric.value("query") {
+        return Ok(("query", query));
+    }
+    if metric.object.is_some() {
+        return Err(ConfigError::NoObjectQuery);
+    }
+    let name = metric.value("query-name").ok_or(ConfigError::NoQueryName)?;
+    Ok((name, metric.value(name).ok_or(ConfigError::NoQuery)?))
 }
 
 /// Queries a server of the operator.

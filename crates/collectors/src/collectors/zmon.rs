@@ -39,6 +39,25 @@ struct KairosDuration {
     nanos: i64,
 }
 
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default)]
+    queries: Vec<QueryResult>,
+}
+
+#[derive(Deserialize)]
+struct QueryResult {
+    #[serde(default)]
+    results: Vec<Series>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    /// Milliseconds since 1970, and a value.
+    #[serde(default)]
+    values: Vec<(f64, f64)>,
+}
+
 /// A check, and the selection of its data.
 #[derive(Clone, Debug)]
 pub(crate) struct ZmonCheck {
@@ -98,12 +117,10 @@ impl Collector for ZmonCheck {
             .await?
             .ok()
             .map_err(|source| http_error(&request.uri, source))?;
-        let response: Value = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
-        // Pairs of milliseconds since 1970 and a value.
-        let values = response.pointer("/queries/0/results/0/values");
-        let values = values.map(Vec::<(f64, f64)>::deserialize).transpose();
-        let values = values.map_err(|_| unexpected())?.unwrap_or_default();
-        let Some((time, value)) = values.last().copied() else {
+        let response: Response = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
+        let results = response.queries.into_iter().next().map(|query| query.results);
+        let series = results.into_iter().flatten().next();
+        let Some((time, value)) = series.and_then(|series| series.values.last().copied()) else {
             return Ok(Values::default());
         };
         #[expect(clippy::cast_possible_truncation, reason = "the limits of i64 are no valid times")]

@@ -28,6 +28,7 @@ use super::{
     policy,
     request::{Destination, HttpRequest},
     resolve::Resolve,
+    restricted::RestrictedServer,
     tls::Tls,
     url,
 };
@@ -45,6 +46,7 @@ pub(crate) type EnvironmentLookup = Arc<dyn Fn(&str) -> Option<String> + Send + 
 
 pub(crate) struct Connector {
     pub(crate) policy: policy::Policy,
+    pub(super) restricted_servers: Vec<RestrictedServer>,
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) resolutions: FairSemaphore,
     pub(crate) tls: Tls,
@@ -118,17 +120,42 @@ impl Connector {
     /// name must not be resolved again, because the result could differ.
     async fn resolve(&self, request: &HttpRequest) -> Result<Vec<IpAddr>, HttpError> {
         let host = url::host(&request.uri);
-        let addresses = if let Ok(address) = host.parse::<IpAddr>() {
-            vec![address]
-        } else {
-            let permit = self.resolutions.acquire(&request.namespace).await;
-            let resolved = self.resolver.resolve(host, permit).await;
-            resolved.map_err(|source| HttpError::Resolve { host: host.to_owned(), source })?
-        };
+        let resolved = self.resolve_host(host, &request.namespace).await;
+        let addresses =
+            resolved.map_err(|source| HttpError::Resolve { host: host.to_owned(), source })?;
         if matches!(request.destination, Destination::Tenant | Destination::Pod) {
-            return Ok(self.policy.check_addresses(host, &addresses)?);
+            let addresses = self.policy.check_addresses(host, &addresses)?;
+            self.check_restricted_servers(request, &addresses).await?;
+            return Ok(addresses);
         }
         Ok(addresses)
+    }
+
+    /// Checks that none of the addresses is that of a server of the operator that the request would
+    /// read around a restriction. The servers' names are resolved for each request, because their
+    /// addresses can change.
+    async fn check_restricted_servers(
+        &self,
+        request: &HttpRequest,
+        addresses: &[IpAddr],
+    ) -> Result<(), HttpError> {
+        let HttpRequest { uri, namespace, .. } = request;
+        let is_closed = |server: &&RestrictedServer| server.is_closed_to(namespace, url::port(uri));
+        for server in self.restricted_servers.iter().filter(is_closed) {
+            let own = self.resolve_host(server.host(), namespace).await;
+            let own = own.map_err(|_| server.unresolved())?;
+            server.check(url::host(uri), addresses, &own)?;
+        }
+        Ok(())
+    }
+
+    /// The addresses of a host within the limits of the namespace.
+    async fn resolve_host(&self, host: &str, namespace: &str) -> io::Result<Vec<IpAddr>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![address]);
+        }
+        let permit = self.resolutions.acquire(namespace).await;
+        self.resolver.resolve(host, permit).await
     }
 
     fn proxy(&self, uri: &Uri, destination: Destination) -> Result<Option<Proxy>, HttpError> {

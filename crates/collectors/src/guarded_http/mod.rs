@@ -8,6 +8,7 @@ mod exchange;
 mod policy;
 mod request;
 mod resolve;
+mod restricted;
 mod tls;
 pub(crate) mod url;
 
@@ -23,6 +24,7 @@ use self::{
     connect::{Connector, MAX_RESOLUTIONS},
     exchange::exchange,
     resolve::SystemResolver,
+    restricted::restricted_servers,
     tls::Tls,
 };
 pub use self::{
@@ -58,6 +60,7 @@ impl GuardedHttp {
     pub(crate) fn new(settings: &Settings) -> Self {
         let connector = Connector {
             policy: settings.policy.clone(),
+            restricted_servers: restricted_servers(settings),
             resolver: Arc::new(SystemResolver),
             resolutions: FairSemaphore::new(MAX_RESOLUTIONS),
             tls: Tls::new(settings.ca_file.clone()),
@@ -108,6 +111,11 @@ impl GuardedHttp {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Whether the operator lists the hosts of tenants' URLs.
+    pub(crate) fn has_host_list(&self) -> bool {
+        !self.connector.policy.hosts.is_empty()
     }
 
     /// Sends a request and reads the response. Redirections are errors.

@@ -90,6 +90,18 @@ pub enum Refusal {
     /// The name has no address.
     #[error("the host {0} has no address")]
     NoAddress(String),
+    /// The address is that of the operator's server of this name.
+    #[error(
+        "it is the operator's server {0}, which URLs of this namespace must not lead to \
+         (--collector-permission, --collector-namespace-label)"
+    )]
+    RestrictedServer(String),
+    /// The URL has the port of the operator's server of this name, whose addresses are unknown.
+    #[error(
+        "it may be the operator's server {0}, whose name can't be resolved, and which URLs of this \
+         namespace must not lead to"
+    )]
+    UnknownRestrictedServer(String),
 }
 
 impl Policy {
@@ -172,12 +184,7 @@ fn refused_kind_v4(address: Ipv4Addr) -> Option<&'static str> {
 }
 
 fn refused_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
-    let segments = address.segments();
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        refused_kind_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match segments {
+    match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback"),
         // The metadata services of AWS and of Google Cloud. The network of AWS also serves the
@@ -186,14 +193,33 @@ fn refused_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0xfe80..=0xfebf, ..] => Some("a link-local"),
         [0xfec0..=0xfeff, ..] => Some("a site-local"),
         [0xff00..=0xffff, ..] => Some("a multicast"),
-        // Addresses that are translated to IPv4: compatible, IPv4-translated, NAT64, 6to4.
-        [0, 0, 0, 0, 0 | 0xffff, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..] => embedded(high, low),
         // NAT64 for local use: the position of the IPv4 address depends on the network.
         [0x64, 0xff9b, 1, ..] => Some("a translated"),
         [0x2001, 0, ..] => Some("a tunnel"),
-        _ => None,
+        _ => translated_v4(address).and_then(refused_kind_v4),
+    }
+}
+
+/// The IPv4 address that an IPv6 address is translated to: compatible, IPv4-translated, NAT64, 6to4.
+fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let ([0, 0, 0, 0, 0 | 0xffff, 0, high, low]
+    | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+    | [0x2002, high, low, ..]) = address.segments()
+    else {
+        return None;
+    };
+    let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+    Some(Ipv4Addr::new(a, b, c, d))
+}
+
+/// The IPv4 address that an address stands for, or else the address itself.
+pub(super) fn without_translation(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        // The loopback address has the form of a compatible one.
+        IpAddr::V6(address) if !address.is_loopback() => {
+            translated_v4(address).map_or(address.into(), IpAddr::V4)
+        }
+        address => address,
     }
 }
 
@@ -266,6 +292,19 @@ mod tests {
     #[case("HTTP://10.0.0.1")]
     fn url_of_a_service_is_permitted(#[case] url: &str) {
         assert_eq!(Policy::default().check_url(url), Ok(()));
+    }
+
+    #[rstest]
+    #[case::mapped("::ffff:10.0.0.1")]
+    #[case::compatible("::10.0.0.1")]
+    #[case::translated("::ffff:0:10.0.0.1")]
+    #[case::nat64("64:ff9b::a00:1")]
+    #[case::sixtofour("2002:a00:1::5")]
+    fn translated_address_stands_for_its_ipv4_address(#[case] text: &str) {
+        let address = without_translation(text.parse().unwrap());
+        assert_eq!(address, IpAddr::from([10, 0, 0, 1]));
+        let loopback = IpAddr::from(Ipv6Addr::LOCALHOST);
+        assert_eq!(without_translation(loopback), loopback);
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl ScheduledMetric {
     /// Returns the first change after `now`: either a window exceeds the current value, or the last
     /// window that has this value falls below it. Other windows are skipped, because a schedule may
     /// have thousands of windows.
-    fn next_change_in(&self, windows: &[Window], now: Timestamp) -> Option<Change> {
+    pub(crate) fn next_change_in(&self, windows: &[Window], now: Timestamp) -> Option<Change> {
         let (value, ramp) = (self.value_in(windows, now), self.ramp);
         let mut next: Option<Timestamp> = None;
         let starts_before = |window: &Window, end: Option<Timestamp>| {

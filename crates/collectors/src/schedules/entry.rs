@@ -113,6 +113,13 @@ impl Entry {
         }
     }
 
+    /// The end of the current day of a repeating entry with invalid times, after which
+    /// [`Self::validate_at`] may have another result. `None` for other entries.
+    pub(crate) fn end_of_validity(&self, now: Timestamp) -> Option<Timestamp> {
+        let Timing::Repeating { zone, times: Err(_), .. } = &self.timing else { return None };
+        Some(zone::day(zone.to_datetime(now).date(), zone).1)
+    }
+
     /// The windows near the period between two times, in the order of their starts. They include
     /// all windows that can affect the value in this period.
     pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {

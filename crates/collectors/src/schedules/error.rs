@@ -1,11 +1,16 @@
 //! Errors of schedules and of their entries.
 
+use super::metric::MAX_ENTRIES;
+
 /// An invalid schedule, or a schedule that has no value at a certain time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// The duration of the ramps is negative.
     #[error("spec.scalingWindowDurationMinutes: {0} is negative")]
     NegativeScalingWindow(i64),
+    /// The schedule has too many entries.
+    #[error("spec.schedules: {0} entries, at most {MAX_ENTRIES} are allowed")]
+    TooManyEntries(usize),
     #[error("unknown default time zone {0:?}")]
     UnknownDefaultTimeZone(String),
     /// An entry is invalid.

@@ -9,10 +9,14 @@ use crate::schedules::{
     Compat, Problem, ScalingScheduleSpec, ScheduleError, Window, entry::Entry, zone,
 };
 
+/// The maximum number of entries of a schedule. Each evaluation needs the windows of all entries:
+/// those of a thousand take a few milliseconds.
+pub const MAX_ENTRIES: usize = 1000;
+
 /// The operator's settings for all schedules.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Duration of the ramps of a spec that doesn't set it.
+    /// Duration of the ramps of a spec that doesn't set it. A negative one counts as 0.
     pub default_scaling_window: SignedDuration,
     /// Time zone of repeating entries that name none or an unknown one.
     pub default_time_zone: String,
@@ -54,16 +58,19 @@ pub(crate) struct Ramp {
 }
 
 impl ScheduledMetric {
-    /// Compiles a spec. Invalid entries are not an error here: see [`Self::problems`] and
-    /// [`Self::value_at`].
+    /// Compiles a spec. Fails if it has more than [`MAX_ENTRIES`] entries. Invalid entries are not
+    /// an error here: see [`Self::problems`] and [`Self::value_at`].
     pub fn new(spec: &ScalingScheduleSpec, settings: &Settings) -> Result<Self, ScheduleError> {
+        if spec.schedules.len() > MAX_ENTRIES {
+            return Err(ScheduleError::TooManyEntries(spec.schedules.len()));
+        }
         let duration = match spec.scaling_window_duration_minutes {
             Some(minutes) if minutes < 0 => {
                 return Err(ScheduleError::NegativeScalingWindow(minutes));
             }
             // Limited to about 1900 years, so that the number of seconds can't overflow.
             Some(minutes) => SignedDuration::from_mins(minutes.min(1_000_000_000)),
-            None => settings.default_scaling_window,
+            None => settings.default_scaling_window.max(SignedDuration::ZERO),
         };
         let default_zone = &settings.default_time_zone;
         let default_zone = zone::find(&settings.time_zones, default_zone)
@@ -80,6 +87,17 @@ impl ScheduledMetric {
     /// The errors of all entries.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// The metric without the list of [`Self::problems`]. Its values and errors are the same.
+    pub(crate) fn without_problems(self) -> Self {
+        Self { problems: Vec::new(), ..self }
+    }
+
+    /// The size of the compiled entries in bytes, without the texts in their errors.
+    pub(crate) fn entries_size(&self) -> usize {
+        // The days of an entry have a heap allocation of their own.
+        self.entries.len() * (size_of::<Entry>() + 32)
     }
 
     pub fn ramp_duration(&self) -> SignedDuration {
@@ -131,7 +149,7 @@ impl ScheduledMetric {
         entries.flat_map(|entry| entry.effective_windows(from, to, self.compat)).collect()
     }
 
-    fn validate_at(&self, now: Timestamp) -> Result<(), ScheduleError> {
+    pub(crate) fn validate_at(&self, now: Timestamp) -> Result<(), ScheduleError> {
         Ok(self.entries.iter().try_for_each(|entry| entry.validate_at(now))?)
     }
 

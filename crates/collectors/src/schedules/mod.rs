@@ -32,6 +32,7 @@ mod changes;
 pub mod definition;
 mod entry;
 mod error;
+mod evaluation;
 mod metric;
 pub mod source;
 mod spec;
@@ -42,8 +43,9 @@ mod zone;
 pub use changes::Change;
 pub use entry::Window;
 pub use error::{Problem, ScheduleError};
+pub(crate) use evaluation::Evaluation;
 pub use hpa_go_compat::Compat;
-pub use metric::{ScheduledMetric, Settings};
+pub use metric::{MAX_ENTRIES, ScheduledMetric, Settings};
 pub use spec::{
     ScalingScheduleSpec, ScalingScheduleStatus, Schedule, ScheduleDay, SchedulePeriod, ScheduleType,
 };

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod changes;
+
 fn metric(spec: Value, compat: Compat) -> ScheduledMetric {
     let spec: ScalingScheduleSpec = serde_json::from_value(spec).expect("a spec");
     ScheduledMetric::new(&spec, &Settings { compat, ..Settings::default() }).expect("a metric")
@@ -142,6 +144,7 @@ fn unknown_time_zone_is_a_problem_and_replaced_by_the_default() {
 #[rstest]
 #[case("2026-01-31T08:00:00Z", Some("2026-01-31T08:00:00Z"))]
 #[case("2026-01-31T08:00:00.5+02:00", Some("2026-01-31T06:00:00.5Z"))]
+#[case("2026-01-31T08:00:00,5Z", Some("2026-01-31T08:00:00.5Z"))]
 #[case("2026-01-31T08:00:00.1234567891Z", Some("2026-01-31T08:00:00.123456789Z"))]
 #[case("2026-01-31T08:00:60Z", None)]
 #[case("2026-01-31T08:00:00.Z", None)]
@@ -275,10 +278,9 @@ fn null_is_an_empty_list() {
     }
 }
 
-/// A tenant may create schedules with thousands of entries, which the controller evaluates in each
-/// reconcile.
+/// The controller evaluates a schedule whenever its value changes.
 #[test]
-fn schedule_with_5000_entries_is_evaluated_in_bounded_time() {
+fn schedule_with_most_entries_is_evaluated_in_bounded_time() {
     let all = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     let entry = |at: i32| {
         let mut entry = repeating(&format!("{:02}:{:02}", at / 60 % 24, at % 60), "", &all, "UTC");
@@ -286,8 +288,8 @@ fn schedule_with_5000_entries_is_evaluated_in_bounded_time() {
         entry["durationMinutes"] = json!(30);
         entry
     };
-    let mut entries: Vec<Value> = (1..5000).map(entry).collect();
-    let count = 5000;
+    let mut entries: Vec<Value> = (1..1000).map(entry).collect();
+    let count = MAX_ENTRIES;
     let start = std::time::Instant::now();
     // An entry with a larger value hides the changes of all others.
     entries.push(json!({
@@ -307,7 +309,41 @@ fn schedule_with_5000_entries_is_evaluated_in_bounded_time() {
     }
     let change = metric.next_change(now).unwrap().unwrap();
     assert_ne!(metric.value_at(change.at - 1.nanosecond()), metric.value_at(change.at));
-    // It takes about a second in a debug build. It would take hours if all changes of all windows
+    entries.extend([entry(1), entry(2)]);
+    let spec = serde_json::from_value(json!({"schedules": entries})).unwrap();
+    let error = ScheduledMetric::new(&spec, &Settings::default()).unwrap_err();
+    assert_eq!(error.to_string(), "spec.schedules: 1001 entries, at most 1000 are allowed");
+    // It takes less than a second in a debug build. It would take hours if all changes of all windows
     // were evaluated.
     assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
+}
+
+/// Each outcome, also an error, is cached until it may change.
+#[test]
+fn evaluation_is_valid_until_the_outcome_changes() {
+    let mut entries = vec![repeating("22:00", "02:00", &["Fri"], "Europe/Berlin")];
+    let is_same_until_it_expires = |entries: &[Value], from: &str| {
+        let spec = json!({"scalingWindowDurationMinutes": 30, "schedules": entries});
+        let metric = metric(spec, Compat::Off);
+        let (mut now, end) = (at(from), at(from) + 8.hours());
+        let mut evaluation = metric.evaluate(now);
+        let mut count = 1;
+        while now < end {
+            if !evaluation.is_valid_at(now) {
+                evaluation = metric.evaluate(now);
+                count += 1;
+            }
+            assert_eq!(evaluation.value, metric.value_at(now), "{now}");
+            assert_eq!(evaluation.is_active, metric.is_active_at(now).ok(), "{now}");
+            now += 20.seconds();
+        }
+        assert!(count < 50, "{count}");
+    };
+    is_same_until_it_expires(&entries, "2026-11-27T20:00:00Z");
+    entries.push(repeating("08:00", "", &["Sat"], "Nowhere/X"));
+    is_same_until_it_expires(&entries, "2026-11-27T20:00:00Z");
+    // An error from midnight on, and until midnight.
+    entries.push(repeating("25:99", "", &["Sat"], "America/New_York"));
+    is_same_until_it_expires(&entries, "2026-11-28T01:00:00Z");
+    is_same_until_it_expires(&entries, "2026-11-29T01:00:00Z");
 }

@@ -46,7 +46,8 @@ pub(crate) fn parse_time(text: &str) -> Option<Time> {
     Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
 }
 
-/// Parses a date in the format of RFC 3339. jiff accepts more formats.
+/// Parses a date in the format of RFC 3339. jiff accepts more formats. As in Go, a fraction may
+/// follow a comma.
 pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
     // 0 means any digit.
     const SHAPE: &[u8] = b"0000-00-00T00:00:00";
@@ -59,14 +60,14 @@ pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
     if !is_shape || date_time.ends_with("60") {
         return None;
     }
-    let (fraction, zone) = match rest.strip_prefix('.') {
+    let (fraction, zone) = match rest.strip_prefix(['.', ',']) {
         Some(rest) => rest.split_at(rest.find(|char: char| !char.is_ascii_digit())?),
         None => ("", rest),
     };
     let is_offset = zone == "Z"
         || matches!(zone.as_bytes(), [b'+' | b'-', a, b, b':', c, d]
             if [a, b, c, d].iter().all(|byte| byte.is_ascii_digit()));
-    if !is_offset || (rest.starts_with('.') && fraction.is_empty()) {
+    if !is_offset || (rest.starts_with(['.', ',']) && fraction.is_empty()) {
         return None;
     }
     // Go ignores digits below a nanosecond.

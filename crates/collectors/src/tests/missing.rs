@@ -69,6 +69,8 @@ fn without_number(good: &str) -> Vec<String> {
     for member in ["v", "values", "value", "result", "unconsumed_events", "partitions"] {
         all.push(good.replace(&format!("\"{member}\""), "\"other\""));
     }
+    // An event type without partitions beside one that has some.
+    all.push(good.replace("{\"items\":[", "{\"items\":[{},"));
     all.push(good.replace("ApproximateNumberOfMessages\"", "Other\""));
     all.push(good.replace("metricvalue", "othervalue"));
     all.extend(["", "{}", "[]", "null", "0", "<html>", r#"{"items":[]}"#].map(str::to_owned));

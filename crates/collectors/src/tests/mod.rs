@@ -5,6 +5,7 @@ mod missing;
 mod panics;
 mod pods;
 mod prometheus;
+mod restricted;
 mod secrets;
 mod services;
 mod sqs;

@@ -13,13 +13,13 @@ use crate::{collectors::http::HttpDocument, fair_semaphore::Permit, guarded_http
 
 /// A resolver with the results of the lookups of each name, in order. The last result is repeated.
 #[derive(Clone, Default)]
-struct Names {
+pub(super) struct Names {
     answers: Arc<Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>>,
     lookups: Arc<AtomicUsize>,
 }
 
 impl Names {
-    fn with(self, name: &str, answers: &[&[&str]]) -> Self {
+    pub(super) fn with(self, name: &str, answers: &[&[&str]]) -> Self {
         let parse = |answer: &&[&str]| answer.iter().map(|text| text.parse().unwrap()).collect();
         let answers = answers.iter().map(parse).collect();
         self.answers.lock().insert(name.to_owned(), answers);
@@ -71,7 +71,7 @@ impl Victim {
     }
 }
 
-fn clients(settings: Settings, names: Names) -> Clients {
+pub(super) fn clients(settings: Settings, names: Names) -> Clients {
     let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
     clients.map_http(|http| http.with_resolver(Arc::new(names)))
 }

@@ -84,6 +84,8 @@ impl Informers {
                         created.clear();
                         for key in self.keys_in_scope(K::API, &scope) {
                             self.on_delete(&key);
+                            // A watch that resumes has only changed autoscalers.
+                            stream.schedule_relist();
                         }
                     }
                     continue;

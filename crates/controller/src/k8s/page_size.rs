@@ -23,8 +23,8 @@ use super::watch_throttle::is_watch;
 pub(crate) const MAX_PAGE_SIZE: u32 = 250;
 
 /// The number of objects in the first page. By default, etcd stores objects of up to 1.5 MiB, so
-/// the page has at most 24 MiB.
-const FIRST_PAGE_SIZE: u32 = 16;
+/// the page has at most 12 MiB.
+const FIRST_PAGE_SIZE: u32 = 8;
 
 /// The aimed size of a page in bytes. A page is in memory as a whole before its objects are reduced
 /// to what the caches need.
@@ -236,7 +236,7 @@ mod tests {
             *object_bytes.lock() = bytes;
             list(&client, PODS).await.unwrap();
         }
-        assert_eq!(*limits.lock(), [16, 64, 250, 250, 250, 41, 41, 8, 8]);
+        assert_eq!(*limits.lock(), [8, 32, 128, 250, 250, 41, 41, 8, 8]);
         list(&client, PODS).await.unwrap();
         assert_eq!(limits.lock().last(), Some(&32), "grows again");
     }
@@ -264,7 +264,7 @@ mod tests {
         for path in [PODS, "/api/v1/pods?limit=1", PODS] {
             list(&client, path).await.unwrap();
         }
-        assert_eq!(*limits.lock(), [16, 0, 64]);
+        assert_eq!(*limits.lock(), [8, 0, 32]);
     }
 
     #[tokio::test]
@@ -276,6 +276,6 @@ mod tests {
         }
         list(&client, "/api/v1/pods?watch=1&limit=7").await.unwrap();
         list(&client, "/api/v1/pods?labelSelector=a").await.unwrap();
-        assert_eq!(*limits.lock(), [16, 16, 4, 3, 0, 0]);
+        assert_eq!(*limits.lock(), [8, 8, 4, 3, 0, 0]);
     }
 }

@@ -119,7 +119,7 @@ pub(super) fn log_conclusion(
     autoscaler: &Autoscaler,
 ) {
     let Conclusion { explanation, scaled_to, error, .. } = conclusion;
-    let failure = autoscaler.set_failure(error.as_ref().map(ToString::to_string));
+    let failure = autoscaler.set_failure(error.as_ref().map(ReconcileError::problem));
     let current = explanation.current_replicas;
     match (error, failure) {
         (Some(error), FailureChange::New) => {

@@ -9,7 +9,7 @@ use hpa_calc::{
 };
 use kube::api::{GetParams, Patch, PatchParams};
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     attempt::Attempt,
@@ -21,6 +21,7 @@ use super::{
     },
 };
 use crate::{
+    cache::FailureChange,
     k8s::{ApiError, DecodeError, HpaResponse, StoredHpa},
     key::{AutoscalerApi, HpaKey},
 };
@@ -117,6 +118,7 @@ impl Reconciler {
             Ok(Some(stored)) => {
                 // The next reconcile must not depend on the watch to deliver the status.
                 self.autoscalers.apply_own_write(key, stored);
+                self.log_status_write(key, None);
                 true
             }
             Err(StatusWriteError::Gone) => {
@@ -124,11 +126,25 @@ impl Reconciler {
                 true
             }
             Err(StatusWriteError::Failed(error)) => {
-                warn!(%error, "failed to update the status");
-                let reason = EventReason::FailedUpdateStatus;
-                self.record_warning(key, stored, reason, error.to_string());
+                let error = error.to_string();
+                self.log_status_write(key, Some(&error));
+                self.record_warning(key, stored, EventReason::FailedUpdateStatus, error);
                 false
             }
+        }
+    }
+
+    /// Logs a failure to write the status when it starts or changes, and its end.
+    fn log_status_write(&self, key: &HpaKey, error: Option<&str>) {
+        // The autoscaler may be deleted at the same time: then the failure is logged.
+        let change = self.autoscalers.get(key).map_or(FailureChange::New, |autoscaler| {
+            autoscaler.set_status_failure(error.map(ToOwned::to_owned))
+        });
+        match (error, change) {
+            (Some(error), FailureChange::New) => warn!(error, "failed to update the status"),
+            (Some(error), _) => debug!(error, "failed to update the status again"),
+            (None, FailureChange::Ended) => info!("updating the status succeeds again"),
+            (None, _) => {}
         }
     }
 

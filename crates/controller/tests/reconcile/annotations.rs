@@ -64,7 +64,7 @@ async fn direction_that_is_not_paused_is_scaled() {
 #[case::name(
     "autoscaling.hpa-rs.dev/paused",
     "true",
-    "annotation autoscaling.hpa-rs.dev/paused is not a setting (did you mean pause?); ignored"
+    "annotation autoscaling.hpa-rs.dev/paused is not a setting (did you mean pause?), ignored"
 )]
 #[tokio::test]
 async fn invalid_annotation_is_reported_once_and_ignored(

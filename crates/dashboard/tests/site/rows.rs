@@ -45,8 +45,8 @@ async fn row_and_page_name_another_autoscaler_of_the_target() {
     other["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
     other["spec"]["scaleTargetRef"]["name"] = json!("web");
     cluster.testbed.apply_all([other]);
-    sentence_with(&cluster, "core/shop/web", "; rhpa/shop/other scales the same target").await;
-    sentence_with(&cluster, "custom/shop/other", "; shop/web scales the same target").await;
+    sentence_with(&cluster, "core/shop/web", "; rhpa/shop/other has the same target").await;
+    sentence_with(&cluster, "custom/shop/other", "; shop/web has the same target").await;
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!(view["problems"], json!(["rhpa/shop/other scales Deployment/web too."]));

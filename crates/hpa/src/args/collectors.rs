@@ -47,12 +47,14 @@ pub(crate) struct CollectorArguments {
         value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) collector_credentials: Vec<(String, String)>,
     /// Label that has the namespace of a series, such as `namespace`. Queries in annotations to
-    /// the servers of these flags then read only series of the autoscaler's namespace
+    /// the servers of these flags then read only series of the autoscaler's namespace. Annotations
+    /// can't name URLs of these servers, and other Prometheus servers only with --collector-host
     #[arg(long, env = HPA, value_name = "LABEL", value_parser = label)]
     pub(crate) collector_namespace_label: Option<String>,
     /// Namespace that may read from a server, SERVER=NAMESPACE; can be repeated. The server is
     /// prometheus, an alias, influxdb, sqs, zmon, nakadi, pods, or url for all URLs that
-    /// annotations name [default: all namespaces]
+    /// annotations name. URLs of other namespaces can't lead to the server [default: all
+    /// namespaces]
     #[arg(long = "collector-permission", env = HPA, value_name = "SERVER=NAMESPACE",
         value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) collector_permissions: Vec<(String, String)>,
@@ -163,16 +165,12 @@ impl CollectorArguments {
     ) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();
-        let mut permissions = BTreeMap::<_, BTreeSet<_>>::new();
-        for (server, namespace) in &self.collector_permissions {
-            permissions.entry(server.clone()).or_default().insert(namespace.clone());
-        }
         let environment = Environment {
             prometheus_aliases: aliases.collect(),
             sqs_regions: self.aws_regions.iter().cloned().collect(),
             external_rps_metric: self.skipper.external_rps_metric_name.clone(),
             default_interval_nanos: i64::try_from(interval).unwrap_or(i64::MAX),
-            permissions,
+            permissions: self.permissions(),
             compat,
             ..Environment::default()
         };
@@ -198,6 +196,15 @@ impl CollectorArguments {
             max_age: self.metrics_ttl.map(to_std),
             concurrency: usize::from(self.collector_concurrency),
         }
+    }
+
+    /// The permitted namespaces by the server's name.
+    fn permissions(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut permissions = BTreeMap::<_, BTreeSet<_>>::new();
+        for (server, namespace) in &self.collector_permissions {
+            permissions.entry(server.clone()).or_default().insert(namespace.clone());
+        }
+        permissions
     }
 
     /// Returns the flags that a collector requires in addition to `--collectors`. If it requires
@@ -262,6 +269,7 @@ impl CollectorArguments {
             },
             ca_file: self.collector_ca_file.clone(),
             namespace_label: self.collector_namespace_label.clone(),
+            permissions: self.permissions(),
             credentials: credentials
                 .map(|(origin, path)| (origin.clone(), Credential::File(path.into())))
                 .collect(),

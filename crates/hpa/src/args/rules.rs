@@ -54,7 +54,12 @@ pub(crate) struct ExplainArguments {
     #[arg(long = "name", value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// The rules file; "-" is standard input
-    #[arg(long, value_name = "FILE", default_value = "rules.yaml")]
+    #[arg(
+        long,
+        visible_alias = "metrics-config",
+        value_name = "FILE",
+        default_value = "rules.yaml"
+    )]
     pub(crate) config: PathBuf,
     /// The namespace of the request
     #[arg(long, short = 'n', value_name = "NAME", value_parser = dns_label)]

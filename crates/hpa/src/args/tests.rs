@@ -75,6 +75,12 @@ fn durations_use_go_notation() {
     }
     assert_eq!(duration("90 minutes"), Ok(SignedDuration::from_mins(90)));
     assert!(duration("-0.5s").is_err() && duration("9000h").is_err());
+    // The error names each notation, and what it names is accepted.
+    let error = duration("1foo").expect_err("no duration");
+    assert_eq!(error, "must be a duration such as 15s, 5m0s, 1h30m, 90 minutes or PT90M");
+    for text in ["1h30m", "90 minutes", "PT90M"] {
+        assert_eq!(duration(text), Ok(SignedDuration::from_mins(90)), "{text}");
+    }
 }
 
 #[test]
@@ -240,6 +246,17 @@ fn leader_election_defaults_match_kube_controller_manager() {
     assert_eq!(election.check_durations(), Ok(()));
     assert!(parse(&["--leader-elect"]).expect("a flag").election.lease.leader_elect);
     assert!(!parse(&["--leader-elect=false"]).expect("a flag").election.lease.leader_elect);
+}
+
+#[test]
+fn rules_explain_accepts_the_flag_of_other_commands_for_the_rules_file() {
+    let words = ["hpa", "rules", "explain", "external", "jobs", "--metrics-config", "a.yaml"];
+    let Command::Rules(RulesArguments { command: RulesCommand::Explain(arguments) }) =
+        Arguments::parse_from(words).command
+    else {
+        panic!("another command");
+    };
+    assert_eq!(arguments.config, Path::new("a.yaml"));
 }
 
 #[test]

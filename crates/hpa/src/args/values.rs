@@ -54,7 +54,9 @@ pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
         Ok(duration) if duration.is_negative() => Err("must not be negative".to_owned()),
         Ok(duration) if duration > MAX_DURATION => Err("must be at most 8760h (a year)".to_owned()),
         Ok(duration) => Ok(duration),
-        Err(_) => Err("must be a duration such as 15s, 5m0s or 1h30m".to_owned()),
+        Err(_) => {
+            Err("must be a duration such as 15s, 5m0s, 1h30m, 90 minutes or PT90M".to_owned())
+        }
     }
 }
 

@@ -77,7 +77,7 @@ fn lost_comments(input: &str, output: &str) -> Vec<usize> {
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {
     let mut converted = Vec::new();
     let mut errors = Vec::new();
-    for (index, document) in split_documents(input).into_iter().enumerate() {
+    for (index, document) in split_documents(input)?.into_iter().enumerate() {
         match document.parse() {
             Ok(before) => {
                 let mut after = before.clone();

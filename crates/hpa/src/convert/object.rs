@@ -33,8 +33,12 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         return Vec::new();
     }
     let api_version = string_at(object, "/apiVersion");
-    // The object already has the target version, or belongs to another API group.
-    if api_version == to.api_version() || !versions::is_known(api_version) {
+    if api_version == to.api_version() {
+        drop_server_state(object);
+        return Vec::new();
+    }
+    // The object belongs to another API group.
+    if !versions::is_known(api_version) {
         return Vec::new();
     }
     let name = describe(object);

@@ -1,7 +1,7 @@
 //! Settings of autoscalers: annotations in autoscaling/v2, fields in the custom API.
 //!
-//! An invalid value is not moved: the controller ignores it. `hpa convert` then prints the warning of
-//! `hpa lint`.
+//! An invalid value is not moved: the controller ignores it. `hpa convert` then prints the warning
+//! of `hpa lint`.
 
 use hpa_calc::{
     api::MetricSourceType,

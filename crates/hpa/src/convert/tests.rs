@@ -103,6 +103,16 @@ fn status_and_empty_annotations_are_dropped() {
 }
 
 #[test]
+fn server_state_of_the_target_api_is_dropped() {
+    let status = "status: {currentReplicas: 2}\n";
+    let read =
+        CORE.replace("metadata:\n", "metadata:\n  uid: u\n  resourceVersion: '7'\n") + status;
+    let core = convert(&read, TargetApi::Core, Format::Yaml).expect("it converts");
+    let value = |text: &str| crate::manifests::parse_document(text, 1).expect("YAML");
+    assert_eq!(value(&core), value(CORE));
+}
+
+#[test]
 fn fractions_are_quoted_for_the_custom_api() {
     let behavior = json!({ "scaleUp": { "tolerance": 0.05 } });
     let object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5, "behavior": behavior }));

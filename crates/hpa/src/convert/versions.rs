@@ -3,14 +3,20 @@
 use hpa_crd::{FieldError, member_path};
 use serde_json::{Map, Value, json};
 
-const V1: &str = "autoscaling/v1";
+pub(crate) const V1: &str = "autoscaling/v1";
 const V2: &str = "autoscaling/v2";
-const V2_BETA_1: &str = "autoscaling/v2beta1";
+pub(crate) const V2_BETA_1: &str = "autoscaling/v2beta1";
 const V2_BETA_2: &str = "autoscaling/v2beta2";
+
+/// The members of a metric, of which its type names one.
+pub(crate) const SOURCES: [&str; 5] =
+    ["resource", "containerResource", "pods", "object", "external"];
+/// The field of v1 that became a metric in v2.
+pub(crate) const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 
 /// The annotations in which the API server stores fields of v2 that an older version lacks. Metrics
 /// are encoded as in v2beta1, and field names in `behavior` begin with capitals.
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+pub(crate) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// The annotations with fields of the status.
 const STATUS: [&str; 2] = [
@@ -68,7 +74,7 @@ pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
         converted.extend(
             metrics.into_iter().flatten().map(|old| convert_metric(old, "", &mut Vec::new())),
         );
-        if let Some(percent) = old.take("targetCPUUtilizationPercentage") {
+        if let Some(percent) = old.take(TARGET_CPU) {
             let target = json!({ "type": "Utilization", "averageUtilization": percent });
             converted.push(json!({
                 "type": "Resource", "resource": { "name": "cpu", "target": target },
@@ -160,7 +166,7 @@ fn convert_metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Va
     let mut old = Members::new(V2_BETA_1, path, members);
     let mut new = Map::new();
     new.extend(old.take("type").map(|value| ("type".to_owned(), value)));
-    for name in ["resource", "containerResource", "pods", "object", "external"] {
+    for name in SOURCES {
         let converted = match old.take(name) {
             Some(Value::Object(members)) => {
                 let mut source = Members::new(V2_BETA_1, &member_path(path, name), members);

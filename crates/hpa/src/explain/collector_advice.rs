@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Inputs, ReadError, api::MetricSpec, report::error_texts};
+use hpa_calc::{Inputs, ReadError, api::MetricSpec, report::error_texts, shell::quote};
 use hpa_collectors::{
     CollectorSource, Compat, Finding, Server, collection::CollectionSettings, source_of,
 };
@@ -64,11 +64,15 @@ impl EnabledCollectors {
             );
         }
         let namespace = &inputs.hpa.metadata.namespace;
-        let namespace =
-            if kind.starts_with("Cluster") { String::new() } else { format!(" -n {namespace}") };
+        let namespace = if kind.starts_with("Cluster") {
+            String::new()
+        } else {
+            format!(" -n {}", quote(namespace))
+        };
         format!(
             "{name} is the value of {kind} {schedule} (--scaling-schedule). Check that object: \
-             kubectl get {kind} {schedule}{namespace} -o yaml"
+             kubectl get {kind} {}{namespace} -o yaml",
+            quote(schedule)
         )
     }
 
@@ -79,17 +83,18 @@ impl EnabledCollectors {
         error: &ReadError,
     ) -> Option<String> {
         let CollectorSource { collector, subject, is_annotated, servers } = source;
+        let shown = shown_collector(source);
         if !self.has_collectors {
             return is_annotated.then(|| {
                 format!(
-                    "The {subject} are settings of the collector {collector}. If the controller \
+                    "The {subject} are settings of the collector {shown}. If the controller \
                      runs with --collectors, use its flags here."
                 )
             });
         }
         if !self.settings.collectors.contains(collector) {
             return Some(format!(
-                "{name} needs the collector {collector} ({subject}), which is off: add {}, as the \
+                "{name} needs the collector {shown} ({subject}), which is off: add {}, as the \
                  controller needs it too.",
                 CollectorArguments::flags_that_enable(collector)
             ));
@@ -97,7 +102,7 @@ impl EnabledCollectors {
         let not_synced = error_texts::AUTOSCALERS_NOT_SYNCED;
         if matches!(error, ReadError::Fetch { message, .. } if message.contains(not_synced)) {
             return Some(format!(
-                "{name} is read by the collector {collector} ({subject}), which has to list the \
+                "{name} is read by the collector {shown} ({subject}), which has to list the \
                  autoscalers and pods first. The message says why it could not."
             ));
         }
@@ -115,11 +120,26 @@ impl EnabledCollectors {
                 "that the pods are ready, and that the controller reaches them".to_owned(),
             ),
         };
+        let refused = error_texts::REFUSED_ADDRESS;
+        let is_refused =
+            matches!(error, ReadError::Fetch { message, .. } if message.contains(refused));
+        let permit = if is_refused {
+            format!(" If it is to read the address in the message, add {refused} with it.")
+        } else {
+            String::new()
+        };
         Some(format!(
-            "The collector {collector} reads {name} from {place}. Check {check}, and the settings: \
-             {subject}."
+            "The collector {shown} reads {name} from {place}. Check {check}, and the settings: \
+             {subject}.{permit}"
         ))
     }
+}
+
+/// The collector as the annotations name it: `json-path` may be that of pods or that of a URL.
+fn shown_collector(source: &CollectorSource) -> &str {
+    let annotation = source.subject.strip_suffix("/*").filter(|_| source.is_annotated);
+    let name = annotation.and_then(|annotation| annotation.rsplit_once('.'));
+    name.map_or(source.collector, |(_, name)| name)
 }
 
 /// Advice about settings that no collector accepts.
@@ -128,7 +148,8 @@ fn invalid_settings_advice(inputs: &Inputs, Finding { subject, message, .. }: &F
     format!(
         "Correct the {subject}: {message}. No collector reads the metric until then, and the \
          controller reports it as an event: kubectl get events --namespace {} --field-selector \
-         reason=CreateNewMetricsCollector,involvedObject.name={}",
-        metadata.namespace, metadata.name
+         {}",
+        quote(&metadata.namespace),
+        quote(&format!("reason=CreateNewMetricsCollector,involvedObject.name={}", metadata.name))
     )
 }

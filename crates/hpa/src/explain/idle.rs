@@ -10,7 +10,7 @@ use kube::Client;
 use crate::{
     args::ControllerArguments,
     debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
-    liveness::{Idle, Leases},
+    liveness::{Idle, Leases, is_recent_write},
     status::{KubeControllerManager, ListedAutoscaler, shorten_names},
 };
 
@@ -74,8 +74,9 @@ pub(super) async fn describe_built_in(client: &Client) -> String {
     }
 }
 
-/// Sentences about the autoscalers on which no controller acts. If several controllers may write
-/// statuses, also a sentence about the autoscalers of each.
+/// Sentences about the autoscalers on which no controller acts. If several controllers have stored
+/// statuses recently, also a sentence about the autoscalers of each: a status that doesn't change
+/// keeps its writer, so an old one doesn't show that its writer still runs.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
@@ -93,9 +94,11 @@ pub(super) async fn describe_all(
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     let mut writers = BTreeMap::<&str, Vec<String>>::new();
     for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
-        let names = of_manager.iter().map(|one| one.name.clone());
+        let newest = of_manager.iter().filter_map(|one| one.status_stored_at).max();
+        if is_recent_write(newest, Timestamp::now()) {
+            writers.insert(manager, of_manager.iter().map(|one| one.name.clone()).collect());
+        }
         if index >= MAX_MANAGERS || !has_lease(manager) {
-            writers.insert(manager, names.collect());
             continue;
         }
         let others = by_manager.iter().map(|(other, _)| *other);
@@ -107,10 +110,6 @@ pub(super) async fn describe_all(
             if let Some(idle) = leases.idle(one.api, manager) {
                 by_reason.entry(idle).or_default().push(one.name.clone());
             }
-        }
-        let newest = of_manager.iter().filter_map(|one| one.status_stored_at).max();
-        if !leases.no_longer_writes(manager, newest) {
-            writers.insert(manager, names.collect());
         }
     }
     let mut sentences = Vec::new();
@@ -125,7 +124,7 @@ pub(super) async fn describe_all(
     sentences
 }
 
-/// A sentence if several controllers may write statuses.
+/// A sentence if several controllers write statuses.
 fn describe_writers(by_manager: &BTreeMap<&str, Vec<String>>) -> Option<String> {
     if by_manager.len() < 2 {
         return None;

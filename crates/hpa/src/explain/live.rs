@@ -14,6 +14,7 @@ use hpa_calc::{
     defaults::apply_defaults,
     report::{ShortReport, TargetKey},
     settings::{PodSelection, SettingPolicy},
+    suggestions::most_similar,
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
@@ -52,6 +53,8 @@ use crate::{
 /// The maximum number of concurrent reads of scales. Their selectors show which other autoscalers
 /// count the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
+/// The maximum number of objects whose names are compared with that of a missing target.
+const MAX_COMPARED_TARGETS: usize = 500;
 /// The shortest past to read from the debug API, so that it usually has a value of every metric.
 const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
@@ -78,6 +81,7 @@ pub(super) struct Cluster {
     policy: SettingPolicy,
     since: Option<SignedDuration>,
     collectors: EnabledCollectors,
+    placeholders: Vec<(&'static str, String)>,
 }
 
 impl Cluster {
@@ -127,6 +131,7 @@ impl Cluster {
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
             collectors: EnabledCollectors::new(sources),
+            placeholders: rule_advice::placeholders(&sources.rules),
         })
     }
 
@@ -151,6 +156,10 @@ impl Cluster {
         if let Err(unavailable) = &target {
             self.require_permission(&hpa, &settings, unavailable)?;
         }
+        let similar_target = match &target {
+            Err(_) => self.similar_target(&hpa.spec.scale_target_ref).await,
+            Ok(_) => None,
+        };
         let autoscalers = self.list_autoscalers().await;
         let idle = match (&past, &controller.name) {
             (Err(_), Some(manager)) => {
@@ -208,6 +217,8 @@ impl Cluster {
             read_by_controller,
             idle,
             metric_advice,
+            placeholders: self.placeholders.clone(),
+            similar_target,
             missing_object_advice: Vec::new(),
             assumes_replicas: false,
             has_status_replicas: true,
@@ -323,6 +334,27 @@ impl Cluster {
             Some(_) => Err(Unavailable::NotWorking(api.source)),
             None => Err(Unavailable::UnknownAutoscaler),
         }
+    }
+
+    /// The object of the namespace whose name is like that of a missing target. Only for kinds of
+    /// the group `apps`. `None` if the target exists, or if the objects can't be listed.
+    async fn similar_target(&self, target: &CrossVersionObjectReference) -> Option<String> {
+        let resource = match target.kind.as_str() {
+            _ if !target.api_version.starts_with("apps/") => return None,
+            "Deployment" => "deployments",
+            "ReplicaSet" => "replicasets",
+            "StatefulSet" => "statefulsets",
+            _ => return None,
+        };
+        let namespace = escape(&self.autoscaler.namespace);
+        let path =
+            format!("/apis/apps/v1/namespaces/{namespace}/{resource}?limit={MAX_COMPARED_TARGETS}");
+        let page: Value = get(&self.client, &path).await.ok()?;
+        let items = page.get("items").and_then(Value::as_array)?;
+        let names: Vec<&str> = items.iter().map(|item| string_at(item, "/metadata/name")).collect();
+        let name = target.name.as_str();
+        let similar = most_similar(name, names.iter().copied());
+        similar.filter(|_| !names.contains(&name)).map(ToOwned::to_owned)
     }
 
     async fn read_target(

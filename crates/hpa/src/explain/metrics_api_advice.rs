@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hpa_calc::{
     Inputs, MetricQuery, MetricsApi, ReadError, Reading,
     report::error_texts::{FORBIDDEN, UNKNOWN_METRIC, is_in_process},
+    shell::quote,
     suggestions::is_similar,
 };
 use kube::Client;
@@ -179,11 +180,15 @@ impl Api {
                 "Read the log of its adapter (kubectl get apiservices | grep {} names the Service)",
                 self.group
             ),
-            _ => format!("Read the log of its adapter: kubectl logs -n {namespace} service/{name}"),
+            _ => format!(
+                "Read the log of its adapter: kubectl logs -n {} {}",
+                quote(namespace),
+                quote(&format!("service/{name}"))
+            ),
         };
         format!(
             "{log}. If the adapter reads Prometheus, check the server and the rules: hpa rules \
-             check FILE --prometheus-url URL"
+             check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
         )
     }
 }
@@ -258,7 +263,7 @@ mod tests {
         &["pods/http_request"], "an error on the server",
         "the request fails as the message says. Read the log of its adapter: kubectl logs -n m \
          service/adapter. If the adapter reads Prometheus, check the server and the rules: hpa \
-         rules check FILE --prometheus-url URL"
+         rules check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
     )]
     fn failing_api_has_advice(
         #[case] names: &[&str],

@@ -21,7 +21,7 @@ use serde::Serialize;
 pub(crate) use self::subject::StatusController;
 use self::{dump::Dump, live::Cluster, subject::Subject};
 use crate::{
-    args::{ExplainHpaArguments, ReportFormat, to_std},
+    args::{ExplainHpaArguments, ReportFormat, SourceArguments, to_std},
     controller_options::{setting_policy, settings},
     kubectl::block_on,
     terminal,
@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
     let settings = settings(&arguments.autoscaling)
         .with_exact_schedules(arguments.sources.schedules.scaling_schedule);
     if !arguments.filename.is_empty() {
+        refuse_sources(&arguments.sources)?;
         let subject = Dump::read(&arguments.filename)?.subject(
             arguments.name.as_deref(),
             settings,
@@ -60,6 +61,25 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
     let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
     block_on(explain(arguments, name, settings))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if a flag asks for metrics that only a report from a cluster reads.
+fn refuse_sources(sources: &SourceArguments) -> anyhow::Result<()> {
+    let flag = if sources.rules.metrics_config.is_some() {
+        "--metrics-config"
+    } else if sources.collectors.collectors {
+        "--collectors"
+    } else {
+        if let Some(warning) = sources.unused_server() {
+            terminal::warn(warning);
+        }
+        return Ok(());
+    };
+    bail!(
+        "{flag} has no effect with --filename, which reads all values from the files. Leave out \
+         one of them. To read a metric by the rules without an autoscaler: hpa rules explain custom \
+         pods/METRIC --namespace NAMESPACE --config FILE --prometheus-url URL"
+    )
 }
 
 async fn explain(

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     Inputs, MetricQuery, ReadError,
     report::error_texts::{ALSO_NOT_BY_API, is_api_missing},
+    shell::quote,
     suggestions::most_similar,
 };
 use hpa_metrics::MetricSource;
 use hpa_prometheus::source::PrometheusSource;
+
+use crate::args::RulesFileArguments;
 
 /// Advice for each metric whose rule returned nothing, and for each misspelled name that neither a
 /// rule nor an API has. In the latter case, a metric that the controller could read has none.
@@ -43,6 +46,23 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
         advice.extend(text.map(|text| (index, text)));
     }
     advice
+}
+
+/// The placeholders in commands about rules whose values the flags have. A URL with credentials is
+/// not printed.
+pub(super) fn placeholders(arguments: &RulesFileArguments) -> Vec<(&'static str, String)> {
+    let mut placeholders = Vec::new();
+    if let Some(file) = &arguments.metrics_config {
+        let file = file.to_string_lossy();
+        let file = quote(&file);
+        placeholders.push(("--config FILE", format!("--config {file}")));
+        placeholders.push(("hpa rules check FILE", format!("hpa rules check {file}")));
+    }
+    let url = arguments.prometheus.prometheus_url.as_deref().filter(|url| !url.contains('@'));
+    if let Some(url) = url {
+        placeholders.push(("--prometheus-url URL", format!("--prometheus-url {}", quote(url))));
+    }
+    placeholders
 }
 
 /// Whether neither a rule or collector nor a metrics API has the metric.

@@ -37,6 +37,10 @@ pub(super) struct Subject {
     pub(super) idle: Option<Idle>,
     /// Advice about metrics that can't be read, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
+    /// The placeholders in commands of the advice whose values are known, with these values.
+    pub(super) placeholders: Vec<(&'static str, String)>,
+    /// The name of an object that the autoscaler may mean, if its target doesn't exist.
+    pub(super) similar_target: Option<String>,
     /// Sentences about objects that the files of `--filename` lack, with commands that get them.
     pub(super) missing_object_advice: Vec<String>,
     /// Whether the replicas are the API's default, because the target's manifest sets none.
@@ -81,10 +85,23 @@ impl Subject {
             report.advice.insert(
                 0,
                 format!(
-                    "Delete all but one of the autoscalers of the target: this one and {others}. If \
-                     two controllers handle them, the replicas change back and forth."
+                    "Merge the autoscalers of the target into one with several metrics: this one and \
+                     {others}. If two controllers handle them, the replicas change back and forth."
                 ),
             );
+        }
+        if let Some(similar) = &self.similar_target {
+            let target = &self.inputs.hpa.spec.scale_target_ref;
+            let text = format!(
+                "Did you mean {kind} {similar}? There is no {kind} {}: correct \
+                 spec.scaleTargetRef.name.",
+                target.name,
+                kind = target.kind
+            );
+            report.advice.insert(0, escape_line(&text));
+        }
+        for advice in &mut report.advice {
+            *advice = fill_placeholders(advice, &self.placeholders);
         }
         if let Some(name) = &self.name {
             report.autoscaler = escape_line(name);
@@ -167,6 +184,14 @@ impl StatusController {
     }
 }
 
+/// Replaces the placeholders in the commands of a text.
+fn fill_placeholders(text: &str, placeholders: &[(&'static str, String)]) -> String {
+    let fill = |text: String, (placeholder, value): &(&'static str, String)| {
+        text.replace(*placeholder, &escape_line(value))
+    };
+    placeholders.iter().fold(text.to_owned(), fill)
+}
+
 /// The selector of a scale. An invalid one and an empty one, which would select every pod, count as
 /// absent.
 pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
@@ -191,6 +216,16 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn commands_have_the_values_of_the_flags() {
+        let placeholders = [("--config FILE", "--config 'my rules.yaml'".to_owned())];
+        let text = "hpa rules explain external q --config FILE --prometheus-url URL says more.";
+        assert_eq!(
+            fill_placeholders(text, &placeholders),
+            "hpa rules explain external q --config 'my rules.yaml' --prometheus-url URL says more."
+        );
+    }
 
     #[rstest]
     #[case::both("[shop/web rhpa/shop/web]", true, true)]

@@ -1,15 +1,11 @@
 //! A load from a CSV file.
 
-use std::{
-    fs::File,
-    io::{Read as _, stdin},
-    path::Path,
-};
+use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use crate::manifests::file_name;
+use crate::manifests::{file_name, read_text};
 
 /// The largest size of a file in bytes: four weeks of a sample each second.
 const MAX_SIZE: u64 = 128 << 20;
@@ -18,18 +14,8 @@ const MAX_SECONDS: f64 = 1e11;
 
 /// The samples of a file, in order of time.
 pub(super) fn read(path: &Path, zone: &TimeZone) -> anyhow::Result<Vec<(Timestamp, f64)>> {
-    let is_stdin = path.as_os_str() == "-";
     let name = file_name(path);
-    let mut text = String::new();
-    let size = if is_stdin {
-        stdin().lock().take(MAX_SIZE + 1).read_to_string(&mut text)
-    } else {
-        File::open(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_string(&mut text))
-    };
-    let size = size.with_context(|| format!("unable to read {name}"))?;
-    if size as u64 > MAX_SIZE {
-        bail!("{name} is larger than {} MiB", MAX_SIZE >> 20);
-    }
+    let text = read_text(path, MAX_SIZE).with_context(|| format!("unable to read {name}"))?;
     parse(&text, zone).map_err(|error| anyhow!("{name}:{error}"))
 }
 

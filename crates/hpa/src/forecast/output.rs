@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hpa_calc::settings::DOMAIN;
+use hpa_calc::{settings::DOMAIN, shell::quote};
 use hpa_crd::SHORT_NAME;
 use hpa_forecast::{Comparison, GateDecision, ModelChoice, Outcome, Reason, Season, Settings};
 use hpa_simulate::report::{PagePart, format_duration, page as html_page, percent};
@@ -191,6 +191,7 @@ fn setting_command(
     let Some((namespace, name)) = name.split_once('/').filter(|_| metric.is_some()) else {
         return Vec::new();
     };
+    let (namespace, name) = (quote(namespace), quote(name));
     let (quantile, horizon) = (settings.quantile, settings.horizon.as_secs());
     if *is_custom {
         // Fields take precedence over annotations.

@@ -5,7 +5,10 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::rules::Rule;
-use crate::manifests::{Manifest, Position, string_at};
+use crate::{
+    lint::old_fields::stored_field,
+    manifests::{Manifest, Position, string_at},
+};
 
 /// The severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -35,7 +38,7 @@ pub(super) struct Finding {
     pub(super) rule: &'static Rule,
     pub(super) file: String,
     pub(super) position: Position,
-    /// `namespace/name` of the autoscaler, or `name` if the manifest has no namespace.
+    /// The [`qualified_name`] of the autoscaler.
     pub(super) autoscaler: String,
     /// The path of the field, such as `spec.metrics[0]`.
     pub(super) field: String,
@@ -47,11 +50,17 @@ impl Finding {
         self.rule.severity
     }
 
-    /// By file, line and autoscaler, then by severity with the highest first.
+    /// By file, line and autoscaler, then by severity with the highest first. Findings of one rule
+    /// about one line have equal keys.
     pub(super) fn sort_key(&self) -> impl Ord + '_ {
-        let severity = Reverse(self.severity());
-        let Self { file, position, autoscaler, rule, field, message } = self;
-        (file, position.line, autoscaler, severity, rule.id, field, message)
+        let Self { file, position, autoscaler, rule, .. } = self;
+        (file, position.line, autoscaler, Reverse(self.severity()), rule.id)
+    }
+
+    /// A text for each part of the finding that a reader sees, to find duplicates.
+    pub(super) fn identity(&self) -> [String; 4] {
+        let place = format!("{}:{} {}", self.file, self.position.line, self.rule.id);
+        [place, self.autoscaler.clone(), self.field.clone(), self.message.clone()]
     }
 }
 
@@ -63,9 +72,9 @@ pub(super) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Reports a field of the autoscaler.
+    /// Reports a field of the autoscaler, by its path in `autoscaling/v2`.
     pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        let field = field.into();
+        let field = stored_field(&self.manifest.object, field.into());
         self.add_at(self.manifest.position(&field), field, message);
     }
 
@@ -97,11 +106,15 @@ impl Report<'_> {
     }
 }
 
-/// `namespace/name` of an object, or `name` if the manifest has no namespace.
+/// `namespace/name` of an object, or `name` if the manifest has no namespace. `generateName` stands
+/// for a name, and `(no name)` for the lack of both.
 pub(super) fn qualified_name(manifest: &Manifest) -> String {
     let object = &manifest.object;
-    match (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name")) {
-        ("", name) => name.to_owned(),
-        (namespace, name) => format!("{namespace}/{name}"),
+    let names = ["/metadata/name", "/metadata/generateName"];
+    let mut names = names.into_iter().map(|pointer| string_at(object, pointer));
+    let name = names.find(|name| !name.is_empty()).unwrap_or("(no name)");
+    match string_at(object, "/metadata/namespace") {
+        "" => name.to_owned(),
+        namespace => format!("{namespace}/{name}"),
     }
 }

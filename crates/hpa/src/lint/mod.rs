@@ -5,6 +5,8 @@
 
 mod cluster;
 mod finding;
+mod index;
+mod old_fields;
 mod output;
 mod rules;
 mod served;
@@ -14,7 +16,7 @@ mod workspace;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     ffi::OsStr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -179,14 +181,16 @@ pub(crate) fn annotation_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
     findings.iter().filter(is_annotation).map(output::line).collect()
 }
 
-/// Checks all objects. Sorts the findings by [`Finding::sort_key`], and removes duplicates.
+/// Checks all objects. Sorts the findings by [`Finding::sort_key`], and removes duplicates. Errors
+/// about one line keep the order of the validation, which is that of the API server.
 fn find_violations(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in workspace.objects() {
         rules::check_object(workspace, object, &mut findings);
     }
+    // The validation reports some mistakes twice.
+    let mut identities = HashSet::new();
+    findings.retain(|finding| identities.insert(finding.identity()));
     findings.sort_by(|left, right| left.sort_key().cmp(&right.sort_key()));
-    // The validation, which is that of the API server, reports some mistakes twice.
-    findings.dedup_by(|left, right| left.sort_key() == right.sort_key());
     findings
 }

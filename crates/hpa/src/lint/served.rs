@@ -15,6 +15,8 @@ pub(super) const RESOURCE: &str = "metrics.k8s.io";
 pub(super) const CUSTOM: &str = "custom.metrics.k8s.io";
 pub(super) const EXTERNAL: &str = "external.metrics.k8s.io";
 pub(super) const METRICS_APIS: [&str; 3] = [RESOURCE, CUSTOM, EXTERNAL];
+/// The resources in `metrics.k8s.io`, by metrics-server and by `resourceRules`.
+pub(super) const MEASURED_RESOURCES: [&str; 2] = ["cpu", "memory"];
 
 /// Lists the metrics of `--metrics-config`. `None` without that flag.
 pub(super) async fn read_rules(
@@ -47,6 +49,7 @@ pub(super) async fn read_rules(
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
         averages: averages(&source),
+        resources: source.resources(),
         discovery_error,
     }))
 }
@@ -66,8 +69,8 @@ fn averages(source: &PrometheusSource) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether a `metricsQuery` computes an average or a quantile. False if it isn't PromQL.
-fn computes_average(template: &str) -> bool {
+/// Whether a query or a `metricsQuery` computes an average or a quantile. False if it isn't PromQL.
+pub(super) fn computes_average(template: &str) -> bool {
     promql::parse(&example_query(template)).is_ok_and(|query| is_average(&query))
 }
 
@@ -83,8 +86,9 @@ fn example_query(template: &str) -> String {
     query
 }
 
-/// Whether an expression is an average or a quantile, or combines only these and numbers. Any other
-/// operand may turn the average into a sum, such as the number of pods.
+/// Whether an expression is an average, a quantile or a sum divided by the number of series, or
+/// combines only these and numbers. Any other operand may turn the average into a sum, such as the
+/// number of pods.
 fn is_average(expr: &Expr<'_>) -> bool {
     let is_any = |name: &str, names: &[&str]| {
         names.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
@@ -101,9 +105,22 @@ fn is_average(expr: &Expr<'_>) -> bool {
                 // The right operand is only a default or a condition.
                 return is_average(left);
             }
+            if *operator == "/" && is_count(right) {
+                return !is_number(left);
+            }
             is_average_or_number(left) && is_average_or_number(right) && !is_number(expr)
         }
         Node::Number | Node::Text(_) | Node::Selector(_) => false,
+    }
+}
+
+/// Whether an expression is a number of series, such as the number of pods.
+fn is_count(expr: &Expr<'_>) -> bool {
+    match &expr.node {
+        Node::Wrapped(_, inner) => is_count(inner),
+        Node::Aggregation(name, ..) => name.eq_ignore_ascii_case("count"),
+        Node::Call(name, arguments) => *name == "scalar" && arguments.iter().any(is_count),
+        _ => false,
     }
 }
 
@@ -155,6 +172,12 @@ mod tests {
     #[case::scaled("1000 * (avg(lag) + 1)", true)]
     #[case::ratio("avg(lag) / avg(limit)", true)]
     #[case::default("avg(lag) or vector(0)", true)]
+    #[case::by_pod("sum(rate(<<.Series>>[2m])) / count(up{job=\"web\"})", true)]
+    #[case::by_scalar("100 * (sum(lag) / scalar((count(pods))))", true)]
+    #[case::ratio_of_sums("sum(errors) / sum(requests)", false)]
+    #[case::by_pod_for_all("sum(lag) / count(pods) * count(pods)", false)]
+    #[case::reciprocal("1 / count(pods)", false)]
+    #[case::subtracted("sum(lag) - count(pods)", false)]
     #[case::total("avg(lag) * count(pods)", false)]
     #[case::scalar_total("avg(lag) * scalar(count(pods))", false)]
     #[case::sum("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", false)]

@@ -1,10 +1,12 @@
 //! The input of the checks: objects, and the metrics that are served.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ptr, sync::Arc};
 
 use hpa_collectors::{Compat, collection::CollectionSettings};
+use hpa_metrics::resource::ApiResources;
 use serde_json::Value;
 
+use super::index::{Api, Index};
 use crate::{
     args::SourceArguments,
     convert::versions,
@@ -15,6 +17,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Workspace {
     objects: Vec<Manifest>,
+    index: Index,
     /// Group and kind of the lists that succeeded. `None` for objects from files.
     listed_kinds: Option<BTreeSet<(String, String)>>,
     /// The metrics that the cluster or a rules file serves. `None` if unknown.
@@ -56,13 +59,16 @@ pub(super) struct ServedMetrics {
     pub(super) external: Option<BTreeSet<String>>,
     /// The metrics of rules whose query computes an average, named as in `custom` and `external`.
     pub(super) averages: BTreeSet<String>,
+    /// The resources of the kinds that Object metrics describe. Empty if the names of `custom` may
+    /// be those of an adapter, which may name resources differently.
+    pub(super) resources: Arc<ApiResources>,
     /// The error if Prometheus could not list the series of the rules, whose metrics are then
     /// unknown.
     pub(super) discovery_error: Option<String>,
 }
 
 /// A reference to an object: its group, kind and name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reference {
     pub(super) group: String,
     pub(super) kind: String,
@@ -93,7 +99,7 @@ impl Reference {
 
 impl Workspace {
     pub(super) fn from_manifests(objects: Vec<Manifest>) -> Self {
-        Self { objects, ..Self::default() }
+        Self { index: Index::new(&objects), objects, ..Self::default() }
     }
 
     pub(super) fn from_cluster(
@@ -102,7 +108,8 @@ impl Workspace {
         served: ServedMetrics,
     ) -> Self {
         let (listed_kinds, served) = (Some(listed_kinds), Some(served));
-        Self { objects, listed_kinds, served, ..Self::default() }
+        let index = Index::new(&objects);
+        Self { objects, index, listed_kinds, served, ..Self::default() }
     }
 
     /// Sets the namespace of the objects that have none, as `kubectl apply --namespace` does.
@@ -116,6 +123,7 @@ impl Workspace {
                 metadata.insert("namespace".to_owned(), name.into());
             }
         }
+        self.index = Index::new(&self.objects);
     }
 
     /// Whether the objects are from files, not from a cluster.
@@ -133,10 +141,6 @@ impl Workspace {
         self.objects.iter()
     }
 
-    pub(super) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Manifest> {
-        self.objects.iter().filter(move |object| object.kind() == kind)
-    }
-
     pub(super) fn autoscalers(&self) -> impl Iterator<Item = &Manifest> {
         self.objects.iter().filter(|manifest| is_autoscaler(manifest))
     }
@@ -148,13 +152,129 @@ impl Workspace {
         from: &Manifest,
         reference: &Reference,
     ) -> Option<&Manifest> {
-        let is_named = |object: &&Manifest| Reference::to(object) == *reference;
-        let candidates = || self.objects.iter().filter(is_named);
-        let may_match =
-            |object: &&Manifest| namespace(object).is_empty() != namespace(from).is_empty();
-        candidates()
-            .find(|object| namespace(object) == namespace(from))
-            .or_else(|| candidates().find(may_match))
+        self.object_for(namespace(from), reference)
+    }
+
+    /// The object to which a manifest of this namespace refers, as in [`Self::referenced_object`].
+    fn object_for(&self, namespace: &str, reference: &Reference) -> Option<&Manifest> {
+        let elsewhere = || match namespace {
+            "" => self.index.first_in_a_namespace(reference),
+            _ => self.index.objects("", reference).first().copied(),
+        };
+        let first = self.index.objects(namespace, reference).first().copied();
+        self.objects.get(first.or_else(elsewhere)?)
+    }
+
+    /// Whether the namespace of `from` has the object.
+    pub(super) fn has_in_namespace(&self, from: &Manifest, reference: &Reference) -> bool {
+        !self.index.objects(namespace(from), reference).is_empty()
+    }
+
+    /// The objects after `object` with the same namespace, group, kind and name.
+    pub(super) fn later_namesakes(&self, object: &Manifest) -> impl Iterator<Item = &Manifest> {
+        let namesakes = self.index.objects(namespace(object), &Reference::to(object));
+        // The objects are in one vector, so their addresses have the order of their indexes.
+        let is_later = |at: &usize| {
+            self.objects.get(*at).is_some_and(|other| ptr::from_ref(other) > ptr::from_ref(object))
+        };
+        let first_later = namesakes.partition_point(|at| !is_later(at));
+        self.at(namesakes.get(first_later..).unwrap_or_default())
+    }
+
+    /// The autoscalers of one API in the namespace of `from` with this target. Those with equal
+    /// names, such as those of several environments, count as one.
+    pub(super) fn autoscalers_of(
+        &self,
+        api: Api,
+        from: &Manifest,
+        target: &Reference,
+    ) -> impl Iterator<Item = &Manifest> {
+        self.at(self.index.autoscalers(api, namespace(from), target))
+    }
+
+    /// The autoscalers of one API whose target may be that of the autoscaler `from`: the same
+    /// object fits both, and only one of both manifests has a namespace.
+    pub(super) fn possible_autoscalers_of(
+        &self,
+        api: Api,
+        from: &Manifest,
+        target: &Reference,
+    ) -> impl Iterator<Item = &Manifest> {
+        let found: &[usize] = match (self.referenced_object(from, target), namespace(from)) {
+            (None, _) => &[],
+            (Some(object), "") if namespace(object).is_empty() => {
+                self.index.autoscalers_without_target(api, target)
+            }
+            (Some(object), "") => self.index.autoscalers(api, namespace(object), target),
+            (Some(object), _) => {
+                let fits = self.object_for("", target).is_some_and(|one| ptr::eq(one, object));
+                if fits { self.index.autoscalers(api, "", target) } else { &[] }
+            }
+        };
+        self.at(found)
+    }
+
+    /// KEDA's `ScaledObject`s in the namespace of `from` with this target.
+    pub(super) fn scaled_objects_of(
+        &self,
+        from: &Manifest,
+        target: &Reference,
+    ) -> impl Iterator<Item = &Manifest> {
+        self.at(self.index.scaled_objects(namespace(from), target))
+    }
+
+    /// The `VerticalPodAutoscaler`s in the namespace of `from` with this target.
+    pub(super) fn vertical_autoscalers_of(
+        &self,
+        from: &Manifest,
+        target: &Reference,
+    ) -> impl Iterator<Item = &Manifest> {
+        self.at(self.index.vertical_autoscalers(namespace(from), target))
+    }
+
+    /// The objects with pods and without an owner in the namespace of `from`. If there are `labels`,
+    /// at least those whose pods have all of them.
+    pub(super) fn workloads<'a>(
+        &self,
+        from: &Manifest,
+        labels: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> impl Iterator<Item = &Manifest> {
+        self.at(self.index.workloads(namespace(from), labels))
+    }
+
+    /// The first object in any namespace that has pods and that no autoscaler scales.
+    pub(super) fn unscaled_anywhere(&self, reference: &Reference) -> Option<&Manifest> {
+        self.objects.get(self.index.unscaled_anywhere(reference)?)
+    }
+
+    /// The first object of any kind in the namespace of `from` with this name, if it has pods and
+    /// no autoscaler scales it.
+    pub(super) fn unscaled_by_name(&self, from: &Manifest, name: &str) -> Option<&Manifest> {
+        self.objects.get(self.index.unscaled_by_name(namespace(from), name)?)
+    }
+
+    /// The objects in the namespace of `from` of the reference's group and kind that have pods and
+    /// that no autoscaler scales.
+    pub(super) fn unscaled_of_kind(
+        &self,
+        from: &Manifest,
+        reference: &Reference,
+    ) -> impl Iterator<Item = &Manifest> {
+        self.at(self.index.unscaled_of_kind(namespace(from), reference))
+    }
+
+    /// Whether a `LimitRange` in the namespace of `from` sets a default request for the resource.
+    pub(super) fn has_default_request(&self, from: &Manifest, resource: &str) -> bool {
+        self.index.has_default_request(namespace(from), resource)
+    }
+
+    /// Whether the definition of a custom resource has a scale without `labelSelectorPath`.
+    pub(super) fn lacks_selector(&self, reference: &Reference) -> bool {
+        self.index.lacks_selector(&reference.group, &reference.kind)
+    }
+
+    fn at<'a>(&'a self, indexes: &'a [usize]) -> impl Iterator<Item = &'a Manifest> {
+        indexes.iter().filter_map(|at| self.objects.get(*at))
     }
 }
 

@@ -6,8 +6,8 @@ use std::{borrow::Cow, io};
 const ESCAPE: char = '\u{1b}';
 
 /// Escapes the control characters in each line. Values such as metric names come from users, and
-/// their line breaks would look like separate lines of the log. Expects a whole line in each call of
-/// `write`.
+/// their line breaks would look like separate lines of the log. Expects a whole line in each call
+/// of `write`.
 pub(super) struct LineWriter<W>(pub(super) W);
 
 impl<W: io::Write> io::Write for LineWriter<W> {

@@ -1,6 +1,7 @@
 //! Reads objects from files: YAML streams, JSON, and lists of any kind.
 
 mod stream;
+mod text;
 mod yaml;
 
 use std::{
@@ -15,6 +16,7 @@ use serde_json::Value;
 use self::yaml::Fields;
 pub(crate) use self::{
     stream::{Document, split_documents},
+    text::{MAX_FILE_SIZE, read_text},
     yaml::{Duplicate, Position},
 };
 
@@ -117,9 +119,9 @@ pub(crate) fn read_paths(paths: &[PathBuf], recursive: bool) -> Input {
                 bail!("the directory has no files with the extensions {}", EXTENSIONS.join(", "));
             }
             for file in files {
-                match read_stream(&file) {
+                match read_text(&file, MAX_FILE_SIZE) {
                     Ok(stream) => input.add_stream(&file, &stream),
-                    Err(error) => input.add_problem(&file.display().to_string(), &error),
+                    Err(error) => input.add_problem(&file.display().to_string(), &error.into()),
                 }
             }
             Ok(())
@@ -156,7 +158,8 @@ fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Reads a file, or standard input for `-`.
 pub(crate) fn read_file(file: &Path) -> anyhow::Result<String> {
-    read_stream(file).with_context(|| format!("unable to read {}", file_name(file)))
+    let text = read_text(file, MAX_FILE_SIZE);
+    text.with_context(|| format!("unable to read {}", file_name(file)))
 }
 
 /// The name of a file in messages: `standard input` for `-`.
@@ -165,14 +168,6 @@ pub(crate) fn file_name(path: &Path) -> String {
         Some("-") => "standard input".to_owned(),
         _ => path.display().to_string(),
     }
-}
-
-/// Like [`read_file`], but the error doesn't name the file.
-fn read_stream(file: &Path) -> anyhow::Result<String> {
-    if file == Path::new("-") {
-        return Ok(std::io::read_to_string(std::io::stdin())?);
-    }
-    Ok(fs::read_to_string(file)?)
 }
 
 /// Parses a stream of YAML or JSON documents. Fails at the first problem.
@@ -222,8 +217,12 @@ impl Input {
 
     fn add_stream(&mut self, path: &Path, stream: &str) {
         let file = path.display().to_string();
+        let documents = match split_documents(stream) {
+            Ok(documents) => documents,
+            Err(error) => return self.add_problem(&file, &error),
+        };
         let mut templates = 0;
-        for document in split_documents(stream) {
+        for document in documents {
             let (line, document) = document.text();
             let parsed = yaml::parse(&document, line);
             let is_template = match &parsed {
@@ -351,6 +350,13 @@ mod tests {
         let [problem] = input.problems.as_slice() else { panic!("{:?}", input.problems) };
         assert!(problem.to_string().starts_with("f.yaml:"), "{problem}");
         assert!(problem.message.starts_with("not YAML: "), "{problem}");
+    }
+
+    #[test]
+    fn number_of_documents_is_limited() {
+        let stream = "---\n".repeat(100_001);
+        let expected = "f.yaml: 100001 documents, but a file may have at most 100000";
+        assert_eq!(problems(&stream), [expected]);
     }
 
     #[test]

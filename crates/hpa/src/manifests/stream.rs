@@ -2,6 +2,11 @@
 
 use std::borrow::Cow;
 
+use anyhow::ensure;
+
+/// The maximum number of documents in a stream.
+const MAX_DOCUMENTS: usize = 100_000;
+
 /// A document with its separator, unchanged from the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Document<'a> {
@@ -12,8 +17,8 @@ pub(crate) struct Document<'a> {
     line: usize,
 }
 
-/// Splits a stream at its `---` lines.
-pub(crate) fn split_documents(stream: &str) -> Vec<Document<'_>> {
+/// Splits a stream at its `---` lines. Fails if there are more than [`MAX_DOCUMENTS`] documents.
+pub(crate) fn split_documents(stream: &str) -> anyhow::Result<Vec<Document<'_>>> {
     let mut documents = Vec::new();
     let (mut separator, mut line, mut start, mut offset) = ("", 1, 0, 0);
     let body = |start, end| stream.get(start..end).unwrap_or_default();
@@ -28,7 +33,12 @@ pub(crate) fn split_documents(stream: &str) -> Vec<Document<'_>> {
     documents.push(Document { separator, body: body(start, offset), line });
     // A stream that begins with a separator has an empty first document.
     documents.retain(|document| !document.separator.is_empty() || !document.body.trim().is_empty());
-    documents
+    let count = documents.len();
+    ensure!(
+        count <= MAX_DOCUMENTS,
+        "{count} documents, but a file may have at most {MAX_DOCUMENTS}"
+    );
+    Ok(documents)
 }
 
 impl<'a> Document<'a> {

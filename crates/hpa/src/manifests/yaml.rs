@@ -1,6 +1,8 @@
 //! Reads a YAML document like kubectl: plain scalars have the meaning of YAML 1.1, and the last of
 //! equal keys wins. Records the positions of fields.
 
+use std::{collections::BTreeMap, ops::Bound};
+
 use hpa_crd::member_path;
 pub(crate) use hpa_go_compat::yaml::Position;
 use hpa_go_compat::yaml::{self, Content, Node, Positions, Scalar, ScalarType, YamlError};
@@ -8,6 +10,8 @@ use serde_json::{Map, Number, Value};
 
 /// The maximum number of values in a document, including those of aliases.
 const MAX_VALUES: usize = 1_000_000;
+/// The maximum number of duplicate keys that are recorded in a document.
+const MAX_DUPLICATES: usize = 1000;
 /// 2^53: floating-point numbers represent all integers up to this one exactly.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
@@ -124,13 +128,26 @@ impl Reader {
         let first = positions.insert(path.to_owned(), last_position);
         // Members that `<<` added have no position.
         if let (Some(lost_value), Some(position)) = (earlier, first) {
-            let is_inside = |other: &str| {
-                let rest = other.strip_prefix(path);
-                rest.is_some_and(|rest| rest.starts_with(['.', '[']))
-            };
-            positions.retain(|other, _| !is_inside(other));
+            remove_inside(positions, path);
+            if self.fields.duplicates.len() >= MAX_DUPLICATES {
+                return;
+            }
             let (field, lost_value) = (path.to_owned(), lost_value.clone());
             self.fields.duplicates.push(Duplicate { field, lost_value, position, last_position });
+        }
+    }
+}
+
+/// Removes the positions of the fields inside `path`. The time doesn't depend on the other fields.
+fn remove_inside(positions: &mut BTreeMap<String, Position>, path: &str) {
+    for separator in ['.', '['] {
+        let prefix = format!("{path}{separator}");
+        let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
+        let fields = positions.range::<str, _>(from).map(|(field, _)| field);
+        let inside: Vec<String> =
+            fields.take_while(|field| field.starts_with(&prefix)).cloned().collect();
+        for field in inside {
+            positions.remove(&field);
         }
     }
 }
@@ -235,6 +252,31 @@ mod tests {
             }]
         );
         assert_eq!(fields.positions.get("a.b"), Some(at(3, 1)));
+    }
+
+    #[test]
+    fn fields_beside_a_duplicate_keep_their_positions() {
+        let (_, fields) = parse("a: {b: [{c: 1}]}\na-b: {c: 1}\nab: [1]\na: {}\n", 1).unwrap();
+        let paths: Vec<&str> = fields.positions.0.keys().map(String::as_str).collect();
+        assert_eq!(paths, ["a", "a-b", "a-b.c", "ab", "ab[0]"]);
+    }
+
+    #[test]
+    fn duplicates_take_time_in_proportion_and_are_recorded_up_to_a_limit() {
+        let mapping = |name: &dyn Fn(usize) -> String| -> String {
+            (0..20_000).map(|index| name(index) + ": {a: 1}\n").collect()
+        };
+        let timed = |text: &str| {
+            let start = std::time::Instant::now();
+            let (_, fields) = parse(text, 1).unwrap();
+            (start.elapsed(), fields.duplicates.len())
+        };
+        let half = mapping(&|index| format!("k{index}"));
+        let other_half = mapping(&|index| format!("l{index}"));
+        let (distinct, none) = timed(&(half.clone() + &other_half));
+        let (repeated, recorded) = timed(&half.repeat(2));
+        assert_eq!((none, recorded), (0, MAX_DUPLICATES));
+        assert!(repeated < distinct * 10, "{repeated:?}, but {distinct:?} without duplicates");
     }
 
     /// The expected values are those of `kubectl label --local -o json`.

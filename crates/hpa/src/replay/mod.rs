@@ -18,7 +18,7 @@ mod source;
 mod tests;
 mod window;
 
-use std::{fs, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use hpa_calc::{
@@ -40,6 +40,7 @@ pub(crate) use self::{
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
     kubectl::block_on,
+    manifests::{MAX_FILE_SIZE, read_text},
     simulate, terminal,
 };
 
@@ -70,13 +71,15 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let Some((base, run)) = results.first() else { bail!("there is no variant") };
     let step = past.window.step as f64;
     let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step);
+    let mut assumptions = notes(rebuilt.assumptions, &autoscaler.hpa, &past);
+    assumptions.extend(report::pod_limit_sentence(&results));
     let replay = Replay {
         name: &scenario_file.name,
         window: past.window,
         load: &rebuilt.load,
         recorded: &past.replicas,
         agreement: &agreement,
-        assumptions: notes(rebuilt.assumptions, &autoscaler.hpa, &past),
+        assumptions,
     };
     if let Some(path) = &arguments.html {
         simulate::write_file(path, &replay.page(&scenario_file, &results))?;
@@ -107,7 +110,7 @@ fn complete_scenario(
     scenario.insert("controller".to_owned(), controller(&arguments.autoscaling));
     let Some(path) = &arguments.variants else { return Ok(()) };
     let name = || format!("--variants {}", path.display());
-    let text = fs::read_to_string(path).with_context(name)?;
+    let text = read_text(path, MAX_FILE_SIZE).with_context(name)?;
     let document: Value = serde_saphyr::from_str(&text).with_context(name)?;
     let document = match document {
         list @ Value::Array(_) => json!({ "variants": list }),

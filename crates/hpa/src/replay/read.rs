@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use hpa_calc::Quantity;
 use hpa_metrics::DiscoveryMapper;
 use hpa_prometheus::source::PrometheusSource;
+use hpa_simulate::MAX_PODS;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
     metric::{Metric, Source, Target},
     past::{Past, RecordedMetric},
     query::{Query, TargetRef},
+    series::Series,
     window::Window,
 };
 use crate::{
@@ -64,8 +66,9 @@ pub(super) async fn read_past(
     let chunks = window.chunks().count() as f64;
     let progress = Progress::new(chunks * (metrics.len() as f64 * 2.0 + 2.0), "requests");
     let reader = Reader { client: &client, window, progress: Some(&progress) };
-    let replicas =
-        reader.read_required(&target.replicas_query(arguments.replicas_query.as_deref())).await?;
+    let replicas_query = target.replicas_query(arguments.replicas_query.as_deref());
+    let replicas = reader.read_required(&replicas_query).await?;
+    check_replicas(&window, &replicas, &replicas_query)?;
     let rate = rate_window(arguments.rate_window, &reader, &target, &metrics).await?;
     let mut recorded = Vec::new();
     for metric in metrics {
@@ -94,6 +97,23 @@ pub(super) async fn read_past(
         capacity: arguments.pod_capacity,
     };
     past.trimmed()
+}
+
+/// Fails if a recorded number of replicas is none that a simulation can have.
+pub(super) fn check_replicas(
+    window: &Window,
+    replicas: &Series,
+    query: &Query,
+) -> anyhow::Result<()> {
+    let valid = 0.0..=f64::from(MAX_PODS);
+    match window.samples(replicas).find(|(_, value)| !valid.contains(value)) {
+        Some((time, value)) => bail!(
+            "the query for replicas has the value {value} at {time}, which isn't between 0 and \
+             {MAX_PODS}. The query is {}",
+            query.text
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Parses `--load-query`. Returns the queries by the metric's name.

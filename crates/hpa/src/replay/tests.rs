@@ -13,7 +13,8 @@ use super::{
     model::RebuiltScenario,
     output::Replay,
     past::{Past, RecordedMetric},
-    query::{TargetRef, pod_names},
+    query::{Query, TargetRef, pod_names},
+    read::check_replicas,
     rebuild::rebuild,
     series::Series,
     window::Window,
@@ -91,6 +92,22 @@ fn try_replay(
 
 fn replay(metrics: &Value, values: Vec<Series>) -> (RebuiltScenario, Run, Agreement) {
     try_replay(metrics, values).unwrap()
+}
+
+#[rstest]
+#[case::huge(1e15, "1000000000000000")]
+#[case::negative(-3.0, "-3")]
+fn replicas_that_no_simulation_has_are_refused(#[case] value: f64, #[case] text: &str) {
+    let query = Query::new("replicas", "max(replicas)".to_owned(), "");
+    assert!(check_replicas(&window(), &replicas(), &query).is_ok());
+    let mut recorded = replicas();
+    recorded.0[4] = Some(value);
+    let error = check_replicas(&window(), &recorded, &query).unwrap_err().to_string();
+    let expected = format!(
+        "the query for replicas has the value {text} at 2027-01-15T07:01:00Z, which isn't between \
+         0 and 10000. The query is max(replicas)"
+    );
+    assert_eq!(error, expected);
 }
 
 #[rstest]

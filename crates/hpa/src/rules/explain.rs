@@ -8,7 +8,10 @@ use hpa_metrics::{
     CustomQuery, ExternalQuery, MetricSource, Objects, describe, resource::GroupResource,
     wire::ItemLabels, with_causes,
 };
-use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
+use hpa_prometheus::rules::{
+    explain::{Explanation, RuleOutcome},
+    query::{on_one_line, selects_objects},
+};
 use hpa_prometheus::source::{PrometheusSource, RelistError, RuleInspection};
 
 use super::{
@@ -74,18 +77,20 @@ async fn explain_custom(
     let mut explanation = source.explain_custom(&request, &explained_names);
     let inspected = source.inspect_custom();
     let mut text = describe_rules(source, "rules", &mut explanation, &inspected).await;
-    let report =
-        |text: &str, values| with_headline(&request.metric, &explanation, &inspected, text, values);
+    let report = |text: &str, values, cause: Option<&str>| {
+        with_headline(&request.metric, &explanation, &inspected, text, values, cause)
+    };
     if explanation.applied().is_none() {
-        return report(&text, 0);
+        return report(&text, 0, None);
     }
     if names.is_empty() {
-        if let Some(series) = series {
-            text.push_str(&series.explain_absence(source, &request).await);
-        }
-        return report(&text, 0);
+        let cause = match series {
+            Some(series) => Some(series.explain_absence(source, &request).await),
+            None => None,
+        };
+        return report(&text, 0, cause.as_deref());
     }
-    let mut value_count = 0;
+    let (mut value_count, mut first_error) = (0, None);
     for name in &names {
         match source.read_custom(request.clone().named(name)).await {
             Ok(values) => {
@@ -95,26 +100,36 @@ async fn explain_custom(
                     let _ = writeln!(text, "{name} = {value} at {}", item.timestamp);
                 }
             }
-            Err(error) => _ = writeln!(text, "{name}: {}", describe(&error)),
+            Err(error) => {
+                let error = on_one_line(&format!("{name}: {}", describe(&error)));
+                let _ = writeln!(text, "{error}");
+                first_error.get_or_insert(error);
+            }
         }
     }
-    report(&text, value_count)
+    report(&text, value_count, first_error.as_deref())
 }
 
-/// Puts a headline above an explanation: whether the metric has values, and from which rule. Returns
-/// both, and whether the metric has a value.
+/// Puts a headline above an explanation: whether the metric has values, and from which rule.
+/// `cause` is the reason that a rule has no value. Returns the text, and whether the metric has a
+/// value.
 fn with_headline(
     metric: &str,
     explanation: &Explanation,
     inspected: &[RuleInspection],
     text: &str,
     values: usize,
+    cause: Option<&str>,
 ) -> (String, bool) {
     if let Some(problem) = &explanation.request_problem {
         return (format!("{metric}: {problem}\n{text}"), false);
     }
     let applied = explanation.applied().and_then(|report| inspected.get(report.index));
     let rules = counted(inspected.len(), "rule");
+    let count_rules = |count: usize| match inspected.len() {
+        1 => "the only rule".to_owned(),
+        _ => format!("{count} of {rules}"),
+    };
     let unread_rules = inspected.len().saturating_sub(explanation.rules.len());
     let refused = explanation.rules.iter().filter_map(|report| match &report.outcome {
         RuleOutcome::Refused(error) => Some(error),
@@ -122,25 +137,36 @@ fn with_headline(
     });
     let refused: Vec<_> = refused.collect();
     let headline = match (applied, values) {
-        (Some(rule), 0) => {
-            let rule = &rule.status.rule;
-            format!("{metric} has no value, although {rule} serves it (see below)")
-        }
+        (Some(rule), 0) => match cause {
+            Some(cause) => format!("{metric} has no value: {cause}"),
+            None => format!("{metric} has no value, although {} serves it", rule.status.rule),
+        },
         (Some(rule), _) => {
             format!("{metric} has {} of {}", counted(values, "value"), rule.status.rule)
         }
         (None, _) if let Some(problem) = query_problem(explanation, inspected) => {
             format!("{metric} has no value: {problem}")
         }
+        (None, _) if let Some(problem) = resource_problem(explanation, inspected) => {
+            format!("{metric} has no value: {problem}")
+        }
         (None, _) if unread_rules > 0 => {
-            format!("{metric} isn't found: the series of {unread_rules} of {rules} can't be read")
+            let unread = count_rules(unread_rules);
+            format!("{metric} isn't found: the series of {unread} can't be read")
         }
         (None, _) if let [error, others @ ..] = refused.as_slice() => {
             let are = if others.is_empty() { "is" } else { "are" };
-            let (count, mistake) = (refused.len(), error.mistake());
-            format!("{metric} isn't found: {count} of {rules} {are} refused: {error}: {mistake}")
+            let (refused, mistake) = (count_rules(refused.len()), error.mistake());
+            format!("{metric} isn't found: {refused} {are} refused: {error}: {mistake}")
         }
-        (None, _) => format!("{metric} has no value: none of {rules} has it"),
+        (None, _) => {
+            let none = match inspected.len() {
+                0 => "there are no rules".to_owned(),
+                1 => "the only rule doesn't have it".to_owned(),
+                _ => format!("none of {rules} has it"),
+            };
+            format!("{metric} has no value: {none}")
+        }
     };
     (format!("{headline}\n{text}"), values > 0)
 }
@@ -157,6 +183,19 @@ fn query_problem(explanation: &Explanation, inspected: &[RuleInspection]) -> Opt
     })
 }
 
+/// A sentence about a rule that has the metric, but not for the requested resource.
+fn resource_problem(explanation: &Explanation, inspected: &[RuleInspection]) -> Option<String> {
+    explanation.rules.iter().find_map(|report| {
+        let RuleOutcome::OtherResources { expected, .. } = &report.outcome else { return None };
+        let rule = rule_name(inspected.get(report.index)?);
+        let reason = match expected {
+            Ok(label) => format!("no series has the label `{label}`"),
+            Err(_) => "no label is mapped to it".to_owned(),
+        };
+        Some(format!("{rule} has it, but not for this resource: {reason}"))
+    })
+}
+
 /// The series that a request reads.
 struct KnownSeries {
     server: String,
@@ -164,7 +203,7 @@ struct KnownSeries {
     series: String,
     /// The label with the object's name.
     label: String,
-    /// The label with the namespace, if the request has one.
+    /// The label with the namespace, if the request has one and the query selects it.
     namespace_label: Option<String>,
 }
 
@@ -184,12 +223,17 @@ fn known_series(source: &PrometheusSource, request: &CustomQuery) -> Option<Know
             Some((index, rule.clone(), metric.clone()))
         })?;
     let namespace_label = source.object_label(index, &GroupResource::namespaces());
+    let is_selected = |label: &String| {
+        request.is_namespaced()
+            && (selects_objects(&rule.definition.metrics_query) || rule.labels.contains(label))
+    };
+    let namespace_label = namespace_label.filter(is_selected);
     Some(KnownSeries {
         server: rule.definition.server,
         series_query: rule.definition.series_query,
         series: metric.series,
         label: source.object_label(index, resource)?,
-        namespace_label: namespace_label.filter(|_| request.is_namespaced()),
+        namespace_label,
     })
 }
 
@@ -221,21 +265,20 @@ impl KnownSeries {
             let has_unlabeled = namespaces.iter().any(String::is_empty);
             namespaces.retain(|namespace| !namespace.is_empty());
             if !namespaces.is_empty() {
-                return format!("{none}: {series} is in {}\n", namespaces.join(", "));
+                return format!("{none}: {series} is in {}", namespaces.join(", "));
             }
             if has_unlabeled {
-                return format!(
-                    "{none}: {series} has no label {namespace_label}. Add it by relabeling, or use \
-                     externalRules with `namespaced: false`\n"
-                );
+                let labels = server.newest_labels(&selector).await.unwrap_or_default();
+                let labels: Vec<String> = labels.into_keys().collect();
+                return sample::missing_label(series, namespace_label, "namespace", &labels);
             }
         }
         let all = sample::selector(&self.series_query, series, &[]);
         match server.describe_age(&all).await {
             Some(age) => {
-                format!("no object has series of the metric\n{age}: check the scrape targets\n")
+                format!("no object has series of the metric now. {age}: check the scrape targets")
             }
-            None => "no object has series of the metric\n".to_owned(),
+            None => "no object has series of the metric".to_owned(),
         }
     }
 }
@@ -244,9 +287,10 @@ async fn explain_external(source: &PrometheusSource, request: &ExternalQuery) ->
     let mut explanation = source.explain_external(request);
     let inspected = source.inspect_external();
     let mut text = describe_rules(source, "externalRules", &mut explanation, &inspected).await;
-    let report =
-        |text: &str, values| with_headline(&request.metric, &explanation, &inspected, text, values);
-    let Some(applied) = explanation.applied() else { return report(&text, 0) };
+    let report = |text: &str, values, cause: Option<&str>| {
+        with_headline(&request.metric, &explanation, &inspected, text, values, cause)
+    };
+    let Some(applied) = explanation.applied() else { return report(&text, 0, None) };
     match source.read_external(request.clone()).await {
         Ok(values) => {
             for item in &values.items {
@@ -257,23 +301,24 @@ async fn explain_external(source: &PrometheusSource, request: &ExternalQuery) ->
             for omitted in &values.omitted {
                 let _ = writeln!(text, "{}: {}", omitted.subject, omitted.reason);
             }
-            if values.items.is_empty() {
-                let hint = match inspected.get(applied.index) {
-                    Some(rule) => explain_empty_namespace(source, rule, request).await,
-                    None => None,
-                };
-                text += &hint.unwrap_or_else(|| {
-                    "the query has no result, which blocks scaling down: check its labels and the \
-                     selector, or end it with `or vector(0)` if nothing means 0\n"
-                        .to_owned()
-                });
+            if !values.items.is_empty() {
+                return report(&text, values.items.len(), None);
             }
-            report(&text, values.items.len())
+            let omitted = values.omitted.first();
+            let omitted = omitted.map(|one| format!("{}: {}", one.subject, one.reason));
+            let hint = match inspected.get(applied.index) {
+                Some(rule) if omitted.is_none() => {
+                    explain_empty_namespace(source, rule, request).await
+                }
+                _ => omitted,
+            };
+            let cause = hint.as_deref().unwrap_or(
+                "the query has no result, which blocks scaling down: check its labels and the \
+                 selector, or end it with `or vector(0)` if nothing means 0",
+            );
+            report(&text, 0, Some(cause))
         }
-        Err(error) => {
-            let _ = writeln!(text, "{}", describe(&error));
-            report(&text, 0)
-        }
+        Err(error) => report(&text, 0, Some(&on_one_line(&describe(&error)))),
     }
 }
 
@@ -300,7 +345,7 @@ async fn explain_empty_namespace(
     let (namespace, others) = (&request.namespace, namespaces.join(", "));
     Some(format!(
         "the query has no result, which blocks scaling down: the namespace {namespace} has no series \
-         of the metric: {series} is in {others}\n"
+         of the metric: {series} is in {others}"
     ))
 }
 

@@ -8,6 +8,7 @@ use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     rules::{
         Compat, Config, RuleSet,
+        query::on_one_line,
         resource_metrics::{ResourceMetrics, UsageResource},
     },
     source::PrometheusSource,
@@ -131,10 +132,12 @@ async fn check_query(
 ) -> Result<ResultObjects, String> {
     let UsageQuery { query, name_label, labels, .. } = query;
     let results = server.result_labels(query).await?;
-    let Some(first) = results.first() else {
-        return Err(format!("no result: check names and labels in `{query}`"));
-    };
-    if let Some(missing) = labels.iter().find(|label| !first.contains_key(*label)) {
+    if results.is_empty() {
+        return Err(format!("no result: check names and labels in `{}`", on_one_line(query)));
+    }
+    // A result for a whole pod has no label for the container.
+    let is_missing = |label: &&String| results.iter().all(|labels| !labels.contains_key(*label));
+    if let Some(missing) = labels.iter().find(is_missing) {
         return Err(format!(
             "the result has no label `{missing}`: group by (<<.GroupBy>>), and check \
              resources.overrides and containerLabel"
@@ -210,7 +213,7 @@ pub(super) async fn explain_metric(
         Err(problem) => no_value(&format!("resourceRules.{field}: {problem}")),
     };
     // Writing to a string can't fail.
-    let _ = writeln!(report, "resourceRules.{field}: {text}");
+    let _ = writeln!(report, "resourceRules.{field}: {}", on_one_line(text));
     for labels in server.result_labels(text).await.unwrap_or_default().iter().take(MAX_RESULTS) {
         let _ = writeln!(report, "  {labels:?}");
     }

@@ -12,6 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The maximum number of values of a label, such as names of objects.
 const MAX_LABEL_VALUES: usize = 20;
+/// The maximum number of labels in a message.
+const MAX_LABELS: usize = 20;
 
 type Labels = BTreeMap<String, String>;
 
@@ -31,6 +33,54 @@ pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> Str
     }
     matchers.extend(labels.iter().map(|label| format!("{label}!=\"\"")));
     format!("{{{}}}", matchers.join(","))
+}
+
+/// Says that series have no label by which queries select objects, and what to write instead.
+/// `singular` is the name of the objects' resource, and `labels` are those of the series.
+pub(super) fn missing_label(
+    series: &str,
+    label: &str,
+    singular: &str,
+    labels: &[String],
+) -> String {
+    let advice = mapping_advice(singular, labels);
+    format!("{series} has no label `{label}`, by which queries select the {singular}: {advice}")
+}
+
+/// Advice for a rule that maps no label of its series to a resource.
+pub(super) fn mapping_advice(singular: &str, labels: &[String]) -> String {
+    let names = labels.iter().map(String::as_str);
+    let similar: Vec<&str> = names.filter(|label| label.contains(singular)).collect();
+    match similar.as_slice() {
+        [] if singular == "namespace" => format!(
+            "add it by relabeling, or use externalRules with `namespaced: false`; the labels are {}",
+            list_labels(labels)
+        ),
+        [] => format!(
+            "map the label with the object's name, or use externalRules if there is none; the \
+             labels are {}",
+            list_labels(labels)
+        ),
+        [label] => format!(
+            "the series have the label `{label}`: map it with resources.overrides: {{{label}: \
+             {{resource: {singular}}}}}"
+        ),
+        [first, ..] => format!(
+            "map the label of the series that names the {singular} ({}) with resources.overrides, \
+             such as {{{first}: {{resource: {singular}}}}}",
+            similar.join(", ")
+        ),
+    }
+}
+
+/// The first [`MAX_LABELS`] labels of series as text.
+pub(super) fn list_labels(labels: &[String]) -> String {
+    let first = labels.iter().take(MAX_LABELS).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match labels.len().saturating_sub(MAX_LABELS) {
+        0 if labels.is_empty() => "none".to_owned(),
+        0 => first,
+        others => format!("{first} and {others} more"),
+    }
 }
 
 /// The namespace label of an external rule.
@@ -137,5 +187,54 @@ impl Server<'_> {
     async fn is_gauge(&self, series: &str) -> bool {
         let Some(client) = self.source.client(self.name) else { return false };
         matches!(client.read_metric_type(series).await, Ok(Some(kind)) if kind == "gauge")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::one(
+        "namespace",
+        &["app", "namespace"],
+        "the series have the label `namespace`: map it with resources.overrides: {namespace: \
+         {resource: namespace}}"
+    )]
+    #[case::several(
+        "pod",
+        &["exported_pod", "pod"],
+        "map the label of the series that names the pod (exported_pod, pod) with \
+         resources.overrides, such as {exported_pod: {resource: pod}}"
+    )]
+    #[case::no_namespace(
+        "namespace",
+        &["job", "queue"],
+        "add it by relabeling, or use externalRules with `namespaced: false`; the labels are job, \
+         queue"
+    )]
+    #[case::no_object(
+        "pod",
+        &["job"],
+        "map the label with the object's name, or use externalRules if there is none; the labels \
+         are job"
+    )]
+    fn missing_label_has_advice_by_the_labels_of_the_series(
+        #[case] singular: &str,
+        #[case] labels: &[&str],
+        #[case] advice: &str,
+    ) {
+        let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+        let expected = format!("m has no label `x`, by which queries select the {singular}: ");
+        assert_eq!(missing_label("m", "x", singular, &labels), expected + advice);
+    }
+
+    #[test]
+    fn long_list_of_labels_is_cut() {
+        let labels: Vec<String> = (0..MAX_LABELS + 2).map(|index| format!("l{index}")).collect();
+        assert!(list_labels(&labels).ends_with("l19 and 2 more"), "{}", list_labels(&labels));
+        assert_eq!(list_labels(&[]), "none");
     }
 }

@@ -1,4 +1,4 @@
-use hpa_collectors::schedules::Settings;
+use hpa_collectors::schedules::{Compat, Settings};
 use jiff::Timestamp;
 
 use super::{bounds::BoundsPreview, preview::Preview, preview_manifests};
@@ -65,6 +65,33 @@ fn color_does_not_change_the_text() {
         plain = plain.replace(sequence, "");
     }
     assert_eq!(plain, preview.text(false));
+}
+
+#[test]
+fn compatible_window_ends_at_midnight() {
+    let manifest = "
+apiVersion: zalando.org/v1
+kind: ClusterScalingSchedule
+metadata: {name: late}
+spec:
+  scalingWindowDurationMinutes: 0
+  schedules:
+  - type: Repeating
+    durationMinutes: 60
+    value: 7
+    period: {startTime: '23:30', days: [Mon], timezone: UTC}
+";
+    let settings = Settings { compat: Compat::Reference, ..Settings::default() };
+    let from: Timestamp = "2026-11-23T00:00:00Z".parse().expect("a time");
+    let to: Timestamp = "2026-11-25T00:00:00Z".parse().expect("a time");
+    let previews = preview_manifests("f.yaml", manifest, &settings, from, to).expect("a preview").0;
+    let json = previews[0].json();
+    assert_eq!(json["windows"][0]["end"], "2026-11-24T00:00:00Z");
+    let expected = serde_json::json!([
+        { "at": "2026-11-23T23:30:00Z", "value": 7 },
+        { "at": "2026-11-24T00:00:00Z", "value": 0 },
+    ]);
+    assert_eq!(json["changes"], expected);
 }
 
 #[test]

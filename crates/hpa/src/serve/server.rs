@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_adapter::server::{
-    Connection, ConnectionLimits, Connections, RunningRequest, ServingCertificate,
+    Connection, ConnectionLimits, Connections, RunningRequest, ServingCertificate, listen,
 };
 use http::{Request, Response};
 use hyper::{
@@ -129,7 +129,7 @@ pub(crate) async fn serve(
     max_long_responses: usize,
     endpoints: impl Endpoints,
 ) -> io::Result<(Server, SocketAddr)> {
-    let listener = TcpListener::bind(address).await?;
+    let listener = listen(address).await?;
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
     let limits = ConnectionLimits {

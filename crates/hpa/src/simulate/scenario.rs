@@ -1,12 +1,12 @@
 //! Reads scenario files.
 
-use std::{fs, io::Read as _, path::Path};
+use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use hpa_calc::explain::one_line;
 use hpa_simulate::{ScenarioFile, ScenarioFileError};
 
-use crate::manifests::file_name;
+use crate::manifests::{file_name, read_text};
 
 /// The maximum size of a file, in bytes.
 const MAX_FILE_SIZE: u64 = 16 << 20;
@@ -16,14 +16,11 @@ const MAX_FILE_SIZE: u64 = 16 << 20;
 pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
     let is_stdin = file == Path::new("-");
     let folder = if is_stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };
-    let text = if is_stdin {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
-        text
-    } else {
-        read_limited(file).map_err(|error| anyhow!("{}: {error}", file.display()))?
+    let text =
+        read_text(file, MAX_FILE_SIZE).map_err(|error| anyhow!("{}: {error}", file_name(file)))?;
+    let read_relative = |name: &str| {
+        read_text(&folder.join(name), MAX_FILE_SIZE).map_err(|error| error.to_string())
     };
-    let read_relative = |name: &str| read_limited(&folder.join(name));
     let mut scenario_file = ScenarioFile::parse(&text, &read_relative)
         .map_err(|error| with_file_and_cause(file, &error))?;
     if scenario_file.name.is_empty() && !is_stdin {
@@ -31,15 +28,6 @@ pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
         scenario_file.name = one_line(&stem).into_owned();
     }
     Ok(scenario_file)
-}
-
-/// Reads a file, unless it is larger than [`MAX_FILE_SIZE`].
-fn read_limited(file: &Path) -> Result<String, String> {
-    let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if size > MAX_FILE_SIZE {
-        return Err(format!("larger than {MAX_FILE_SIZE} bytes"));
-    }
-    fs::read_to_string(file).map_err(|error| error.to_string())
 }
 
 /// Adds the file to an error, and the cause if samples are invalid. Other errors name their cause.

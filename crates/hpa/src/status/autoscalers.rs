@@ -7,6 +7,7 @@ use hpa_calc::{
     explain::counted,
     report::{ShortReport, State, Warning},
     settings::SettingPolicy,
+    shell::quote,
 };
 use jiff::SignedDuration;
 
@@ -38,11 +39,18 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     for autoscaler in all {
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(cluster.now);
-        let ShortReport { state, sentence, pause, warnings, .. } = report;
+        let ShortReport { state, sentence, pause, warnings, has_missing_metric, .. } = report;
+        if has_missing_metric && state != State::MetricMissing {
+            by_state.entry(State::MetricMissing).or_default().push(autoscaler.name.clone());
+        }
         if let Some(pause) = pause {
             by_pause.entry(pause).or_default().push(autoscaler.name.clone());
         }
-        for warning in warnings {
+        // The report has no such warning if the sentence already names the others.
+        let is_shared = !autoscaler.other_autoscalers.is_empty();
+        let shared = is_shared.then_some(Warning::SharedTarget);
+        let of_settings = warnings.into_iter().filter(|one| *one != Warning::SharedTarget);
+        for warning in of_settings.chain(shared) {
             if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
                 contested.push(autoscaler.name.clone());
             } else {
@@ -101,7 +109,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         (Warning::PauseIgnored, "with a pause that kube-controller-manager ignores"),
         (Warning::DryRunIgnored, "with a dry run that kube-controller-manager ignores"),
         (Warning::SettingsIgnored, "with settings that kube-controller-manager ignores"),
-        (Warning::SharedTarget, "of a target that another autoscaler scales too"),
+        (Warning::SharedTarget, "with the target of another autoscaler"),
     ] {
         add(Level::Warning, by_warning.get(&warning), text);
     }
@@ -113,7 +121,8 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             shorten_names(&names)
         );
         checks.push(
-            Check::new(Level::Warning, text).with_hint(format!("{cause}; hpa explain {name}")),
+            Check::new(Level::Warning, text)
+                .with_hint(format!("{cause}; hpa explain {}", quote(name))),
         );
     }
     checks
@@ -123,7 +132,7 @@ fn failing_checks(failing: &FailuresByReason) -> impl Iterator<Item = Check> {
     failing.iter().map(|(reason, (names, cause))| {
         let text =
             format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), shorten_names(names));
-        let command = names.first().map(|name| format!("; hpa explain {name}"));
+        let command = names.first().map(|name| format!("; hpa explain {}", quote(name)));
         Check::new(Level::Error, text).with_hint(format!("{cause}{}", command.unwrap_or_default()))
     })
 }
@@ -142,7 +151,7 @@ fn summarize(count: usize, failing: usize, inactive: usize, new: usize) -> Check
     };
     let check = Check::new(level, text);
     // Each problem has its own check.
-    if failing > 0 { check.into_summary() } else { check }
+    if failing > 0 { check.into_repetition() } else { check }
 }
 
 /// Whether a different controller stored the status of another autoscaler of the target.

@@ -30,9 +30,9 @@ pub(super) struct Check {
     /// Advice, such as a command or a section of the documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
-    /// Whether the check sums up other checks. The headline doesn't count it.
+    /// Whether other checks have the same problem. The headline doesn't count it.
     #[serde(skip)]
-    is_summary: bool,
+    is_repeated: bool,
 }
 
 /// Checks of the same subject.
@@ -52,12 +52,12 @@ pub(super) struct Report {
 
 impl Check {
     pub(super) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), hint: None, is_summary: false }
+        Self { level, text: text.into(), hint: None, is_repeated: false }
     }
 
-    /// Marks the check as the sum of other checks, so that the headline counts only these.
-    pub(super) fn into_summary(self) -> Self {
-        Self { is_summary: true, ..self }
+    /// Marks a check whose problem other checks have, so that the headline counts only these.
+    pub(super) fn into_repetition(self) -> Self {
+        Self { is_repeated: true, ..self }
     }
 
     pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -95,7 +95,7 @@ impl Report {
     fn headline(&self) -> String {
         let checks = || self.sections.iter().flat_map(|section| &section.checks);
         let of_level =
-            |level| checks().filter(move |check| check.level == level && !check.is_summary);
+            |level| checks().filter(move |check| check.level == level && !check.is_repeated);
         let worst = checks().find(|check| check.level == self.level);
         let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
         let count = |level| of_level(level).count();

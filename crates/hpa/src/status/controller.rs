@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::explain::counted;
+use hpa_calc::{explain::counted, shell::quote};
 use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
 use jiff::SignedDuration;
 
@@ -34,8 +34,11 @@ const UNSAVED_ERROR_SECONDS: f64 = 60.0;
 
 pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
     let mut checks = check_idle(cluster);
+    let is_idle = !checks.is_empty();
     if cluster.url.is_none() {
-        checks.push(check_lease(cluster));
+        let lease = check_lease(cluster);
+        // The checks above have the state of the lease as the reason.
+        checks.push(if is_idle { lease.into_repetition() } else { lease });
         if let Ok(holder) = &cluster.holder {
             checks.push(check_pod(cluster, holder));
         }
@@ -104,7 +107,8 @@ fn check_lease(cluster: &ClusterState) -> Check {
         let limit = format_seconds(holder.duration.as_secs_f64());
         let text = format!("{text}: it has expired after {limit}, so no instance reconciles");
         return Check::new(Level::Error, text).with_hint(format!(
-            "kubectl get pods -n {namespace}; kubectl logs -n {namespace} POD"
+            "kubectl get pods -n {0}; kubectl logs -n {0} POD",
+            quote(namespace)
         ));
     }
     Check::new(Level::Ok, text)
@@ -113,8 +117,9 @@ fn check_lease(cluster: &ClusterState) -> Check {
 fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
     match &cluster.leader {
         Ok(leader) if leader.is_ready => Check::new(Level::Ok, format!("pod {leader} is ready")),
-        Ok(leader) => Check::new(Level::Error, format!("pod {leader} is not ready"))
-            .with_hint(format!("kubectl describe pod -n {} {}", leader.namespace, leader.pod)),
+        Ok(leader) => Check::new(Level::Error, format!("pod {leader} is not ready")).with_hint(
+            format!("kubectl describe pod -n {} {}", quote(&leader.namespace), quote(&leader.pod)),
+        ),
         Err(error) => unreadable(&format!("the pod of {} can't be read", holder.identity), error),
     }
 }

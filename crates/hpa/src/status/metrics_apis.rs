@@ -100,8 +100,8 @@ fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
         && metrics.any(|metric| group_of(&metric.source_type) == group)
 }
 
-/// Whether the metrics of an autoscaler fail, and its condition names the API. Not if the controller
-/// has rules or collectors: the condition says why they lack the metric.
+/// Whether the metrics of an autoscaler fail, and its condition names the API as the cause. If the
+/// controller has rules or collectors, the cause is that they lack the metric.
 fn fails_by_api(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
     let failed = condition.filter(|condition| condition.status == ConditionStatus::False);

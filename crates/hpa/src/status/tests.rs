@@ -370,7 +370,7 @@ fn autoscalers_without_a_controller_are_the_first_problem(
     assert!(found.iter().all(|one| !one.1.contains("whether it still runs")), "{found:?}");
     let text = run_checks(&cluster).text(false);
     let headline = text.lines().next().unwrap_or_default();
-    assert!(headline.starts_with("× ") && headline.ends_with(&first), "{headline}");
+    assert!(headline.starts_with("× 1 error, ") && headline.ends_with(&first), "{headline}");
 }
 
 #[test]
@@ -667,13 +667,13 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
                      the replicas may flap: shop/web, rhpa/shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, contested.to_owned())));
     cluster.holder = Err(Unavailable::NotHeld(cluster.lease.clone()));
-    let shared = "2 autoscalers of a target that another autoscaler scales too: shop/web, \
+    let shared = "2 autoscalers with the target of another autoscaler: shop/web, \
                   rhpa/shop/web";
     let found = problems(&cluster);
     assert!(found.contains(&(Level::Warning, shared.to_owned())), "{found:?}");
     assert!(found.iter().all(|one| !one.1.contains("may flap")), "{found:?}");
     let sentences = all.map(|one| one.short_report(&settings, &policy).sentence);
-    let with = |other: &str| format!("no metric is reported; {other} scales the same target");
+    let with = |other: &str| format!("no metric is reported; {other} has the same target");
     assert_eq!(
         sentences,
         [with("rhpa/shop/web"), "no metric is reported".to_owned(), with("shop/web")]

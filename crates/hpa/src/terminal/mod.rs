@@ -48,10 +48,10 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
 /// characters become double-quoted scalars with escape sequences.
 pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let yaml = serde_saphyr::to_string(value).context("unable to write YAML")?;
-    if !yaml.contains(is_directional) {
+    if !yaml.contains(is_format) {
         return Ok(yaml);
     }
-    // The YAML library doesn't escape directional characters. Encode such strings as placeholders,
+    // The YAML library doesn't escape format characters. Encode such strings as placeholders,
     // then insert the escaped strings. Unlike `Value`, `OrderedValue` keeps the order of fields.
     let json = serde_json::to_string(value)?;
     let mut placeholder = "escaped-scalar".to_owned();
@@ -61,9 +61,9 @@ pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let mut ordered: OrderedValue = serde_json::from_str(&json)?;
     let mut scalars = Vec::new();
     ordered.replace_strings(&mut |text| {
-        if text.contains(is_directional) {
+        if text.contains(is_format) {
             let name = format!("{placeholder}{}x", scalars.len());
-            scalars.push(escape_json(&serde_json::to_string(text)?));
+            scalars.push(escape(&serde_json::to_string(text)?, yaml_escape));
             *text = name;
         }
         anyhow::Ok(())
@@ -129,15 +129,27 @@ pub(crate) fn has_color() -> bool {
         && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Escapes characters that control a terminal or change the direction of text, except line ends and
-/// tabs.
+/// Escapes characters that control a terminal, are invisible or change the direction of text,
+/// except line ends and tabs.
 pub(crate) fn escape_control(text: &str) -> String {
     escape(text, |c| c.escape_default().to_string())
 }
 
 /// Like [`escape_control`], but for JSON, which stays valid and keeps its values.
 fn escape_json(text: &str) -> String {
-    escape(text, |c| format!("\\u{:04x}", u32::from(c)))
+    escape(text, |c| {
+        let mut buffer = [0; 2];
+        let units = c.encode_utf16(&mut buffer).iter();
+        units.map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat()
+    })
+}
+
+/// The escape sequence of a character in a double-quoted scalar of YAML.
+fn yaml_escape(c: char) -> String {
+    match u32::from(c) {
+        code @ 0x1_0000.. => format!("\\U{code:08x}"),
+        code => format!("\\u{code:04x}"),
+    }
 }
 
 /// Replaces each character that must be escaped.
@@ -159,13 +171,36 @@ pub(crate) fn escape_line(text: &str) -> String {
 }
 
 fn is_escaped(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t') || is_directional(c)
+    (c.is_control() && c != '\n' && c != '\t') || is_format(c)
 }
 
-/// Whether the character changes the direction of the text around it.
-fn is_directional(c: char) -> bool {
-    let is_mark = matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}');
-    is_mark || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether the character has the category Cf (format) of Unicode 16, or separates lines or
+/// paragraphs. Such characters are invisible, so that two names can look alike, or change the
+/// direction of the text around them.
+fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -184,20 +219,23 @@ mod tests {
         assert_eq!(escape_control("a\x1b[31mb\r\x07\u{9b}c\u{202e}"), {
             "a\\u{1b}[31mb\\r\\u{7}\\u{9b}c\\u{202e}"
         });
+        assert_eq!(escape_control("we\u{200b}b\u{ad}\u{feff}\u{e0041}\u{2028}"), {
+            "we\\u{200b}b\\u{ad}\\u{feff}\\u{e0041}\\u{2028}"
+        });
         let text = "Zürich √\n\tlines and tabs";
         assert_eq!(escape_control(text), text);
     }
 
     #[test]
     fn escaped_json_has_the_same_value() {
-        let value = serde_json::json!({ "name": "a\u{1b}\u{9b}\u{7f}\u{202e}\n\t√" });
+        let value = serde_json::json!({ "name": "a\u{1b}\u{9b}\u{7f}\u{202e}\u{e0041}\n\t√" });
         let escaped = escape_json(&serde_json::to_string_pretty(&value).unwrap());
-        assert!(escaped.contains(r"\u001b\u009b\u007f\u202e\n\t√"), "{escaped}");
+        assert!(escaped.contains(r"\u001b\u009b\u007f\u202e\udb40\udc41\n\t√"), "{escaped}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
     }
 
     #[test]
-    fn yaml_has_the_same_value_without_direction_characters() {
+    fn yaml_has_the_same_value_without_format_characters() {
         #[derive(Serialize)]
         struct Report {
             z: Vec<&'static str>,
@@ -205,7 +243,12 @@ mod tests {
             number: f64,
         }
         let report = Report {
-            z: vec!["a\u{202e}b: \"c\"\\\u{1b}", "\u{200f}two\n\u{61c}lines\n", "plain √", "null"],
+            z: vec![
+                "a\u{202e}b: \"c\"\\\u{1b}",
+                "\u{200f}two\n\u{e0041}lines\n",
+                "plain √",
+                "null",
+            ],
             a: [("key\u{2066}", "escaped-scalar0x"), ("b", "\u{9b}")].into(),
             number: 0.1,
         };

@@ -24,7 +24,7 @@ use crate::{ObjectKey, objects::ObjectMetadata};
 
 pub use field::{ItemLabels, Usage};
 pub use list::decode_list;
-pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
+pub use reduce::{external_values, object_value, pod_samples, resource_samples};
 
 /// The error of decoding a response.
 #[derive(Debug, thiserror::Error)]

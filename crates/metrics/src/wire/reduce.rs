@@ -9,9 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{ExternalMetricValue, MetricValue, PodMetrics, field::zero_time};
 
-/// The window of a custom metric without one.
-pub const DEFAULT_WINDOW: SignedDuration = SignedDuration::from_mins(1);
-
 /// Returns the usage of a resource by each pod, or by one container of each pod.
 ///
 /// Without a container name (or with an empty one), the value of a pod is the sum over its
@@ -57,8 +54,9 @@ fn pod_usage(item: &PodMetrics, resource: &ResourceName) -> Option<MilliValue> {
     sum.flatten()
 }
 
-/// Returns the value of a custom metric for each pod, by the name of the described object. A sample
-/// without a window gets [`DEFAULT_WINDOW`].
+/// Returns the value of a custom metric for each pod, by the name of the described object. The
+/// window of a sample without one is zero. The reference assumes a minute, but uses the window of
+/// no custom metric.
 ///
 /// Without items, the result is [`ReadError::Empty`].
 pub fn pod_samples<'a, I>(items: I) -> Result<PodSamples, ReadError>
@@ -71,7 +69,8 @@ where
     }
     Ok(items
         .map(|item| {
-            let window = item.window_seconds.map_or(DEFAULT_WINDOW, SignedDuration::from_secs);
+            let window =
+                item.window_seconds.map_or(SignedDuration::ZERO, SignedDuration::from_secs);
             (
                 item.object.clone(),
                 PodSample { value: item.value, timestamp: item.timestamp, window },

@@ -162,10 +162,10 @@ fn both_versions_of_custom_metrics_are_decoded() {
 }
 
 #[rstest]
-#[case(r#"{"value":"1"}"#, DEFAULT_WINDOW)]
-#[case(r#"{"value":"1","windowSeconds":null}"#, DEFAULT_WINDOW)]
+#[case(r#"{"value":"1"}"#, SignedDuration::ZERO)]
+#[case(r#"{"value":"1","windowSeconds":null}"#, SignedDuration::ZERO)]
 #[case(r#"{"value":"1","windowSeconds":0}"#, SignedDuration::ZERO)]
-fn custom_metric_without_a_window_gets_the_default(
+fn window_of_a_custom_metric_without_one_is_zero(
     #[case] item: &str,
     #[case] window: SignedDuration,
 ) {

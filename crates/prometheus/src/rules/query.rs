@@ -45,6 +45,11 @@ pub fn selects_objects(template: &str) -> bool {
     ["LabelMatchers", "LabelValuesByName"].iter().any(|field| template.contains(field))
 }
 
+/// A query or a message about one, with single spaces instead of line breaks and indentation.
+pub fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The requested objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {

@@ -6,7 +6,6 @@ use crate::{
     promql::{self, Expr, Node},
     rules::{Rule, rule::Naming, ruleset::InvalidRule},
 };
-use hpa_calc::report::error_texts::DESCRIBED;
 use hpa_metrics::{CustomQuery, ExternalQuery, Query};
 
 use super::state::{DiscoveryState, RuleEntry, RuleList};
@@ -63,12 +62,12 @@ fn reason_of(
     query: &Query,
     metric: &str,
 ) -> Option<String> {
-    let name = &entry.status.rule;
+    let described = format!("{} of --metrics-config describes {metric}", entry.status.rule);
     let series = entry.source.as_ref().map(|source| &source.series);
     if let Query::Custom(CustomQuery { resource, .. }) = query
         && series.is_some_and(|series| series.metric(metric).is_some())
     {
-        return Some(format!("{name}{DESCRIBED}{metric}, but not for {resource}"));
+        return Some(format!("{described}, but not for {resource}"));
     }
     let rule = rule.as_ref().ok()?;
     let is_described =
@@ -78,7 +77,7 @@ fn reason_of(
         Some(_) => "but none of its series has that name now",
         None => "but its series could not be read",
     };
-    is_described.then(|| format!("{name}{DESCRIBED}{metric}, {problem}"))
+    is_described.then(|| format!("{described}, {problem}"))
 }
 
 /// The name of the series that a `seriesQuery` selects, if it is a constant.

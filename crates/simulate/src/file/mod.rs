@@ -4,8 +4,7 @@ mod position;
 mod spec;
 #[cfg(test)]
 mod tests;
-
-use std::collections::BTreeSet;
+mod validate;
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
@@ -19,16 +18,17 @@ use serde_json::{Map, Value};
 use self::{
     position::Positions,
     spec::{Document, VariantSpec},
+    validate::{check_variants, validate_variant},
 };
 pub use self::{
     position::{Position, ScenarioFileError},
     spec::{Cost, Objective, json_schema},
 };
 use crate::{
-    other_pods::{MAX_PODS, OtherPods},
+    other_pods::OtherPods,
     run::ControllerSettings,
     workload::{
-        field::{ensure, field_error},
+        field::field_error,
         load::{Load, parse_csv},
         profile::PodProfile,
         scenario::{Scenario, WorkloadSpec},
@@ -110,8 +110,6 @@ type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 /// The built-in kinds, whose controllers are modelled.
 const BUILT_IN_KINDS: [&str; 4] =
     ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"];
-/// Fields of `workload.spec` that the model sets itself.
-const MODELLED_FIELDS: [&str; 4] = ["template", "selector", "replicas", "paused"];
 
 impl ScenarioFile {
     /// Parses a scenario file. `read` reads the files that it refers to.
@@ -132,7 +130,7 @@ impl ScenarioFile {
             VariantSpec { name: BASE.to_owned(), description: String::new(), patch: Value::Null };
         let (first, specs) =
             build_variant(&base, &base_spec, read, |problem| to_error(problem, None))?;
-        check_names(&specs).map_err(|problem| to_error(problem, None))?;
+        check_variants(&specs).map_err(|problem| to_error(problem, None))?;
         let (name, description) = (first.cluster.name.clone(), first.cluster.description.clone());
         let mut variants = vec![first];
         for (index, mut spec) in specs.into_iter().enumerate() {
@@ -191,15 +189,6 @@ fn parse_autoscaler(text: &str) -> Result<Value, String> {
     })
 }
 
-fn check_names(specs: &[VariantSpec]) -> Result<(), FieldError> {
-    let mut names = BTreeSet::from([BASE]);
-    for (index, spec) in specs.iter().enumerate() {
-        let message = format!("{:?} is already used", spec.name);
-        ensure(names.insert(&spec.name), format!("variants[{index}].name"), message)?;
-    }
-    Ok(())
-}
-
 /// Applies the patch of a variant to the base, then decodes and validates the result. Also returns
 /// the variants that the result lists. `to_error` adds the position of an invalid field.
 fn build_variant(
@@ -234,8 +223,7 @@ fn decode_variant(
     mut document: Value,
     spec: &VariantSpec,
 ) -> Result<(Variant, Vec<VariantSpec>), FieldError> {
-    let manifest = document.get("autoscaler");
-    let manifest = manifest.ok_or_else(|| field_error("autoscaler", "is required"))?;
+    let manifest = document.get("autoscaler").ok_or_else(|| missing_autoscaler(&document))?;
     let hpa = decode_autoscaler(manifest)?;
     set_defaults(&mut document, &hpa);
     let document: Document = serde_path_to_error::deserialize(document)
@@ -270,6 +258,16 @@ fn decode_variant(
         cluster,
     };
     Ok((variant, document.variants))
+}
+
+/// The error if a scenario has no autoscaler. The file may be the autoscaler's own manifest.
+fn missing_autoscaler(document: &Value) -> FieldError {
+    if document.get("kind").and_then(Value::as_str) == Some(hpa_crd::KIND) {
+        let message = "this is a HorizontalPodAutoscaler: put it, or the name of its file, under \
+                       autoscaler: of a scenario";
+        return field_error("kind", message);
+    }
+    field_error(AUTOSCALER, "is required")
 }
 
 /// Sets the defaults that depend on the autoscaler. By default, the workload is the autoscaler's
@@ -313,47 +311,6 @@ fn objects_in<'a>(
 
 fn set_default(object: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     object.entry(field).or_insert_with(|| value.into());
-}
-
-fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
-    let Variant { workload, autoscaler, controller, cost, .. } = variant;
-    let target = &autoscaler.spec.scale_target_ref;
-    let target_fields = [
-        ("name", &workload.name, &target.name),
-        ("kind", &workload.kind, &target.kind),
-        ("namespace", &workload.namespace, &autoscaler.metadata.namespace),
-    ];
-    for (field, value, expected) in target_fields {
-        let message = format!("is {value:?}, but the autoscaler's target has {expected:?}");
-        ensure(value == expected, format!("workload.{field}"), message)?;
-    }
-    check_workload_spec(workload)?;
-    for (index, entry) in variant.other_pods.iter().enumerate() {
-        let message = format!("must be at most {MAX_PODS}");
-        ensure(entry.pods <= MAX_PODS, format!("otherPods[{index}].pods"), message)?;
-    }
-    let has_period = controller.sync_period.get() >= 1.0;
-    ensure(has_period, "controller.syncPeriod", "must be at least 1s")?;
-    for (field, number) in
-        [("controller.tolerance", controller.tolerance), ("cost.perPodHour", cost.per_pod_hour)]
-    {
-        let is_valid = number.is_finite() && number >= 0.0;
-        ensure(is_valid, field, "must be a number of at least 0")?;
-    }
-    variant.cluster.validate().map_err(|error| {
-        let field = error.field.replacen("workloads[0]", "workload", 1);
-        FieldError { field, ..error }
-    })
-}
-
-fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldError> {
-    let fields = workload.spec.as_ref();
-    for name in MODELLED_FIELDS {
-        let is_set = fields.is_some_and(|fields| fields.contains_key(name));
-        let message = "the simulation sets it: use workload.replicas and workload.profile";
-        ensure(!is_set, format!("workload.spec.{name}"), message)?;
-    }
-    Ok(())
 }
 
 const AUTOSCALER: &str = "autoscaler";

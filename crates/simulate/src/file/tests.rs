@@ -52,6 +52,15 @@ fn several_documents_are_rejected() {
 }
 
 #[test]
+fn manifest_of_an_autoscaler_is_no_scenario() {
+    let error = parse(AUTOSCALER).unwrap_err();
+    let expected = "line 1, column 1: kind: this is a HorizontalPodAutoscaler: put it, or the name \
+                    of its file, under autoscaler: of a scenario";
+    assert_eq!(error, expected);
+    assert_eq!(parse("duration: 10m\n").unwrap_err(), "autoscaler: is required");
+}
+
+#[test]
 fn file_of_the_autoscaler_may_have_other_objects() {
     let scenario =
         |file: &str| format!("autoscaler: {file}\nworkload: {{load: {{constant: 100}}}}\n");
@@ -135,11 +144,49 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
     "load: {constant: 100}",
     "line 10, column 3: workload.name: is \"other\""
 )]
+#[case::replicas(
+    "replicas: 2000000000\n  load: {constant: 1}",
+    "load: {constant: 100}",
+    "line 10, column 3: workload.replicas: is 2000000000, but must be at most 10000"
+)]
+#[case::min_replicas(
+    "minReplicas: 10001\n    maxReplicas: 20000",
+    "minReplicas: 2\n    maxReplicas: 10",
+    "line 7, column 5: autoscaler.spec.minReplicas: is 10001, but must be at most 10000"
+)]
+#[case::manual_scale(
+    "incidents: [{kind: manualScale, at: 1m, replicas: 2000000000}]\nqueues:",
+    "queues:",
+    "incidents[0].replicas: is 2000000000, but must be at most 10000"
+)]
+#[case::other_pods(
+    "otherPods: [{at: 0, for: 1m, pods: 9000}, {at: 0, for: 1m, pods: 9000}]\nqueues:",
+    "queues:",
+    "otherPods: has 18000 pods, but may have at most 10000 in all entries"
+)]
+#[case::duration(
+    "duration: 1000000h",
+    "duration: 10m",
+    "line 2, column 1: duration: must be at most 366d"
+)]
 #[case::csv("load: {samples: {file: x.csv}}", "load: {constant: 100}", "x.csv: there is no")]
 #[case::csv_line("load: {samples: {file: bad.csv}}", "load: {constant: 100}", "bad.csv: line 2")]
 fn error_has_line_and_column(#[case] new: &str, #[case] old: &str, #[case] expected: &str) {
     let error = parse(&SCENARIO.replacen(old, new, 1)).expect_err("an error");
     assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn number_of_variants_is_limited() {
+    let variants =
+        |count: usize| (0..count).map(|index| format!("- {{name: v{index}, patch: {{}}}}\n"));
+    let with_variants = |count: usize| {
+        let (base, _) = SCENARIO.split_once("- name: more").unwrap();
+        parse(&(base.to_owned() + &variants(count).collect::<String>()))
+    };
+    assert_eq!(with_variants(100).unwrap().variants.len(), 101);
+    let error = with_variants(101).unwrap_err();
+    assert!(error.ends_with("variants: has 101 variants, but may have at most 100"), "{error}");
 }
 
 #[test]

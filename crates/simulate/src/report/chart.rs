@@ -203,7 +203,7 @@ impl<'a> ReplicasPlot<'a> {
         labels.push(Label::line("limit", label, if self.shows_bound { max } else { self.max }));
         let mut svg = String::new();
         for bound in [Some(min), self.shows_bound.then_some(max)].into_iter().flatten() {
-            let _ = writeln!(svg, "{}", area.level("limit", bound));
+            let _ = writeln!(svg, "{}", area.horizontal_line("limit", bound));
         }
         svg
     }

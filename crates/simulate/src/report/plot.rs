@@ -61,8 +61,8 @@ impl Area {
         format!("{:.1} {:.1}", self.x(second), self.y(value))
     }
 
-    /// A horizontal line through the plot.
-    pub(super) fn level(&self, class: &str, value: f64) -> String {
+    /// A line through the plot at a value.
+    pub(super) fn horizontal_line(&self, class: &str, value: f64) -> String {
         let (left, right, y) = (self.left, self.left + self.width, self.y(value));
         format!(
             "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
@@ -87,9 +87,9 @@ impl Area {
         let mut path = format!("M{}", self.coordinates(*first));
         // The same value again draws nothing.
         #[expect(clippy::float_cmp, reason = "equal values are copies")]
-        let levels = points.chunk_by(|one, next| one.1 == next.1);
-        for level in levels.skip(1) {
-            if let [(second, value), ..] = level {
+        let steps = points.chunk_by(|one, next| one.1 == next.1);
+        for step in steps.skip(1) {
+            if let [(second, value), ..] = step {
                 let _ = write!(path, "H{:.1}V{:.1}", self.x(*second), self.y(*value));
             }
         }
@@ -172,7 +172,7 @@ pub(super) fn value_axis(area: &Area, title: &str, ticks: &[f64]) -> String {
         let _ = writeln!(
             svg,
             "{}<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            area.level("grid", *tick),
+            area.horizontal_line("grid", *tick),
             area.left - 6.0,
             area.y(*tick) + 4.0,
         );

@@ -1,5 +1,7 @@
 //! The comparison of variants, and the scalings of a variant, as text.
 
+use std::collections::BTreeSet;
+
 use hpa_calc::explain::number;
 use jiff::Timestamp;
 
@@ -9,6 +11,7 @@ use super::{
 };
 use crate::{
     file::{Cost, Variant},
+    other_pods::MAX_PODS,
     run::{Problem, Run, Scaling},
 };
 
@@ -118,7 +121,9 @@ fn has_prices(results: &[VariantRun]) -> bool {
     results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0)
 }
 
-/// The result in a sentence, which names the best variant if there are several.
+/// The result in a sentence, which names the best variant if there are several. If the autoscaler
+/// has metrics that the scenario lacks, or scales to more pods than a run can have, sentences about
+/// them precede it.
 pub fn answer_sentence(results: &[VariantRun]) -> String {
     let Some((base, base_run)) = results.first() else { return String::new() };
     let has_prices = has_prices(results);
@@ -139,14 +144,61 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         };
         format!("overloaded for {overload}, at {cost}")
     };
+    let mut notes = absence_sentence(results);
+    if let Some(sentence) = pod_limit_sentence(results) {
+        notes += &sentence;
+        notes.push(' ');
+    }
     let Some((variant, run)) = best_index(results).and_then(|index| results.get(index)) else {
-        return format!("The pods were {}.", outcome(base, base_run));
+        return format!("{notes}The pods were {}.", outcome(base, base_run));
     };
     format!(
-        "Best variant (least overload, then least cost): {}, {}.",
+        "{notes}Best variant (least overload, then least cost): {}, {}.",
         variant.name,
         outcome(variant, run)
     )
+}
+
+/// Names the metrics of the autoscalers that the scenario lacks. Empty if there are none.
+fn absence_sentence(results: &[VariantRun]) -> String {
+    let absent = results.iter().filter(|(_, run)| !run.absent_metrics.is_empty());
+    let variants: Vec<&str> = absent.map(|(variant, _)| variant.name.as_str()).collect();
+    let metrics: BTreeSet<&str> =
+        results.iter().flat_map(|(_, run)| &run.absent_metrics).map(String::as_str).collect();
+    let (verb, pronoun) = match metrics.len() {
+        0 => return String::new(),
+        1 => ("isn't", "it"),
+        _ => ("aren't", "them"),
+    };
+    let affected = affected_suffix(&variants, results);
+    let metrics: Vec<&str> = metrics.into_iter().collect();
+    format!(
+        "{} {verb} in the scenario{affected}, so nothing can scale on {pronoun}. ",
+        metrics.join(" and ")
+    )
+}
+
+/// Names the variants that scale to more pods than a run can have. `None` if there are none.
+pub fn pod_limit_sentence(results: &[VariantRun]) -> Option<String> {
+    let exceeding = results.iter().filter(|(_, run)| run.exceeds_pod_limit);
+    let variants: Vec<&str> = exceeding.map(|(variant, _)| variant.name.as_str()).collect();
+    if variants.is_empty() {
+        return None;
+    }
+    let affected = affected_suffix(&variants, results);
+    Some(format!(
+        "The autoscaler scaled to more than {MAX_PODS} replicas{affected}, and a simulation has at \
+         most that many pods."
+    ))
+}
+
+/// Names the affected variants in parentheses. Empty if all are affected.
+fn affected_suffix(variants: &[&str], results: &[VariantRun]) -> String {
+    match variants.len() {
+        all if all == results.len() => String::new(),
+        1 => format!(" (variant {})", variants.join(", ")),
+        _ => format!(" (variants {})", variants.join(", ")),
+    }
 }
 
 /// The scalings and problems of a run in order of time: second, replicas or duration, sentence.

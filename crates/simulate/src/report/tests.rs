@@ -214,6 +214,41 @@ fn answer_has_the_cost_if_there_are_prices() {
 }
 
 #[test]
+fn answer_starts_with_the_metrics_that_the_scenario_lacks() {
+    let metric = |kind: &str, source: &str| {
+        format!("patch: {{autoscaler: {{spec: {{metrics: [{{type: {kind}, {source}}}]}}}}}}")
+    };
+    let queue =
+        "external: {metric: {name: queue}, target: {type: AverageValue, averageValue: '5'}}";
+    let rps = "pods: {metric: {name: rps}, target: {type: AverageValue, averageValue: '5'}}";
+    let gpu = "resource: {name: gpu, target: {type: AverageValue, averageValue: '5'}}";
+    let variants = format!(
+        "externalMetrics:\n- {{metric: lag, value: {{curve: {{constant: 1}}}}}}\nvariants:\n\
+         - {{name: queue, {}}}\n- {{name: lag, {}}}\n- {{name: rps, {}}}\n- {{name: gpu, {}}}\n",
+        metric("External", queue),
+        metric("External", &queue.replace("queue", "lag")),
+        metric("Pods", rps),
+        metric("Resource", gpu),
+    );
+    let results = run(&scenario(&variants));
+    let absent = results.iter().map(|(_, run)| run.absent_metrics.join(" ")).collect::<Vec<_>>();
+    assert_eq!(absent, ["", "queue", "", "rps", "gpu"]);
+    let answer = |range: std::ops::Range<usize>| super::answer_sentence(&results[range]);
+    let single = answer(1..2);
+    let expected = "queue isn't in the scenario, so nothing can scale on it. The pods were ";
+    assert!(single.starts_with(expected), "{single}");
+    let one = answer(0..2);
+    let expected = "queue isn't in the scenario (variant queue), so nothing can scale on it. Best";
+    assert!(one.starts_with(expected), "{one}");
+    let all = answer(0..5);
+    let expected = "gpu and queue and rps aren't in the scenario (variants queue, rps, gpu), so \
+                    nothing can scale on them. Best variant";
+    assert!(all.starts_with(expected), "{all}");
+    let none = answer(0..1);
+    assert!(none.starts_with("The pods were "), "{none}");
+}
+
+#[test]
 fn charts_share_their_axes_and_the_best_variant_has_a_star() {
     let scenario_file = scenario(
         "variants:\n- {name: large, patch: {autoscaler: {spec: {minReplicas: 9}}}}\n\

@@ -3,7 +3,7 @@
 mod builtin;
 mod resource;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -88,7 +88,9 @@ pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
         .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(true))
         .map(version_from_crd)
         .collect();
-    versions.sort_by_cached_key(|version| version_priority(&version.name));
+    versions.sort_by_cached_key(|version| {
+        Reverse(kube::core::Version::parse(&version.name).priority())
+    });
     let kind = name("kind");
     Resource {
         group: json::str_at(crd, "/spec/group").to_owned(),
@@ -157,21 +159,4 @@ fn scale_from_crd(scale: &Value) -> ScalePaths {
 
 fn non_empty_or(text: String, fallback: String) -> String {
     if text.is_empty() { fallback } else { text }
-}
-
-/// Sort key by version priority: stable before beta before alpha, newest first, then all other
-/// names in alphabetical order.
-fn version_priority(version: &str) -> (u8, std::cmp::Reverse<(u32, u32)>, String) {
-    let parsed = version.strip_prefix('v').and_then(|rest| {
-        for (rank, word) in [(1, "beta"), (2, "alpha")] {
-            if let Some((major, minor)) = rest.split_once(word) {
-                return Some((rank, major.parse().ok()?, minor.parse().ok()?));
-            }
-        }
-        Some((0, rest.parse().ok()?, 0))
-    });
-    match parsed {
-        Some((rank, major, minor)) => (rank, std::cmp::Reverse((major, minor)), String::new()),
-        None => (3, std::cmp::Reverse((0, 0)), version.to_owned()),
-    }
 }

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    Call,
+    RequestContext,
     body::{BodyKind, reject_options},
 };
 use crate::{
@@ -20,8 +20,8 @@ use crate::{
     store::ObjectId,
 };
 
-pub(super) fn delete_object(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let Call { server, request, target } = call;
+pub(super) fn delete_object(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+    let RequestContext { server, request, target } = context;
     let options = delete_options(request)?;
     check_propagation_policy(&options)?;
     let now = server.now();
@@ -36,7 +36,7 @@ pub(super) fn delete_object(call: &Call<'_>) -> Result<Response<Body>, ApiError>
     }
     let deleted = delete(&mut state, target, &now);
     drop(state);
-    let output = call.output()?;
+    let output = context.output()?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let object = match deleted? {
         DeleteResult::Removed(_) if !returns_object => {
@@ -47,8 +47,8 @@ pub(super) fn delete_object(call: &Call<'_>) -> Result<Response<Body>, ApiError>
     Ok(response::json(StatusCode::OK, &output.render_object(&object)))
 }
 
-pub(super) fn delete_collection(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let Call { server, request, target } = call;
+pub(super) fn delete_collection(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+    let RequestContext { server, request, target } = context;
     let selection = Selection::new(request, &target.resource)?;
     let now = server.now();
     let mut state = server.state_for(request);
@@ -68,7 +68,7 @@ pub(super) fn delete_collection(call: &Call<'_>) -> Result<Response<Body>, ApiEr
     let revision = state.store.revision();
     drop(state);
     let metadata = json!({ "resourceVersion": revision.to_string() });
-    Ok(response::json(StatusCode::OK, &call.output()?.render_list(&deleted, &metadata)))
+    Ok(response::json(StatusCode::OK, &context.output()?.render_list(&deleted, &metadata)))
 }
 
 fn delete_options(request: &ApiRequest) -> Result<Value, ApiError> {

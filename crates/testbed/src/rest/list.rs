@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    Call,
+    RequestContext,
     body::check_list_options,
     read::{resource_version_too_large, stale_list},
 };
@@ -48,15 +48,15 @@ impl ContinueToken {
     }
 }
 
-pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let Call { request, target, .. } = call;
+pub(super) fn handle(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+    let RequestContext { request, target, .. } = context;
     check_list_options(request)?;
     let selection = Selection::new(request, &target.resource)?;
     // With `resourceVersion=0` kube-apiserver lists from its watch cache and ignores the limit.
     let uses_limit =
         request.parameter("resourceVersion") != "0" || !request.parameter("continue").is_empty();
     let limit = request.number("limit").filter(|limit| *limit > 0 && uses_limit);
-    let (ListSnapshot { revision, objects }, previous) = snapshot(call, limit.is_some())?;
+    let (ListSnapshot { revision, objects }, previous) = snapshot(context, limit.is_some())?;
     let sent = previous.as_ref().map_or(0, |token| token.sent);
     let namespace = &request.info.namespace;
     let from = match previous {
@@ -77,16 +77,16 @@ pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     });
     let metadata = list_metadata(revision, next, &objects, request);
     let page: Vec<Object> = page.into_iter().map(|(_, object)| Arc::clone(object)).collect();
-    Ok(response::json(StatusCode::OK, &call.output()?.render_list(&page, &metadata)))
+    Ok(response::json(StatusCode::OK, &context.output()?.render_list(&page, &metadata)))
 }
 
 /// The current objects, or those at the resource version of an `Exact` request, of a continue token
 /// or of a fault. For a further page, also returns the continue token of the request.
 fn snapshot(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     is_paged: bool,
 ) -> Result<(ListSnapshot, Option<ContinueToken>), ApiError> {
-    let Call { server, request, target } = call;
+    let RequestContext { server, request, target } = context;
     let mut state = server.state.lock();
     let is_stale = request.revisions_back > 0 && request.parameter("continue").is_empty();
     if is_stale && request.parameter("resourceVersionMatch") != "Exact" {

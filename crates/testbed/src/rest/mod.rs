@@ -37,27 +37,27 @@ pub(crate) fn handle(
     server: &Arc<Server>,
     request: &ApiRequest,
 ) -> Result<Response<Body>, ApiError> {
-    let call = Call { server, request, target: find_target(server, request)? };
+    let context = RequestContext { server, request, target: find_target(server, request)? };
     check_dry_run(request)?;
     check_field_validation(request)?;
-    let version = call.target.served_version()?;
+    let version = context.target.served_version()?;
     match request.info.subresource.as_str() {
-        "" if request.info.name.is_empty() => handle_collection(&call),
-        "" => handle_object(&call, Subresource::None),
-        "status" if version.has_status => handle_object(&call, Subresource::Status),
-        "scale" if version.scale.is_some() => scale::handle(&call),
+        "" if request.info.name.is_empty() => handle_collection(&context),
+        "" => handle_object(&context, Subresource::None),
+        "status" if version.has_status => handle_object(&context, Subresource::Status),
+        "scale" if version.scale.is_some() => scale::handle(&context),
         _ => Err(ApiError::unknown_resource()),
     }
 }
 
 /// A request for a resource, and the server that handles it.
-struct Call<'a> {
+struct RequestContext<'a> {
     server: &'a Arc<Server>,
     request: &'a ApiRequest,
     target: RequestTarget,
 }
 
-impl Call<'_> {
+impl RequestContext<'_> {
     /// The format of the response.
     fn output(&self) -> Result<OutputFormat, ApiError> {
         OutputFormat::new(self.request, &self.target, &self.server.config.clock)
@@ -84,18 +84,20 @@ fn find_target(server: &Server, request: &ApiRequest) -> Result<RequestTarget, A
     Ok(RequestTarget { resource, version, namespace, name })
 }
 
-fn handle_collection(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    match call.request.method {
-        Method::GET if call.request.info.verb == "watch" => watch::handle(call),
-        Method::GET => list::handle(call),
-        Method::POST => create(call),
-        Method::DELETE if !call.target.resource.is_namespace() => delete::delete_collection(call),
+fn handle_collection(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+    match context.request.method {
+        Method::GET if context.request.info.verb == "watch" => watch::handle(context),
+        Method::GET => list::handle(context),
+        Method::POST => create(context),
+        Method::DELETE if !context.target.resource.is_namespace() => {
+            delete::delete_collection(context)
+        }
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
-fn create(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let Call { server, request, target } = call;
+fn create(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+    let RequestContext { server, request, target } = context;
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
@@ -112,13 +114,16 @@ fn create(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         body,
         request.is_dry_run(),
     )?;
-    Ok(add_warnings(call.respond(&created, StatusCode::CREATED)?, &warnings))
+    Ok(add_warnings(context.respond(&created, StatusCode::CREATED)?, &warnings))
 }
 
-fn handle_object(call: &Call<'_>, subresource: Subresource) -> Result<Response<Body>, ApiError> {
-    let Call { server, request, target } = call;
+fn handle_object(
+    context: &RequestContext<'_>,
+    subresource: Subresource,
+) -> Result<Response<Body>, ApiError> {
+    let RequestContext { server, request, target } = context;
     match (&request.method, subresource) {
-        (&Method::GET, _) => call.respond(&stored_object(call)?, StatusCode::OK),
+        (&Method::GET, _) => context.respond(&stored_object(context)?, StatusCode::OK),
         (&Method::PUT, _) => {
             let DecodedBody { value: mut body, warnings } =
                 BodyKind::for_target(target)?.read(request)?;
@@ -140,13 +145,13 @@ fn handle_object(call: &Call<'_>, subresource: Subresource) -> Result<Response<B
                 Ok(body)
             })?;
             drop(state);
-            Ok(add_warnings(call.respond(&object, StatusCode::OK)?, &warnings))
+            Ok(add_warnings(context.respond(&object, StatusCode::OK)?, &warnings))
         }
         (&Method::PATCH, _) => {
-            let PatchResult { object, code, warnings } = patch_object(call, subresource)?;
-            Ok(add_warnings(call.respond(&object, code)?, &warnings))
+            let PatchResult { object, code, warnings } = patch_object(context, subresource)?;
+            Ok(add_warnings(context.respond(&object, code)?, &warnings))
         }
-        (&Method::DELETE, Subresource::None) => delete::delete_object(call),
+        (&Method::DELETE, Subresource::None) => delete::delete_object(context),
         _ => Err(ApiError::method_not_allowed()),
     }
 }
@@ -158,11 +163,14 @@ struct PatchResult {
     warnings: Vec<String>,
 }
 
-fn patch_object(call: &Call<'_>, subresource: Subresource) -> Result<PatchResult, ApiError> {
-    let Call { server, request, target } = call;
+fn patch_object(
+    context: &RequestContext<'_>,
+    subresource: Subresource,
+) -> Result<PatchResult, ApiError> {
+    let RequestContext { server, request, target } = context;
     let patch = Patch::new(request, !target.resource.is_custom)?;
     if let Patch::Apply(applied) = patch {
-        return apply(call, subresource, applied);
+        return apply(context, subresource, applied);
     }
     let (dry_run, is_builtin) = (request.is_dry_run(), !target.resource.is_custom);
     let manager = FieldManager::for_update(request, server.now());
@@ -187,11 +195,11 @@ fn patch_object(call: &Call<'_>, subresource: Subresource) -> Result<PatchResult
 }
 
 fn apply(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     subresource: Subresource,
     applied: Value,
 ) -> Result<PatchResult, ApiError> {
-    let Call { server, request, target } = call;
+    let RequestContext { server, request, target } = context;
     if request.parameter("fieldManager").is_empty() {
         let message = "Required value: is required for apply patch";
         let cause = new_cause(CauseReason::Required, "fieldManager", message);

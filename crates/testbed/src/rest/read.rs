@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Call;
+use super::RequestContext;
 use crate::{
     error::ApiError,
     request::ApiRequest,
@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// The stored object of a target. For a fault, an earlier version of it.
-pub(super) fn stored_object(call: &Call<'_>) -> Result<Object, ApiError> {
-    let Call { server, request, target } = call;
+pub(super) fn stored_object(context: &RequestContext<'_>) -> Result<Object, ApiError> {
+    let RequestContext { server, request, target } = context;
     let mut state = server.state.lock();
     let object = if request.revisions_back == 0 {
         state.store.get(&target.resource.key(), &target.id()).cloned()

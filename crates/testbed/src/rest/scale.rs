@@ -6,7 +6,7 @@ use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    Call,
+    RequestContext,
     body::{BodyKind, add_warnings},
     read::stored_object,
 };
@@ -21,24 +21,24 @@ use crate::{
     store::Object,
 };
 
-pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let Call { request, target, .. } = call;
+pub(super) fn handle(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+    let RequestContext { request, target, .. } = context;
     let Some(paths) = &target.served_version()?.scale else {
         return Err(ApiError::unknown_resource());
     };
     let mut warnings = Vec::new();
     let object = match request.method {
-        Method::GET => stored_object(call)?,
+        Method::GET => stored_object(context)?,
         Method::PUT => {
             let body = BodyKind::for_scale().read(request)?;
             warnings = body.warnings;
-            write_scale(call, paths, |_| Ok(body.value))?
+            write_scale(context, paths, |_| Ok(body.value))?
         }
         Method::PATCH => {
             let is_builtin = !target.resource.is_custom;
             let patch = Patch::new(request, is_builtin)?;
             let duplicates = patch.duplicate_fields(request);
-            write_scale(call, paths, |scale| {
+            write_scale(context, paths, |scale| {
                 let patched = patch.apply_to(scale, is_builtin)?;
                 let describe = || patch.describe(&patched);
                 let kind = BodyKind::for_scale();
@@ -54,11 +54,11 @@ pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// Writes the replicas of the scale. `change` computes the new scale from the current one.
 fn write_scale(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     paths: &ScalePaths,
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
 ) -> Result<Object, ApiError> {
-    let Call { server, request, target } = call;
+    let RequestContext { server, request, target } = context;
     let manager = FieldManager::for_update(request, server.now());
     let mut state = server.state_for(request);
     update(&mut state, &server.config, target, Subresource::None, request.is_dry_run(), |old| {

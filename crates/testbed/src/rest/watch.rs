@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::{Call, body::check_watch_options, read::resource_version_too_large};
+use super::{RequestContext, body::check_watch_options, read::resource_version_too_large};
 use crate::{
     error::ApiError,
     json,
@@ -46,10 +46,10 @@ struct Watch {
     has_ended: bool,
 }
 
-pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    check_watch_options(call.request)?;
-    let mut watch = start(call)?;
-    watch.queue_initial_events(call.request);
+pub(super) fn handle(context: &RequestContext<'_>) -> Result<Response<Body>, ApiError> {
+    check_watch_options(context.request)?;
+    let mut watch = start(context)?;
+    watch.queue_initial_events(context.request);
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
         Some((Ok::<_, std::convert::Infallible>(line), watch))
@@ -57,9 +57,9 @@ pub(super) fn handle(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(response::json_stream(StatusCode::OK, Body::from_stream(lines)))
 }
 
-fn start(call: &Call<'_>) -> Result<Watch, ApiError> {
-    let Call { server, request, target } = call;
-    let output = call.output()?;
+fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
+    let RequestContext { server, request, target } = context;
+    let output = context.output()?;
     let selection = Selection::new(request, &target.resource)?;
     let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
@@ -76,7 +76,7 @@ fn start(call: &Call<'_>) -> Result<Watch, ApiError> {
         return Err(resource_version_too_large(requested, current));
     }
     Ok(Watch {
-        server: Arc::clone(call.server),
+        server: Arc::clone(context.server),
         target: target.clone(),
         selection,
         output,

@@ -95,7 +95,7 @@ pub(super) async fn target_shared(site: Site) -> Result<Expected> {
             "NAME isn't scaled: ",
             "NAME-too selects the same pods",
             "are controlled by multiple HPAs",
-            "Only one autoscaler may select a pod. Delete ",
+            "Only one autoscaler may select a pod. Merge this one and ",
             "NAME-too, or give the targets selectors",
         ],
     ))

@@ -91,6 +91,22 @@ fn container_without_samples_has_advice(#[case] container: &str, #[case] advice:
     assert_contains(&inputs.report(), advice);
 }
 
+#[rstest]
+#[case::value("AverageValue", "value", "to Value: it is AverageValue, but value is set.")]
+#[case::average("Value", "averageValue", "to AverageValue: it is Value, but averageValue is set.")]
+fn advice_about_an_object_metric_names_the_wrong_type(
+    #[case] target_type: &str,
+    #[case] field: &str,
+    #[case] advice: &str,
+) {
+    let metric = json!({ "type": "Object", "object": {
+        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "web" },
+        "metric": { "name": "rps" }, "target": { "type": target_type, field: "5" },
+    } });
+    let inputs = inputs(json!({ "metrics": [metric] }));
+    assert_contains(&inputs.report(), &format!("Set spec.metrics[0].object.target.type {advice}"));
+}
+
 #[test]
 fn advice_about_an_external_metric_does_not_mention_pods() {
     let mut inputs = inputs_with_unreadable_metric("False");
@@ -126,7 +142,7 @@ fn old_samples_have_advice(#[case] ago: i64, #[case] is_advised: bool) {
 }
 
 #[rstest]
-#[case::unknown_name("paused", "paused is not a setting (did you mean pause?); ignored")]
+#[case::unknown_name("paused", "paused is not a setting (did you mean pause?), ignored")]
 #[case::invalid_value("pause", "pause must be ")]
 fn invalid_setting_has_advice_and_is_a_problem(#[case] name: &str, #[case] expected: &str) {
     let mut inputs = inputs(json!({}));
@@ -151,7 +167,7 @@ fn advice_has_the_whole_text_about_an_invalid_setting() {
     inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
     let advice = inputs.report().advice.join("\n");
     assert!(advice.contains("unknown field `replica`, expected one of `"), "{advice}");
-    assert!(advice.contains("; ignored."), "{advice}");
+    assert!(advice.contains(", ignored."), "{advice}");
 }
 
 #[test]
@@ -160,6 +176,27 @@ fn selector_without_pods_has_advice() {
     inputs.selected = SelectedPods::default();
     inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Resource)))].into_iter().collect();
     assert_contains(&inputs.report(), "No pod matches the target's selector");
+    assert_contains(&inputs.report(), "kubectl get pods --selector 'app=web' --namespace shop\n");
+    inputs.hpa.metadata.namespace.clear();
+    let report = inputs.report();
+    assert_eq!(report.autoscaler, "web");
+    assert_contains(&report, "kubectl get pods --selector 'app=web' --namespace NAMESPACE\n");
+    inputs.hpa.metadata.namespace = "shop;id".to_owned();
+    assert_contains(&inputs.report(), "--selector 'app=web' --namespace 'shop;id'\n");
+}
+
+#[test]
+fn metrics_that_fail_alike_share_their_advice() {
+    let mut inputs = inputs(json!({}));
+    let mut memory = inputs.hpa.spec.metrics[0].clone();
+    memory.resource.as_mut().unwrap().name = "memory".to_owned();
+    inputs.hpa.spec.metrics.push(memory);
+    let unserved = "the server could not find the requested resource (get pods.metrics.k8s.io)";
+    let error = || Err(ReadError::fetch(MetricsApi::Resource, unserved));
+    inputs.readings = [(0, error()), (1, error())].into_iter().collect();
+    let advice = inputs.report().advice;
+    let about_api = advice.iter().filter(|one| one.starts_with("No server is registered"));
+    assert_eq!(about_api.count(), 1, "{advice:?}");
 }
 
 #[test]

@@ -91,6 +91,29 @@ fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
     assert_contains(&report, "You may not read the metrics here.");
 }
 
+#[test]
+fn reported_absence_of_an_api_has_advice_for_its_metrics() {
+    let here = "the files have no PodMetrics";
+    let advice = |message: &str| {
+        let mut inputs = failing_inputs(here, message);
+        let mut memory = inputs.hpa.spec.metrics[0].clone();
+        memory.resource.as_mut().unwrap().name = "memory".to_owned();
+        let target = json!({ "type": "AverageValue", "averageValue": "10" });
+        let source = json!({ "metric": { "name": "rps" }, "target": target });
+        let rps = json!({ "type": "Pods", "pods": source });
+        inputs.hpa.spec.metrics.extend([memory, serde_json::from_value(rps).unwrap()]);
+        inputs.advice_about_unserved_api()
+    };
+    let unserved = advice(NOT_FOUND);
+    assert_eq!(unserved.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    assert_contains(&failing_inputs(here, NOT_FOUND).report(), &unserved[&0]);
+    let start = "No server is registered for metrics.k8s.io: install metrics-server";
+    assert!(unserved.values().all(|one| one.starts_with(start)), "{unserved:?}");
+    assert_eq!(advice("missing request for cpu in container app of Pod web-0"), BTreeMap::new());
+    let absent = format!("no rule has it{}: {NOT_FOUND}", error_texts::ALSO_NOT_BY_API);
+    assert_eq!(advice(&absent), BTreeMap::new());
+}
+
 /// CPU, and a Pods metric `rps` that a rule of the controller has, but that can't be read here.
 fn inputs_with_rule(cpu: Result<Reading, ReadError>, condition: Value, rps: &Value) -> Inputs {
     let mut inputs = failing_inputs(NOT_FOUND, NOT_FOUND);
@@ -153,6 +176,33 @@ fn rule_without_series_is_named_before_the_api() {
     assert_contains(&report, "hpa rules explain custom pods/rps --namespace shop --config FILE");
     assert_contains(&report, "use its flags: --metrics-config");
     assert!(!report.to_string().contains("install"), "{report}");
+}
+
+#[test]
+fn metric_in_the_url_of_a_cause_is_not_the_one_that_failed() {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    let target = json!({ "type": "Value", "value": "5" });
+    let source = json!({ "metric": { "name": "jobs" }, "target": target });
+    let jobs = serde_json::from_value(json!({ "type": "External", "external": source })).unwrap();
+    inputs.hpa.spec.metrics.push(jobs);
+    let not_found = |name: &str| {
+        let error = format!("the server could not find the metric {name}");
+        Err(ReadError::fetch(MetricsApi::External, error))
+    };
+    let queue = Ok(Reading::External(vec![crate::MilliValue::from_units(7)].into()));
+    inputs.readings = [(0, queue), (1, not_found("jobs"))].into_iter().collect();
+    let cause = "unable to fetch metrics: the request to http://127.0.0.1:25244/queue failed: \
+                 127.0.0.1 is a loopback address (--collector-address permits it)";
+    let message = format!(
+        "the HPA was unable to compute the replica count: unable to get external metric \
+         shop/jobs/nil: unable to fetch metrics from external metrics API: {cause}"
+    );
+    let failed = scaling_active("False", "FailedGetExternalMetric", &message);
+    inputs.hpa.status.conditions = vec![serde_json::from_value(failed).unwrap()];
+    let report = inputs.report();
+    let expected = format!("jobs cannot be read: {cause}, as the controller last reported");
+    assert!(report.sentence.contains(&expected), "{}", report.sentence);
+    assert_contains(&report, "run the controller with --collector-address and that address");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{HorizontalPodAutoscaler, MetricStatus};
+use crate::api::{ConditionType, HorizontalPodAutoscaler, MetricStatus};
 
 fn metric(name: &str, utilization: i32) -> Value {
     let target = json!({ "type": "Utilization", "averageUtilization": utilization });
@@ -88,6 +88,37 @@ fn disabled_direction_is_not_limited_for_now() {
     assert_eq!((report.state, report.sentence), (State::RateLimited, expected));
 }
 
+#[rstest]
+#[case::low_load(20, State::Stabilizing, "stabilization holds more, maxReplicas is 9")]
+#[case::high_load(90, State::AtMaximum, "maxReplicas is 9")]
+fn maximum_is_a_problem_only_if_the_metrics_ask_for_more(
+    #[case] utilization: i32,
+    #[case] state: State,
+    #[case] limit: &str,
+) {
+    let stabilized = condition("AbleToScale", "True", "ScaleDownStabilized");
+    let mut hpa = hpa(9, 9, &[stabilized, condition("ScalingLimited", "True", "TooManyReplicas")]);
+    let current = serde_json::from_value(used("cpu", utilization)).unwrap();
+    hpa.status.current_metrics = vec![current];
+    let report = ShortReport::new(&hpa, &Settings::default());
+    let sentence = format!("cpu is at {utilization}% of requests, target 60%; {limit}");
+    assert_eq!((report.state, report.sentence), (state, sentence));
+    assert_eq!(state.is_problem(), state == State::AtMaximum);
+}
+
+#[rstest]
+#[case::minimum(2, "ScaleDownStabilized", State::AtMinimum)]
+#[case::maximum(9, "ScaleUpStabilized", State::AtMaximum)]
+#[case::between(4, "ScaleDownStabilized", State::Stabilizing)]
+fn bound_that_binds_as_well_precedes_stabilization(
+    #[case] replicas: i32,
+    #[case] reason: &str,
+    #[case] state: State,
+) {
+    let hpa = hpa(replicas, replicas, &[condition("AbleToScale", "True", reason)]);
+    assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, state);
+}
+
 fn with_scale(hpa: &HorizontalPodAutoscaler, scale: &Scale) -> ShortReport {
     let surroundings = Surroundings { scale: Some(scale), ..Surroundings::default() };
     ShortReport::with_surroundings(hpa, &Settings::default(), surroundings)
@@ -99,7 +130,7 @@ fn other_autoscalers_of_the_target_are_named_once() {
     let surroundings = Surroundings { other_autoscalers: &others, ..Surroundings::default() };
     let report = |hpa| ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
     let steady = report(hpa(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")]));
-    let expected = format!("{MEASURED}; minReplicas is 2; rhpa/shop/web scales the same target");
+    let expected = format!("{MEASURED}; minReplicas is 2; rhpa/shop/web has the same target");
     assert_eq!((&*steady.sentence, steady.is_problem(at(0))), (&*expected, true));
     assert_eq!(steady.warnings, [Warning::SharedTarget]);
     let mut ambiguous = condition("ScalingActive", "False", "AmbiguousSelector");
@@ -160,7 +191,7 @@ fn invalid_setting_is_a_problem_with_any_controller() {
     let report = ShortReport::new(&hpa, &settings);
     assert_eq!(report.warnings, [Warning::InvalidSettings]);
     let text = "invalid settings: annotation autoscaling.hpa-rs.dev/paused is not a setting (did \
-                you mean pause?); ignored";
+                you mean pause?), ignored";
     assert!(report.sentence.ends_with(text), "{}", report.sentence);
 }
 
@@ -263,6 +294,14 @@ fn metric_without_value_is_named() {
     let report = ShortReport::new(&hpa, &Settings::default());
     let expected = format!("no value of memory, so it only scales up; {MEASURED}");
     assert_eq!((report.state, report.sentence), (State::MetricMissing, expected));
+    assert!(report.has_missing_metric);
+    let limited = condition("ScalingLimited", "True", "TooManyReplicas");
+    hpa.status.conditions.retain(|one| one.condition_type != ConditionType::ScalingLimited);
+    hpa.status.conditions.push(serde_json::from_value(limited).unwrap());
+    let report = ShortReport::new(&hpa, &Settings::default());
+    let expected = format!("{MEASURED}; maxReplicas is 9; no value of memory");
+    assert_eq!((report.state, report.sentence), (State::AtMaximum, expected));
+    assert!(report.has_missing_metric);
 }
 
 #[rstest]

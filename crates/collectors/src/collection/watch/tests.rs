@@ -9,6 +9,7 @@ use std::{
 use hpa_metrics::KubeObjects;
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::*;

@@ -2,15 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, RandomState},
     sync::Arc,
 };
 
-use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus, ScheduledMetric, Settings};
-use jiff::Timestamp;
-use kube::api::DynamicObject;
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
+
+use crate::{
+    schedules::{
+        Evaluation, ScalingScheduleSpec, ScalingScheduleStatus, ScheduledMetric, Settings,
+    },
+    stored_object::{StoredObject, decode},
+};
 
 use super::kind::{ScheduleKey, ScheduleKind};
 
@@ -24,6 +31,8 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<ScheduleKey, Arc<CachedSchedule>>,
+    /// The sizes of the schedules of a kind and namespace, in bytes.
+    used: BTreeMap<(ScheduleKind, String), usize>,
     /// By kind and namespace of a watch. An empty namespace means all.
     health: BTreeMap<(ScheduleKind, String), Health>,
 }
@@ -38,89 +47,138 @@ pub(super) enum Health {
     NotSynced(Option<String>),
 }
 
+/// The maximum length of a spec, as JSON in bytes.
+const MAX_SPEC_BYTES: usize = 512 << 10;
+
+/// The maximum length of the labels, as JSON in bytes.
+const MAX_LABELS_BYTES: usize = 16 << 10;
+
+/// The maximum size of the cached schedules of a namespace, in bytes: about 24,000 entries.
+const MAX_NAMESPACE_BYTES: usize = 8 << 20;
+
 /// A schedule with its compiled spec.
 pub(super) struct CachedSchedule {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) resource_version: String,
     /// `status.active`
     pub(super) is_active: bool,
-    /// The spec as JSON, which needs less memory than a tree. It shows whether an update changed
-    /// it.
-    spec: String,
-    metric: Result<ScheduledMetric, String>,
+    /// Shows whether an update changed the spec.
+    spec_hash: u64,
+    /// An upper bound of the memory of the labels and of the compiled spec.
+    size: usize,
+    pub(super) metric: Result<Arc<ScheduledMetric>, String>,
     /// Cached, because all autoscalers of the schedule need it.
-    current: Mutex<Option<CurrentValue>>,
-}
-
-/// The value of a schedule, and the time until which it is valid.
-#[derive(Clone, Copy)]
-struct CurrentValue {
-    value: i64,
-    since: Timestamp,
-    /// `None` if no change is known.
-    until: Option<Timestamp>,
-}
-
-impl CurrentValue {
-    fn is_valid_at(&self, now: Timestamp) -> bool {
-        // If no change is known, the next search is after an hour.
-        let max_age = jiff::SignedDuration::from_hours(1);
-        let is_before = |until| now < until;
-        self.since <= now
-            && self.until.map_or_else(|| now.duration_since(self.since) < max_age, is_before)
-    }
+    evaluation: Mutex<Option<Evaluation>>,
+    /// Locked during an evaluation, for which concurrent reads wait.
+    pub(super) evaluating: tokio::sync::Mutex<()>,
 }
 
 impl CachedSchedule {
-    pub(super) fn new(object: DynamicObject, settings: &Settings) -> Self {
-        let DynamicObject { metadata, mut data, .. } = object;
-        let spec = data.get_mut("spec").map(Value::take).unwrap_or_default();
-        let status = data.get_mut("status").map(Value::take).unwrap_or_default();
-        let status: ScalingScheduleStatus = serde_json::from_value(status).unwrap_or_default();
-        let text = spec.to_string();
-        let compiled = serde_json::from_value::<ScalingScheduleSpec>(spec)
-            .map_err(|error| format!("spec: {error}"))
-            .and_then(|spec| {
-                ScheduledMetric::new(&spec, settings).map_err(|error| error.to_string())
-            });
+    /// Compiles an object, on a blocking thread: it may be large.
+    pub(super) fn new(object: &StoredObject, settings: &Settings, hasher: &RandomState) -> Self {
+        let spec = object.spec.as_deref().map_or("null", RawValue::get);
+        let status: Option<ScalingScheduleStatus> =
+            decode(object.status.as_deref()).unwrap_or_default();
+        let decoded = decode_labels(object.labels.as_deref()).and_then(|labels| {
+            let metric = compile(spec, settings)?;
+            Ok((labels, metric))
+        });
+        let (labels, metric) = match decoded {
+            Ok((labels, metric)) => (labels, Ok(Arc::new(metric))),
+            Err(error) => (BTreeMap::new(), Err(error)),
+        };
+        let labels_size: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let labels_size = labels_size + labels.len() * 4 * size_of::<String>();
+        // Errors of entries quote the spec.
+        let metric_size = metric.as_ref().map_or(0, |metric| metric.entries_size() + spec.len());
         Self {
-            labels: metadata.labels.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            is_active: status.active,
-            spec: text,
-            metric: compiled,
-            current: Mutex::default(),
+            labels,
+            resource_version: object.resource_version().unwrap_or_default(),
+            is_active: status.unwrap_or_default().active,
+            spec_hash: hasher.hash_one(spec),
+            size: labels_size + metric_size,
+            metric,
+            evaluation: Mutex::default(),
+            evaluating: tokio::sync::Mutex::default(),
         }
     }
 
-    pub(super) fn value_at(&self, now: Timestamp) -> Result<i64, String> {
-        let metric = self.metric.as_ref().map_err(Clone::clone)?;
-        // The cached value leaves out invalid entries, but at some times these are errors.
-        let is_valid = metric.problems().is_empty();
-        let current = self.current.lock().filter(|current| is_valid && current.is_valid_at(now));
-        match current {
-            Some(current) => Ok(current.value),
-            None => metric.value_at(now).map_err(|error| error.to_string()),
-        }
+    /// The schedule without its labels and its metric, whose value is an error.
+    pub(super) fn refused(self, error: String) -> Self {
+        Self { labels: BTreeMap::new(), size: 0, metric: Err(error), ..self }
     }
 
-    /// `status.active` at a time. `None` if the schedule can't be evaluated.
-    pub(super) fn is_active_at(&self, now: Timestamp) -> Option<bool> {
-        self.metric.as_ref().ok()?.is_active_at(now).ok()
+    /// The cached evaluation, if it applies at a time.
+    pub(super) fn evaluation_at(&self, now: Timestamp) -> Option<Evaluation> {
+        self.evaluation.lock().as_ref().filter(|it| it.is_valid_at(now)).cloned()
     }
 
-    /// The time of the next change of the value. `None` if no change is known, or if the schedule
-    /// can't be evaluated.
+    pub(super) fn set_evaluation(&self, evaluation: Evaluation) {
+        *self.evaluation.lock() = Some(evaluation);
+    }
+
+    /// The time of the next change of the value. `None` if no autoscaler has read the value, or if
+    /// the schedule can't be compiled.
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
-        let metric = self.metric.as_ref().ok()?;
-        let mut current = self.current.lock();
-        if let Some(current) = current.filter(|current| current.is_valid_at(now)) {
-            return current.until;
+        let evaluation = self.evaluation.lock();
+        let evaluation = evaluation.as_ref()?;
+        // The value changed since the autoscaler read it. The delay limits the reconciles of
+        // autoscalers that don't read it.
+        let expired =
+            evaluation.expired_at(now).filter(|at| now.duration_since(*at) < REREAD_DELAY);
+        let reread = expired.and_then(|_| now.checked_add(REREAD_DELAY).ok());
+        evaluation.next_change(now).or(reread)
+    }
+}
+
+/// The delay of another read of a value that changed while it was read.
+const REREAD_DELAY: SignedDuration = SignedDuration::from_secs(1);
+
+fn decode_labels(labels: Option<&RawValue>) -> Result<BTreeMap<String, String>, String> {
+    let len = labels.map_or(0, |labels| labels.get().len());
+    if len > MAX_LABELS_BYTES {
+        return Err(format!("metadata.labels: {len} bytes, at most {MAX_LABELS_BYTES} are read"));
+    }
+    let labels: serde_json::Result<Option<_>> = decode(labels);
+    labels.map(Option::unwrap_or_default).map_err(|error| format!("metadata.labels: {error}"))
+}
+
+fn compile(spec: &str, settings: &Settings) -> Result<ScheduledMetric, String> {
+    let len = spec.len();
+    if len > MAX_SPEC_BYTES {
+        return Err(format!("spec: {len} bytes, at most {MAX_SPEC_BYTES} are read"));
+    }
+    let spec: ScalingScheduleSpec =
+        serde_json::from_str(spec).map_err(|error| format!("spec: {error}"))?;
+    let metric = ScheduledMetric::new(&spec, settings).map_err(|error| error.to_string())?;
+    Ok(metric.without_problems())
+}
+
+impl State {
+    /// Adds a schedule, unless those of the namespace become too large. Then its value is an error.
+    fn add(&mut self, key: ScheduleKey, entry: CachedSchedule) {
+        let used = self.used.entry((key.kind, key.namespace.clone())).or_default();
+        let entry = if *used + entry.size > MAX_NAMESPACE_BYTES {
+            entry.refused(format!(
+                "the schedules of the namespace need more than {MAX_NAMESPACE_BYTES} bytes"
+            ))
+        } else {
+            entry
+        };
+        *used += entry.size;
+        self.entries.insert(key, Arc::new(entry));
+    }
+
+    fn remove(&mut self, key: &ScheduleKey) -> Option<Arc<CachedSchedule>> {
+        let entry = self.entries.remove(key)?;
+        let scope = (key.kind, key.namespace.clone());
+        let used = self.used.get(&scope).map_or(0, |used| used.saturating_sub(entry.size));
+        if used == 0 {
+            self.used.remove(&scope);
+        } else {
+            self.used.insert(scope, used);
         }
-        let until = metric.next_change(now).ok()?.map(|change| change.at);
-        let value = metric.valid_value_at(now);
-        *current = Some(CurrentValue { value, since: now, until });
-        until
+        Some(entry)
     }
 }
 
@@ -203,51 +261,55 @@ impl Cache {
         if health == Health::NotInstalled {
             let of_watch = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
             removed.extend(of_watch.cloned());
-            state.entries.retain(|key, _| !is_of_watch(key, kind, namespace));
+            for key in &removed {
+                state.remove(key);
+            }
         }
         drop(state);
         self.changes.send_replace(());
         removed
     }
 
-    /// Replaces the schedules of a watch, and returns those whose values may differ.
-    pub(super) fn replace(
+    /// Removes the schedules of a watch that are not in `listed`, and returns them. The watch has
+    /// synced then.
+    pub(super) fn finish_list(
         &self,
         kind: ScheduleKind,
         namespace: &str,
-        listed: BTreeMap<ScheduleKey, CachedSchedule>,
-    ) -> BTreeSet<ScheduleKey> {
+        listed: &BTreeSet<ScheduleKey>,
+    ) -> Vec<ScheduleKey> {
         let deleted: Vec<ScheduleKey> = {
             let state = self.state.read();
             let of_watch = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
-            of_watch.filter(|key| !listed.contains_key(key)).cloned().collect()
+            of_watch.filter(|key| !listed.contains(*key)).cloned().collect()
         };
-        let mut changed = BTreeSet::new();
-        for key in deleted {
-            self.remove(&key);
-            changed.insert(key);
-        }
-        for (key, entry) in listed {
-            if self.insert(key.clone(), entry) {
-                changed.insert(key);
-            }
+        for key in &deleted {
+            self.remove(key);
         }
         self.set_health(kind, namespace, Health::Synced);
-        changed
+        deleted
     }
 
     /// Adds or replaces a schedule. Returns whether its values may differ.
-    pub(super) fn insert(&self, key: ScheduleKey, entry: CachedSchedule) -> bool {
+    pub(super) fn insert(&self, key: ScheduleKey, mut entry: CachedSchedule) -> bool {
         let mut state = self.state.write();
-        let has_same_spec = state.entries.get(&key).is_some_and(|known| known.spec == entry.spec);
-        state.entries.insert(key, Arc::new(entry));
+        let known = state.remove(&key);
+        let same = known.filter(|known| known.spec_hash == entry.spec_hash);
+        if let Some(known) = &same {
+            entry.evaluation = Mutex::new(known.evaluation.lock().clone());
+        }
+        state.add(key.clone(), entry);
+        let added = state.entries.get(&key);
+        let is_same = same
+            .zip(added)
+            .is_some_and(|(old, new)| old.metric.as_ref().err() == new.metric.as_ref().err());
         drop(state);
         self.changes.send_replace(());
-        !has_same_spec
+        !is_same
     }
 
     pub(super) fn remove(&self, key: &ScheduleKey) {
-        self.state.write().entries.remove(key);
+        self.state.write().remove(key);
         self.changes.send_replace(());
     }
 }

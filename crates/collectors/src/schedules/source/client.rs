@@ -39,6 +39,7 @@ impl MetricsClient for ScheduleClient {
         let (value, _) = self
             .schedules
             .value(&schedule)
+            .await
             .map_err(|error| ReadError::fetch(MetricsApi::Custom, error))?;
         Ok(Reading::Object(MilliValue::from_units(value).into()))
     }

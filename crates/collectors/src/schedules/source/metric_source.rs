@@ -60,13 +60,13 @@ fn metric_value(name: &str, (value, timestamp): (i64, Timestamp)) -> MetricValue
 }
 
 impl ScheduleSource {
-    fn custom_by_name(
+    async fn custom_by_name(
         &self,
         request: &CustomQuery,
         name: &str,
     ) -> Result<CustomValues, MetricError> {
         let kind = Self::requested_kind(request)?;
-        let value = self.0.value(&ScheduleKey::new(kind, &request.namespace, name));
+        let value = self.0.value(&ScheduleKey::new(kind, &request.namespace, name)).await;
         let value = value.map_err(|error| match error {
             NoScheduleValue::NotFound(_) | NoScheduleValue::NotInstalled(_) => {
                 MetricError::NoValueForObject(NotFound::Other(error.to_string()))
@@ -76,7 +76,7 @@ impl ScheduleSource {
         Ok(custom_values(kind, vec![metric_value(name, value)]))
     }
 
-    fn custom_by_selector(
+    async fn custom_by_selector(
         &self,
         request: &CustomQuery,
         objects: &Selector,
@@ -84,14 +84,15 @@ impl ScheduleSource {
         let kind = Self::requested_kind(request)?;
         let schedules = self.0.cache.in_namespace(kind, &request.namespace).into_iter();
         let selected = schedules.filter(|(_, entry)| objects.matches(&entry.labels));
-        let items = selected.filter_map(|(key, _)| match self.0.value(&key) {
-            Ok(value) => Some(metric_value(&key.name, value)),
-            Err(error) => {
-                debug!(%error, "a schedule has no value");
-                None
+        let selected: Vec<ScheduleKey> = selected.map(|(key, _)| key).collect();
+        let mut items = Vec::new();
+        for key in selected {
+            match self.0.value(&key).await {
+                Ok(value) => items.push(metric_value(&key.name, value)),
+                Err(error) => debug!(%error, "a schedule has no value"),
             }
-        });
-        Ok(custom_values(kind, items.collect()))
+        }
+        Ok(custom_values(kind, items))
     }
 }
 
@@ -127,8 +128,8 @@ impl MetricSource for ScheduleSource {
         let reason = match query {
             Query::Custom(query) => {
                 let values = match &query.objects {
-                    Objects::Named(name) => self.custom_by_name(query, name),
-                    Objects::Selected(selector) => self.custom_by_selector(query, selector),
+                    Objects::Named(name) => self.custom_by_name(query, name).await,
+                    Objects::Selected(selector) => self.custom_by_selector(query, selector).await,
                 };
                 return values.map(Values::Custom);
             }

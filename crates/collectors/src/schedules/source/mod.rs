@@ -9,19 +9,24 @@ mod status;
 mod tests;
 mod watch;
 
-use std::sync::Arc;
+use std::{hash::RandomState, sync::Arc};
 
 use hpa_calc::{HorizontalPodAutoscaler, api::MetricSourceType};
 use jiff::Timestamp;
+use tokio::task::spawn_blocking;
 
 pub use client::ScheduleClient;
 pub use kind::{ScheduleKey, ScheduleKind};
 pub use metric_source::ScheduleSource;
 
-use self::cache::{Cache, Health};
+use self::cache::{Cache, CachedSchedule, Health};
+use crate::{fair_semaphore::FairSemaphore, schedules::Evaluation};
 
 /// The maximum length of a problem in an error. Problems quote the schedule.
 const MAX_PROBLEM_CHARS: usize = 300;
+
+/// The maximum number of evaluations at a time. One namespace gets half of them.
+const MAX_EVALUATIONS: usize = 2;
 
 /// Returns the current time. Tests pass a function whose time they control.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -31,6 +36,8 @@ pub struct Schedules {
     settings: crate::schedules::Settings,
     now: Now,
     cache: Cache,
+    evaluations: FairSemaphore,
+    hasher: RandomState,
 }
 
 /// The reason that a schedule has no value.
@@ -58,12 +65,17 @@ pub enum NoScheduleValue {
 impl Schedules {
     /// Creates a cache without schedules.
     pub fn new(settings: crate::schedules::Settings, now: Now) -> Self {
-        Self { settings, now, cache: Cache::default() }
+        Self {
+            settings,
+            now,
+            cache: Cache::default(),
+            evaluations: FairSemaphore::new(MAX_EVALUATIONS),
+            hasher: RandomState::new(),
+        }
     }
 
     /// The current value of a schedule, and the time for which it was computed.
-    pub fn value(&self, key: &ScheduleKey) -> Result<(i64, Timestamp), NoScheduleValue> {
-        let now = (self.now)();
+    pub async fn value(&self, key: &ScheduleKey) -> Result<(i64, Timestamp), NoScheduleValue> {
         let Some(entry) = self.cache.get(key) else {
             return Err(match self.cache.health(key) {
                 Health::Synced => NoScheduleValue::NotFound(key.clone()),
@@ -74,15 +86,51 @@ impl Schedules {
                 }
             });
         };
-        let value = entry.value_at(now);
+        let evaluated = self.evaluation(key, &entry).await;
+        let value = evaluated.and_then(|(evaluation, now)| {
+            let value = evaluation.value.map_err(|error| error.to_string())?;
+            Ok((value, now))
+        });
         let invalid = |problem: String| {
             let problem = problem.chars().take(MAX_PROBLEM_CHARS).collect();
             NoScheduleValue::Invalid { key: key.clone(), problem }
         };
-        value.map(|value| (value, now)).map_err(invalid)
+        value.map_err(invalid)
     }
 
-    /// The first time after `now` at which the value of a schedule of the autoscaler changes.
+    /// The current evaluation of a schedule, and the time to which it applies. An evaluation runs on
+    /// a blocking thread, because tenants may write schedules that need milliseconds. Fails if the
+    /// schedule can't be compiled.
+    async fn evaluation(
+        &self,
+        key: &ScheduleKey,
+        entry: &CachedSchedule,
+    ) -> Result<(Evaluation, Timestamp), String> {
+        let cached = || {
+            let now = (self.now)();
+            entry.evaluation_at(now).map(|evaluation| (evaluation, now))
+        };
+        let metric = entry.metric.as_ref().map_err(Clone::clone)?;
+        if let Some(current) = cached() {
+            return Ok(current);
+        }
+        let _evaluating = entry.evaluating.lock().await;
+        if let Some(current) = cached() {
+            return Ok(current);
+        }
+        let permit = self.evaluations.acquire(&key.namespace).await;
+        let (now, metric) = ((self.now)(), metric.clone());
+        let task = spawn_blocking(move || {
+            let _permit = permit;
+            metric.evaluate(now)
+        });
+        let evaluation = task.await.map_err(|error| format!("unable to evaluate: {error}"))?;
+        entry.set_evaluation(evaluation.clone());
+        Ok((evaluation, now))
+    }
+
+    /// The first time after `now` at which the value of a schedule of the autoscaler may differ from
+    /// the last one that was read, at most an hour later. `None` if none was read.
     pub fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
         let entries = schedules_of(hpa).filter_map(|key| self.cache.get(&key));
         entries.filter_map(|entry| entry.next_change(now)).min()

@@ -38,13 +38,11 @@ impl Schedules {
     /// Writes outdated statuses. Returns whether a write failed, unless the schedule was changed or
     /// deleted. Logs only the first of consecutive failures.
     async fn write_outdated_statuses(&self, client: &Client, has_failed: bool) -> bool {
-        let now = (self.now)();
         let mut fails_now = false;
         for (key, entry) in self.cache.all() {
-            let Some(is_active) = entry.is_active_at(now).filter(|it| *it != entry.is_active)
-            else {
-                continue;
-            };
+            let evaluated = self.evaluation(&key, &entry).await;
+            let is_active = evaluated.ok().and_then(|(evaluation, _)| evaluation.is_active);
+            let Some(is_active) = is_active.filter(|it| *it != entry.is_active) else { continue };
             match write_status(client, &key, &entry, is_active).await {
                 Ok(()) => debug!(schedule = %key, is_active, "wrote the status"),
                 // The schedule was changed or deleted. The watch will report that.

@@ -49,8 +49,8 @@ impl Cluster {
         self.testbed.apply(schedule(kind, name, entry)).unwrap();
     }
 
-    fn value(&self, kind: ScheduleKind, name: &str) -> Result<i64, String> {
-        let value = self.schedules.value(&ScheduleKey::new(kind, "shop", name));
+    async fn value(&self, kind: ScheduleKind, name: &str) -> Result<i64, String> {
+        let value = self.schedules.value(&ScheduleKey::new(kind, "shop", name)).await;
         value.map(|(value, _)| value).map_err(|error| error.to_string())
     }
 
@@ -100,11 +100,11 @@ async fn schedules_are_read_once_their_kinds_are_installed() {
     let cluster = Cluster::start(&Testbed::default());
     cluster.testbed.apply(namespace()).unwrap();
     let value = || cluster.value(ScheduleKind::Namespaced, "noon");
-    assert_eq!(value().unwrap_err(), "scalingschedules.zalando.org are not synced yet");
+    assert_eq!(value().await.unwrap_err(), "scalingschedules.zalando.org are not synced yet");
     assert!(cluster.schedules.readiness().is_err());
     sleep(Duration::from_secs(1)).await;
     assert_eq!(
-        value().unwrap_err(),
+        value().await.unwrap_err(),
         "scalingschedules.zalando.org are not installed (hpa schedule crd prints their definition)"
     );
     assert_eq!(cluster.schedules.readiness(), Ok(()));
@@ -113,15 +113,15 @@ async fn schedules_are_read_once_their_kinds_are_installed() {
         cluster.testbed.apply(definition).unwrap();
     }
     sleep(Duration::from_mins(2)).await;
-    assert_eq!(value().unwrap_err(), "there is no ScalingSchedule shop/noon");
+    assert_eq!(value().await.unwrap_err(), "there is no ScalingSchedule shop/noon");
     let entry = json!({ "type": "OneTime", "value": 7, "durationMinutes": 60,
         "date": "2027-01-11T08:00:00Z" });
     cluster.apply("ScalingSchedule", "noon", entry);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(value(), Ok(7));
+    assert_eq!(value().await, Ok(7));
     cluster.testbed.delete("zalando.org/v1", "ScalingSchedule", "shop", "noon").unwrap();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(value().unwrap_err(), "there is no ScalingSchedule shop/noon");
+    assert_eq!(value().await.unwrap_err(), "there is no ScalingSchedule shop/noon");
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,10 +131,10 @@ async fn invalid_schedule_is_reported_with_its_field_and_others_work() {
     cluster.apply("ScalingSchedule", "good", entry_after(-90));
     sleep(Duration::from_secs(1)).await;
     assert_eq!(
-        cluster.value(ScheduleKind::Namespaced, "bad").unwrap_err(),
+        cluster.value(ScheduleKind::Namespaced, "bad").await.unwrap_err(),
         "ScalingSchedule shop/bad: spec.schedules[0].date: required, because the type is OneTime"
     );
-    assert!(cluster.value(ScheduleKind::Namespaced, "good").is_ok());
+    assert!(cluster.value(ScheduleKind::Namespaced, "good").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,6 +184,32 @@ async fn schedules_that_disappear_with_their_definition_are_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn schedules_return_if_the_definition_was_only_unavailable() {
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    let testbed = with_definitions(Testbed::new(Config { interceptor, ..Config::default() }));
+    let cluster = Cluster::start(&testbed);
+    cluster.apply("ScalingSchedule", "noon", entry_after(600));
+    let value = || cluster.value(ScheduleKind::Namespaced, "noon");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(value().await, Ok(0));
+    let not_found = Effect::Status {
+        code: 404,
+        reason: "NotFound".to_owned(),
+        message: "404 page not found".to_owned(),
+        retry_after_seconds: None,
+    };
+    let watches = Match::verb("watch").resource("scalingschedules");
+    let outage = faults.add(Fault::on(watches).effect(not_found));
+    testbed.end_watches();
+    sleep(Duration::from_secs(3)).await;
+    assert!(value().await.unwrap_err().contains("not installed"));
+    faults.remove(outage);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(value().await, Ok(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn next_change_is_each_step_of_a_ramp() {
     let cluster = Cluster::start(&testbed_with_definitions());
     cluster.apply("ScalingSchedule", "noon", entry_after(120));
@@ -198,11 +224,17 @@ async fn next_change_is_each_step_of_a_ramp() {
         ] },
     }))
     .unwrap();
-    let mut now = start();
+    let now = || (cluster.schedules.now)();
+    assert_eq!(cluster.schedules.next_change(&hpa, now()), None, "the value was not read");
     let mut seconds = Vec::new();
-    while let Some(next) = cluster.schedules.next_change(&hpa, now) {
-        now = next;
-        seconds.push(now.duration_since(start()).as_secs());
+    loop {
+        cluster.value(ScheduleKind::Namespaced, "noon").await.unwrap();
+        let next = cluster.schedules.next_change(&hpa, now()).unwrap();
+        if next.duration_since(now()) == SignedDuration::from_hours(1) {
+            break;
+        }
+        seconds.push(next.duration_since(start()).as_secs());
+        sleep(Duration::try_from(next.duration_since(now())).unwrap()).await;
     }
     // A ramp of one minute to the value 10 has ten steps. The first one, at 60 s, has the value 0.
     let up = [66, 72, 78, 84, 90, 96, 102, 108, 114, 120];
@@ -299,4 +331,45 @@ async fn each_outage_of_a_watch_and_its_end_are_logged() {
     sleep(Duration::from_mins(2)).await;
     let failed = "unable to watch scaling schedules, retrying";
     assert_eq!(*logs.lock(), [failed, "scaling schedules are watched again", failed]);
+}
+
+/// A refused schedule doesn't affect those of other namespaces, and fits after others are deleted.
+#[tokio::test(start_paused = true)]
+async fn large_schedules_are_refused_with_the_limit() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    let apply = |name: &str, zone: &str, entries: usize| {
+        let entry = json!({ "type": "Repeating", "value": 1, "period": {
+            "startTime": "00:00", "days": ["Mon"], "timezone": zone } });
+        let mut object = schedule("ScalingSchedule", name, entry.clone());
+        object["spec"]["schedules"] = vec![entry; entries].into();
+        cluster.testbed.apply(object).unwrap();
+    };
+    apply("entries", "UTC", 1001);
+    apply("bytes", &"x".repeat(600 << 10), 1);
+    // Each is below the limits of one schedule, and about 0.5 MiB.
+    for index in 0..20 {
+        apply(&format!("large-{index:02}"), &"x".repeat(400), 1000);
+    }
+    sleep(Duration::from_secs(5)).await;
+    let error = async |name: &str| cluster.value(ScheduleKind::Namespaced, name).await.err();
+    let entries = error("entries").await.unwrap();
+    assert!(entries.ends_with("1001 entries, at most 1000 are allowed"), "{entries}");
+    let bytes = error("bytes").await.unwrap();
+    assert!(bytes.contains("at most 524288 are read"), "{bytes}");
+    let expected = "ScalingSchedule shop/large-19: the schedules of the namespace need more than \
+                    8388608 bytes";
+    assert_eq!(
+        (error("large-00").await, error("large-19").await.as_deref()),
+        (None, Some(expected))
+    );
+    cluster.apply("ClusterScalingSchedule", "all", entry_after(0));
+    for index in 0..10 {
+        let name = format!("large-{index:02}");
+        cluster.testbed.delete("zalando.org/v1", "ScalingSchedule", "shop", &name).unwrap();
+    }
+    apply("large-19", &"x".repeat(400), 1000);
+    apply("large-19", &"x".repeat(401), 1000);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(error("large-19").await, None);
+    assert!(cluster.value(ScheduleKind::Cluster, "all").await.is_ok());
 }

@@ -1,13 +1,13 @@
 //! Watches schedules.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, future::join_all};
 use kube::{
     Api, Client, ResourceExt,
-    api::DynamicObject,
     runtime::{WatchStreamExt, watcher},
 };
+use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 
 use super::{
@@ -15,6 +15,10 @@ use super::{
     cache::{CachedSchedule, Health},
     kind::{ScheduleKey, ScheduleKind},
 };
+use crate::stored_object::{PAGE_SIZE, StoredObject};
+
+/// The delay of a new list after the resource's definition has disappeared during a watch.
+const RELIST_DELAY: Duration = Duration::from_secs(5);
 
 impl Schedules {
     /// Watches the schedules of these namespaces, and all cluster-scoped ones. An empty list means
@@ -45,15 +49,17 @@ impl Schedules {
     ) {
         self.cache.set_health(kind, namespace, Health::NotSynced(None));
         let resource = kind.api_resource();
-        let api: Api<DynamicObject> = if namespace.is_empty() {
+        let api: Api<StoredObject> = if namespace.is_empty() {
             Api::all_with(client, &resource)
         } else {
             Api::namespaced_with(client, namespace, &resource)
         };
-        let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
-        let mut listed = BTreeMap::new();
-        let mut has_failed = false;
-        let key = |object: &DynamicObject| {
+        let config = watcher::Config::default().page_size(PAGE_SIZE);
+        let start_watch = || watcher(api.clone(), config.clone()).default_backoff();
+        let mut events = std::pin::pin!(start_watch());
+        let (mut listed, mut changed_in_list) = (BTreeSet::new(), BTreeSet::new());
+        let (mut has_failed, mut must_relist) = (false, false);
+        let key = |object: &StoredObject| {
             ScheduleKey::new(kind, &object.namespace().unwrap_or_default(), &object.name_any())
         };
         while let Some(event) = events.next().await {
@@ -63,21 +69,25 @@ impl Schedules {
                     continue;
                 }
                 Ok(watcher::Event::InitApply(object)) => {
-                    listed.insert(key(&object), CachedSchedule::new(object, &self.settings));
+                    let key = key(&object);
+                    if self.compile_and_cache(key.clone(), object).await {
+                        changed_in_list.insert(key.clone());
+                    }
+                    listed.insert(key);
                     continue;
                 }
                 Ok(watcher::Event::InitDone) => {
                     log_recovery(kind, &mut has_failed);
                     let listed = std::mem::take(&mut listed);
-                    self.cache.replace(kind, namespace, listed).into_iter().collect()
+                    changed_in_list.extend(self.cache.finish_list(kind, namespace, &listed));
+                    std::mem::take(&mut changed_in_list).into_iter().collect()
                 }
                 // The watch works again: it may resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
                     log_recovery(kind, &mut has_failed);
                     self.cache.set_health(kind, namespace, Health::Synced);
                     let key = key(&object);
-                    let entry = CachedSchedule::new(object, &self.settings);
-                    if !self.cache.insert(key.clone(), entry) {
+                    if !self.compile_and_cache(key.clone(), object).await {
                         continue;
                     }
                     vec![key]
@@ -90,13 +100,29 @@ impl Schedules {
                 }
                 Err(error) => {
                     let is_repeated = std::mem::replace(&mut has_failed, true);
-                    self.handle_failure(kind, namespace, &error, is_repeated)
+                    let removed = self.handle_failure(kind, namespace, &error, is_repeated);
+                    must_relist =
+                        !removed.is_empty() && matches!(error, watcher::Error::WatchStartFailed(_));
+                    removed
                 }
             };
             if !changed.is_empty() {
                 on_change(&changed);
             }
+            if std::mem::take(&mut must_relist) {
+                // A resumed watch would not return the removed schedules.
+                sleep(RELIST_DELAY).await;
+                events.set(start_watch());
+            }
         }
+    }
+
+    /// Adds or replaces a schedule. Returns whether its values may differ. If the compilation panics,
+    /// the known schedule stays.
+    async fn compile_and_cache(&self, key: ScheduleKey, object: StoredObject) -> bool {
+        let (settings, hasher) = (self.settings.clone(), self.hasher.clone());
+        let compiled = spawn_blocking(move || CachedSchedule::new(&object, &settings, &hasher));
+        compiled.await.is_ok_and(|entry| self.cache.insert(key, entry))
     }
 
     /// Updates the health of the watch. Logs only the first of consecutive failures. Returns the

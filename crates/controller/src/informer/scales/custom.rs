@@ -1,6 +1,6 @@
 //! Derives scales from custom resources, with the paths in their definitions.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, fmt, future::pending, time::Duration};
 
 use hpa_calc::api::Scale;
 use hpa_metrics::describe;
@@ -158,8 +158,11 @@ fn split_path(path: &str) -> Vec<String> {
 
 /// Reads a kind's scale paths from its definition, and retries until that succeeds. It may never
 /// succeed: kinds of aggregated APIs have no definition, and RBAC may forbid reading it. Until
-/// then, each reconcile reads its target's scale.
+/// then, each reconcile reads its target's scale. Waits forever for a kind of Kubernetes itself.
 pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePaths {
+    if !may_have_definition(&mapping.group) {
+        return pending().await;
+    }
     let mut is_logged = false;
     loop {
         match read_definition(client, mapping).await {
@@ -182,6 +185,12 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
         }
         sleep(RETRY_INTERVAL).await;
     }
+}
+
+/// Whether a group may have definitions. The API server refuses a definition whose group has no
+/// dot. Kinds of Kubernetes itself, such as `DaemonSet` of `apps`, are in such groups.
+fn may_have_definition(group: &str) -> bool {
+    group.contains('.')
 }
 
 /// Waits until a kind's definition has other scale paths than `paths`. Reads the definition when a
@@ -274,6 +283,12 @@ mod tests {
             .map(|object| object.scale(&paths()).map(|scale| scale.scale.spec_replicas))
             .collect();
         assert_eq!(scales, [Some(3), None]);
+    }
+
+    #[test]
+    fn definitions_of_builtin_kinds_are_not_requested() {
+        assert!(!may_have_definition("apps") && !may_have_definition(""));
+        assert!(may_have_definition("example.com"));
     }
 
     #[test]

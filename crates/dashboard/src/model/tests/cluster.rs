@@ -88,9 +88,9 @@ fn autoscalers_of_the_same_target_name_each_other_across_apis() {
     other.id = custom.clone();
     other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "a".to_owned();
     board.update(Update::Apply(Box::new(other.clone())), at(1));
-    let expected = format!("{alone}; rhpa/shop/b scales the same target");
+    let expected = format!("{alone}; rhpa/shop/b has the same target");
     assert_eq!(sentence(&board, &id("a")), expected);
-    assert_eq!(sentence(&board, &custom), format!("{alone}; shop/a scales the same target"));
+    assert_eq!(sentence(&board, &custom), format!("{alone}; shop/a has the same target"));
     other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "other".to_owned();
     board.update(Update::Apply(Box::new(other)), at(2));
     assert_eq!(sentence(&board, &id("a")), alone);

@@ -75,7 +75,7 @@ fn waits_for_forecast(
 }
 
 /// The stabilization window for scaling down, in seconds.
-fn downscale_window(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> f64 {
+pub(super) fn downscale_window(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> f64 {
     let behavior = EffectiveBehavior::new(&hpa.spec, settings);
     behavior.down().stabilization_window().as_secs_f64()
 }

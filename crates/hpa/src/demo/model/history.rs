@@ -40,7 +40,8 @@ pub(crate) struct AutoscalerHistory {
     pub(crate) key: HpaKey,
     pub(crate) target: WorkloadId,
     pub(crate) bounds: Bounds,
-    /// Stabilization window for scaling down at the last decision, in seconds.
+    /// Stabilization window for scaling down, in seconds: at the last decision, or else at the
+    /// start.
     pub(crate) downscale_window: f64,
     /// False if the autoscaler was created with kubectl after the start.
     pub(crate) is_in_scenario: bool,

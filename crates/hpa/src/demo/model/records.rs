@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{api::HorizontalPodAutoscaler, settings::Bounds};
+use hpa_calc::{Settings, api::HorizontalPodAutoscaler, settings::Bounds};
 use hpa_controller::HpaKey;
 use hpa_testbed::{
     Testbed,
@@ -11,7 +11,7 @@ use hpa_testbed::{
 use serde_json::{Value, json};
 
 use super::{
-    decision::Decision,
+    decision::{Decision, downscale_window},
     history::{AutoscalerHistory, QueueTotals, WorkloadSample},
 };
 
@@ -55,12 +55,17 @@ impl DemoRecords {
             let target = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
             let key = HpaKey::new(hpa.metadata.namespace.as_str(), hpa.metadata.name.as_str());
             let history = records.new_history(key, target, Bounds::of_spec(&hpa.spec));
-            records.autoscalers.push(AutoscalerHistory { is_in_scenario: true, ..history });
+            let downscale_window = downscale_window(&hpa, &Settings::default());
+            records.autoscalers.push(AutoscalerHistory {
+                is_in_scenario: true,
+                downscale_window,
+                ..history
+            });
         }
         records
     }
 
-    /// The history of an autoscaler before its first decision.
+    /// The history of an autoscaler before its first decision, without a stabilization window.
     fn new_history(&self, key: HpaKey, target: WorkloadId, bounds: Bounds) -> AutoscalerHistory {
         AutoscalerHistory {
             key,

@@ -1,6 +1,10 @@
 //! Advice about the objects that files lack.
 
-use hpa_calc::Inputs;
+use hpa_calc::{
+    Inputs,
+    api::{MetricSourceType, MetricSpec},
+    shell::quote,
+};
 
 use super::Dump;
 use crate::{kubectl::escape, terminal::escape_line};
@@ -20,59 +24,77 @@ impl Dump {
         let (mut advice, target) = (Vec::new(), &hpa.spec.scale_target_ref);
         // A manifest of the target has no status, so it lacks the current replicas.
         let has_scale = self.has_status_replicas(hpa);
-        let mut add = |objects: &str, command: String| {
-            let sentence =
-                format!("The files lack {objects}. Add with -f what this prints: {command}");
-            advice.push(escape_line(&sentence));
-        };
         if !has_scale {
-            add(
+            advice.push(missing_sentence(
                 &format!("the Scale of {} {}", target.kind, target.name),
-                format!(
+                &format!(
                     "kubectl get {} {} --subresource=scale -n {namespace} -o yaml",
-                    escape(&target.kind.to_lowercase()),
-                    escape(&target.name)
+                    quote(&target.kind.to_lowercase()),
+                    quote(&target.name)
                 ),
-            );
+            ));
         }
         // A target without pods has no usage either.
         let has_pods = scale.as_ref().is_ok_and(|scale| scale.status_replicas != 0);
         if !has("Pod") && (!has_scale || has_pods) {
-            add("the Pods of the target", format!("kubectl get pods -n {namespace} -o yaml"));
+            let command = format!("kubectl get pods -n {namespace} -o yaml");
+            advice.push(missing_sentence("the Pods of the target", &command));
         }
         let plan = inputs.plan();
         // Without a scale, the plan has no queries. The decision then needs all metrics.
         let is_needed =
             |index| !has_scale || scale.is_err() || plan.queries().any(|(read, _)| read == index);
+        let unserved = inputs.advice_about_unserved_api();
         let needed = hpa.spec.metrics.iter().enumerate().filter(|(index, _)| is_needed(*index));
-        for (_, spec) in needed {
-            let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces";
-            let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
-            if (spec.resource.is_some() || spec.container_resource.is_some()) && !has("PodMetrics")
-            {
-                let command = format!("kubectl get pods.metrics.k8s.io -n {namespace} -o yaml");
-                add("the usage of the pods (PodMetrics)", command);
-            } else if let Some(pods) = spec.pods.as_ref().filter(|_| !has("MetricValue")) {
-                let name = &pods.metric.name;
-                let path = format!("{custom}/{namespace}/pods/*/{}", escape(name));
-                let command = format!("kubectl get --raw '{path}'");
-                add(&format!("the metric {name} (MetricValue)"), command);
-            } else if let Some(object) = spec.object.as_ref().filter(|_| !has("MetricValue")) {
-                let (name, described) = (&object.metric.name, &object.described_object);
-                let kind = escape(&described.kind.to_lowercase());
-                let (object, metric) = (escape(&described.name), escape(name));
-                let command =
-                    format!("kubectl get --raw '{custom}/{namespace}/{kind}/{object}/{metric}'");
-                add(&format!("the metric {name} (MetricValue)"), command);
-            } else if let Some(one) = spec.external.as_ref().filter(|_| !has("ExternalMetricValue"))
-            {
-                let name = &one.metric.name;
-                let path = format!("{external}/{namespace}/{}", escape(name));
-                let command = format!("kubectl get --raw '{path}'");
-                add(&format!("the metric {name} (ExternalMetricValue)"), command);
+        for (index, spec) in needed {
+            let Some((kind, objects, command)) = objects_of_metric(spec, &namespace) else {
+                continue;
+            };
+            if has(kind) {
+                continue;
+            }
+            // The command would fail if the API has no server.
+            let sentence = unserved.get(&index).cloned();
+            let sentence = sentence.unwrap_or_else(|| missing_sentence(&objects, &command));
+            // Metrics of one kind may be in the same objects.
+            if !advice.contains(&sentence) {
+                advice.push(sentence);
             }
         }
-        advice.dedup();
         advice
     }
+}
+
+fn missing_sentence(objects: &str, command: &str) -> String {
+    escape_line(&format!("The files lack {objects}. Add with -f what this prints: {command}"))
+}
+
+/// The kind of the objects that have the values of a metric, a text about them, and the command
+/// that gets them. `None` for a metric without a source.
+fn objects_of_metric(spec: &MetricSpec, namespace: &str) -> Option<(&'static str, String, String)> {
+    const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces";
+    const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
+    let name = spec.metric_name();
+    let metric = escape(name);
+    let (kind, command) = match spec.source_type {
+        MetricSourceType::Resource | MetricSourceType::ContainerResource => {
+            let command = format!("kubectl get pods.metrics.k8s.io -n {namespace} -o yaml");
+            return Some(("PodMetrics", "the usage of the pods (PodMetrics)".to_owned(), command));
+        }
+        MetricSourceType::Pods => {
+            ("MetricValue", format!("kubectl get --raw '{CUSTOM}/{namespace}/pods/*/{metric}'"))
+        }
+        MetricSourceType::Object => {
+            let described = &spec.object.as_ref()?.described_object;
+            let (kind, object) = (escape(&described.kind.to_lowercase()), escape(&described.name));
+            let path = format!("{CUSTOM}/{namespace}/{kind}/{object}/{metric}");
+            ("MetricValue", format!("kubectl get --raw '{path}'"))
+        }
+        MetricSourceType::External => {
+            let command = format!("kubectl get --raw '{EXTERNAL}/{namespace}/{metric}'");
+            ("ExternalMetricValue", command)
+        }
+        _ => return None,
+    };
+    Some((kind, format!("the metric {name} ({kind})"), command))
 }

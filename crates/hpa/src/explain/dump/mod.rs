@@ -102,6 +102,8 @@ impl Dump {
             name: None,
             other_autoscalers: Vec::new(),
             metric_advice: BTreeMap::new(),
+            placeholders: Vec::new(),
+            similar_target: None,
         })
     }
 
@@ -201,10 +203,11 @@ impl Dump {
         let objects = self.of_kind(hpa_crd::KIND);
         let objects = objects.filter(|object| is_in_namespace(object, namespace));
         let autoscalers = objects.filter_map(|object| serde_json::from_value(object.clone()).ok());
-        let selecting = autoscalers.filter_map(|other: HorizontalPodAutoscaler| {
+        let selecting = autoscalers.filter_map(|mut other: HorizontalPodAutoscaler| {
             let selector = usable_selector(&self.scale(&other).ok()?)?;
             let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
-            selects.then(|| format!("{namespace}/{}", other.metadata.name))
+            other.metadata.namespace.clone_from(namespace);
+            selects.then(|| other.metadata.qualified_name())
         });
         let mut names: Vec<_> = selecting.collect();
         names.sort();

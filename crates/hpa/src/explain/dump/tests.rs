@@ -136,6 +136,37 @@ fn controller_is_unknown_if_the_files_lack_field_managers() {
 }
 
 #[test]
+fn reported_absence_of_the_metrics_api_precedes_commands_that_read_it() {
+    let message = "the HPA was unable to compute the replica count: failed to get cpu utilization: \
+                   unable to get metrics for resource cpu: unable to fetch metrics from resource \
+                   metrics API: the server could not find the requested resource (get \
+                   pods.metrics.k8s.io)";
+    // As kubectl prints it: without managedFields.
+    let hpa = json!({
+        "kind": "HorizontalPodAutoscaler", "metadata": { "name": "web" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "maxReplicas": 3,
+        },
+        "status": { "conditions": [{
+            "type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric",
+            "message": message,
+        }] },
+    });
+    let dump = Dump::new(vec![Manifest::new("f", 1, hpa)]);
+    let subject = dump.subject(None, <_>::default(), &<_>::default(), None).expect("an autoscaler");
+    let report = subject.report();
+    assert!(report.to_string().starts_with("web can't decide: "), "{report}");
+    let [scale, pods, usage] = report.advice.as_slice() else { panic!("{:?}", report.advice) };
+    assert!(scale.contains("lack the Scale") && pods.contains("lack the Pods"), "{report}");
+    assert!(usage.starts_with("No server is registered for metrics.k8s.io: install"), "{usage}");
+    let controller = subject.describe_controller();
+    let unknown = "The controller that stored the status is unknown: the autoscaler has no \
+                   managedFields";
+    assert!(controller.starts_with(unknown), "{controller}");
+}
+
+#[test]
 fn advice_about_owned_pods_suggests_reading_the_cluster() {
     let report = subject("owned", &[]).report();
     let advice = report.advice.join(" ");

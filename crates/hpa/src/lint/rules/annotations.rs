@@ -1,6 +1,9 @@
 //! Checks of the annotations of this project and of collectors.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
@@ -94,8 +97,8 @@ fn unknown_collector_types(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String
     let metrics = hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
         let metric = &metric.external.as_ref()?.metric;
         let prefix = format!("{COLLECTOR_PREFIX}external.{}.", metric.name);
-        let mut names = hpa.metadata.annotations.keys();
-        let annotated = names.find_map(|name| name.strip_prefix(&prefix)?.split('/').next())?;
+        let first = first_with_prefix(&hpa.metadata.annotations, &prefix)?;
+        let annotated = first.strip_prefix(&prefix)?.split('/').next()?;
         let labels = metric.selector.as_ref().map(|selector| &selector.match_labels);
         let label = labels.and_then(|labels| labels.get("type")).filter(|one| !one.is_empty());
         let is_known = |name: &str| external_types().any(|known| known == name);
@@ -142,9 +145,19 @@ fn annotation_field(
     let mut exact =
         std::iter::once(prefix.to_owned()).chain(words.map(|it| format!("{prefix}{it}")));
     let exact = exact.find(|name| annotations.contains_key(name));
-    let first = || annotations.keys().find(|name| !prefix.is_empty() && name.starts_with(prefix));
-    match exact.or_else(|| first().cloned()) {
+    let first = || first_with_prefix(annotations, prefix).filter(|_| !prefix.is_empty());
+    match exact.or_else(|| first().map(str::to_owned)) {
         Some(name) => member_path(ANNOTATIONS, &name),
         None => ANNOTATIONS.to_owned(),
     }
+}
+
+/// The first name with a prefix. The time doesn't depend on the other names.
+fn first_with_prefix<'a>(
+    annotations: &'a BTreeMap<String, String>,
+    prefix: &str,
+) -> Option<&'a str> {
+    let from = (Bound::Included(prefix), Bound::Unbounded);
+    let (name, _) = annotations.range::<str, _>(from).next()?;
+    Some(name.as_str()).filter(|name| name.starts_with(prefix))
 }

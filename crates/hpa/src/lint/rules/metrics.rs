@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use hpa_calc::{
-    api::{ConditionType, MetricSourceType, MetricSpec},
+    api::{ConditionType, MetricSourceType, MetricSpec, MetricTarget},
     explain::status_value,
+    validation::MAX_METRICS,
 };
-use hpa_collectors::{collector_of, schedules::source::ScheduleKey};
+use hpa_collectors::{collector_of, prometheus_query, schedules::source::ScheduleKey};
+use hpa_metrics::resource::GroupResource;
 
 use super::{
     Subject,
@@ -15,14 +17,93 @@ use super::{
 };
 use crate::lint::{
     finding::Report,
-    served::{CUSTOM, EXTERNAL, RESOURCE},
-    workspace::ServedMetrics,
+    served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE, computes_average},
+    workspace::{ServedMetrics, group},
 };
 
 /// A memory target below this is implausible, in bytes.
 const MIN_PLAUSIBLE_BYTES: i64 = 1024;
 /// A CPU target of this or more is implausible, in cores.
 const MIN_IMPLAUSIBLE_CORES: i64 = 256;
+/// The types of targets, each with its field.
+const VALUE: [&str; 2] = ["Value", "value"];
+const AVERAGE_VALUE: [&str; 2] = ["AverageValue", "averageValue"];
+const UTILIZATION: [&str; 2] = ["Utilization", "averageUtilization"];
+
+/// Reports a target's type that doesn't fit the field that is set. The API server accepts it. The
+/// controller goes by the type for an Object metric, and by the field for all others.
+pub(super) fn target_type(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+        let Some(target) = metric.target() else { continue };
+        let types: &[[&str; 2]] = match metric.source_type {
+            MetricSourceType::Object | MetricSourceType::External => &[VALUE, AVERAGE_VALUE],
+            MetricSourceType::Pods => &[AVERAGE_VALUE],
+            _ => &[UTILIZATION, AVERAGE_VALUE],
+        };
+        let written = target.target_type.as_str();
+        let mut set = types.iter().filter(|[_, field]| is_set(target, field)).peekable();
+        let Some([fitting, field]) = set.peek().copied() else { continue };
+        if set.any(|[name, _]| *name == written) {
+            continue;
+        }
+        let instead = types.iter().find(|[name, _]| *name == written);
+        let instead = instead
+            .map_or_else(String::new, |[_, other]| format!(", or {other} instead of {field}"));
+        let message = format!(
+            "the type is {written}, but {field} is set: {}. Write type: {fitting}{instead}",
+            effect_of_type(metric, field)
+        );
+        report.add(
+            format!("spec.metrics[{index}].{}.target.type", metric.source_type.member()),
+            message,
+        );
+    }
+}
+
+fn is_set(target: &MetricTarget, field: &str) -> bool {
+    match field {
+        "value" => target.value.is_some(),
+        "averageValue" => target.average_value.is_some(),
+        _ => target.average_utilization.is_some(),
+    }
+}
+
+/// What the controller does with a metric whose target has a type that doesn't fit `field`.
+fn effect_of_type(metric: &MetricSpec, field: &str) -> &'static str {
+    match (&metric.source_type, field) {
+        (MetricSourceType::Object, _) => {
+            "the controller goes by the type, so the metric always fails"
+        }
+        (MetricSourceType::External, "value") => {
+            "the controller ignores the type and compares the sum of all series"
+        }
+        (MetricSourceType::External, _) => {
+            "the controller ignores the type and compares the sum divided by the replicas"
+        }
+        (_, "averageUtilization") => {
+            "the controller ignores the type and compares percent of the requests"
+        }
+        _ => "the controller ignores the type and compares the average of the pods",
+    }
+}
+
+/// Reports resources that are not in the resource metrics API.
+pub(super) fn unknown_resource(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+        let is_resource = metric.resource.is_some() || metric.container_resource.is_some();
+        let name = metric.metric_name();
+        let is_known = MEASURED_RESOURCES.contains(&name) || has_value(subject, index, metric);
+        if !is_resource || is_known {
+            continue;
+        }
+        let meant = MEASURED_RESOURCES.iter().find(|known| known.eq_ignore_ascii_case(name));
+        let advice = meant.unwrap_or(&"a metric of type Pods, Object or External");
+        let field = format!("spec.metrics[{index}].{}.name", metric.source_type.member());
+        let message =
+            format!("only cpu and memory are in {RESOURCE}, so the metric fails: use {advice}");
+        report.add(field, message);
+    }
+}
 
 pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     for Utilization { field, resource, percent, .. } in utilizations(subject) {
@@ -98,15 +179,8 @@ fn without_target(metric: &MetricSpec) -> MetricSpec {
 
 pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
-    let status = &subject.hpa.status;
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        // A value in the status means that the controller can read the metric from some source.
-        let has_value = status.is_true(&ConditionType::ScalingActive)
-            && status
-                .current_metrics
-                .get(index)
-                .is_some_and(|one| status_value(metric, one).is_some());
-        if has_value || is_read_in_process(subject, metric) {
+        if has_value(subject, index, metric) || is_read_in_process(subject, metric) {
             continue;
         }
         if let Some(message) = unserved_reason(metric, served) {
@@ -114,6 +188,14 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
             report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}"));
         }
     }
+}
+
+/// Whether the status has a value of a metric: then the controller can read it from some source.
+fn has_value(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> bool {
+    let status = &subject.hpa.status;
+    let current = status.current_metrics.get(index);
+    status.is_true(&ConditionType::ScalingActive)
+        && current.is_some_and(|current| status_value(metric, current).is_some())
 }
 
 /// Whether the controller, with the flags given to lint, reads a metric by a collector or from a
@@ -162,35 +244,74 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String
     if !served.groups.contains(api) {
         return Some(format!("{api} is not served by {served_by}"));
     }
-    let is_unlisted = listed.is_some_and(|all| !contains_metric(all, metric));
-    let of_pods = if metric.pods.is_some() { " of pods" } else { "" };
+    let names = listed?;
+    if contains_metric(served, names, metric) {
+        return None;
+    }
     let name = metric.metric_name();
-    is_unlisted.then(|| format!("the metric {name}{of_pods} in {api} is not served by {served_by}"))
+    let resource = resource_of(served, metric);
+    let of_resource = resource.map_or_else(String::new, |resource| format!(" of {resource}"));
+    let others: Vec<&str> = resources_with(names, metric).collect();
+    let elsewhere = match others.as_slice() {
+        [] => String::new(),
+        others => format!(", but that of {}", others.join(", ")),
+    };
+    Some(format!("the metric {name}{of_resource} in {api} is not served by {served_by}{elsewhere}"))
 }
 
 /// Whether names as in [`ServedMetrics`] have a metric of pods, of an object or an external metric.
-fn contains_metric(names: &BTreeSet<String>, metric: &MetricSpec) -> bool {
-    let name = metric.metric_name();
-    match metric.source_type {
-        MetricSourceType::External => names.contains(name),
-        MetricSourceType::Pods => names.contains(&format!("pods/{name}")),
-        // The resource of an object's kind is unknown here, so a metric of any resource counts.
-        _ => names.iter().any(|one| one.split_once('/').is_some_and(|(_, metric)| metric == name)),
+fn contains_metric(served: &ServedMetrics, names: &BTreeSet<String>, metric: &MetricSpec) -> bool {
+    match resource_of(served, metric) {
+        Some(resource) => names.contains(&format!("{resource}/{}", metric.metric_name())),
+        None if metric.external.is_some() => names.contains(metric.metric_name()),
+        None => resources_with(names, metric).next().is_some(),
     }
 }
 
-/// Reports `AverageValue` targets of metrics whose rule computes an average: the controller divides
-/// the value by the replicas again.
+/// The resource of a custom metric's objects. `None` for an external metric, and if the resource of
+/// the object's kind is unknown: a metric of any resource counts then.
+fn resource_of(served: &ServedMetrics, metric: &MetricSpec) -> Option<GroupResource> {
+    if metric.pods.is_some() {
+        return Some(GroupResource::pods());
+    }
+    let object = &metric.object.as_ref()?.described_object;
+    let resource = served.resources.of_kind(group(&object.api_version), &object.kind)?;
+    Some(resource.group_resource.clone())
+}
+
+/// The resources that have a custom metric with the name of `metric`. None for an external metric.
+fn resources_with<'a>(
+    names: &'a BTreeSet<String>,
+    metric: &'a MetricSpec,
+) -> impl Iterator<Item = &'a str> {
+    let custom = names.iter().filter_map(|name| name.split_once('/'));
+    let of_name =
+        custom.filter(move |(_, name)| *name == metric.metric_name() && metric.external.is_none());
+    of_name.map(|(resource, _)| resource)
+}
+
+/// Reports `AverageValue` targets of metrics whose query computes an average, in a rule or in an
+/// annotation: the controller divides the value by the replicas again.
 pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let Some(served) = &subject.workspace.served else { return };
-    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+    let environment = environment(subject.hpa);
+    for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
         let is_value = metric.object.is_some() || metric.external.is_some();
-        let is_average = is_value && contains_metric(&served.averages, metric);
-        if is_average && metric.target().is_some_and(|target| target.average_value.is_some()) {
-            let message = "the query of the rule is an average already, and the controller divides \
-                           its value by the replicas: use a sum in the rule, or a target of type \
-                           Value";
-            report.add(average_value_field(index, metric), message);
+        if !is_value || metric.target().is_none_or(|target| target.average_value.is_none()) {
+            continue;
         }
+        let served = subject.workspace.served.as_ref();
+        let is_of_rule =
+            || served.is_some_and(|served| contains_metric(served, &served.averages, metric));
+        let annotated = prometheus_query(subject.hpa, metric, &environment);
+        let place = match annotated {
+            Some(query) if computes_average(&query) => "annotation",
+            None if is_of_rule() => "rule",
+            _ => continue,
+        };
+        let message = format!(
+            "the query of the {place} is an average already, and the controller divides its value \
+             by the replicas: use a sum in the {place}, or a target of type Value"
+        );
+        report.add(average_value_field(index, metric), message);
     }
 }

@@ -12,7 +12,7 @@ mod validity;
 use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Bounds};
 use jiff::{SignedDuration, Timestamp};
 
-pub(super) use self::target::TARGET_POINTER;
+pub(super) use self::target::{TARGET_POINTER, is_scalable};
 use self::{
     Check::{Any, Decoded, Valid},
     validity::DecodedAutoscaler,
@@ -43,7 +43,7 @@ pub(super) struct Rule {
 #[derive(Clone, Copy, Debug)]
 enum Check {
     /// Applies to objects of every kind.
-    Any(fn(&Manifest, &mut Report<'_>)),
+    Any(fn(&Workspace, &Manifest, &mut Report<'_>)),
     /// Applies to autoscalers, also to invalid ones.
     Decoded(fn(&DecodedAutoscaler, &mut Report<'_>)),
     /// Applies to valid autoscalers.
@@ -83,6 +83,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("unknown-kind", Error, "the kind or the version of an autoscaler doesn't exist", Any(validity::unknown_kind)),
     Rule::new("removed-version", Error, "Kubernetes no longer serves the version", Decoded(validity::removed_version)),
     Rule::new("duplicate-key", Warning, "a key occurs twice, and one value is lost", Decoded(validity::duplicate_key)),
+    Rule::new("duplicate-object", Warning, "a file has an object twice, and the first one is lost", Any(target::duplicate_object)),
     Rule::new("invalid-annotation", Warning, "a setting of this project is misspelled, has no valid value or has no effect", Decoded(annotations::invalid_annotation)),
     Rule::new("metric-config", Warning, "an annotation `metric-config.*` can't be used by a collector", Valid(annotations::metric_config)),
     Rule::new("missing-target", Warning, "the target doesn't exist, and a similar object does", Valid(target::missing_target)),
@@ -96,11 +97,13 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("missing-container", Warning, "the target has no container of this name", Valid(pods::missing_container)),
     Rule::new("missing-request", Warning, "a container lacks the request that a utilization is a percentage of", Valid(pods::missing_request)),
     Rule::new("vpa-conflict", Warning, "a VerticalPodAutoscaler changes the requests that the target is a percentage of", Valid(pods::vpa_conflict)),
+    Rule::new("target-type", Warning, "the target's `type` doesn't fit the field that is set", Valid(metrics::target_type)),
+    Rule::new("unknown-resource", Warning, "the resource metrics API doesn't have the resource", Valid(metrics::unknown_resource)),
     Rule::new("target-above-request", Warning, "the target utilization is above 100 % of the request", Valid(metrics::target_above_request)),
     Rule::new("implausible-quantity", Warning, "a quantity has the wrong unit", Valid(metrics::implausible_quantity)),
     Rule::new("duplicate-metric", Warning, "two metrics have the same source", Valid(metrics::duplicate_metric)),
     Rule::new("unserved-metric", Warning, "no API and no rule serves the metric", Valid(metrics::unserved_metric)),
-    Rule::new("averaged-twice", Warning, "the rule of a metric with `averageValue` computes an average", Valid(metrics::averaged_twice)),
+    Rule::new("averaged-twice", Warning, "the query of a metric with `averageValue` computes an average", Valid(metrics::averaged_twice)),
     Rule::new("stuck-scale-up", Warning, "policies don't allow a scale-up from `minReplicas`", Valid(behavior::stuck_scale_up)),
     Rule::new("unused-behavior", Warning, "a part of `behavior` has no effect", Valid(behavior::unused_behavior)),
     Rule::new("wide-tolerance", Warning, "the tolerance is wider than every step between the bounds", Valid(behavior::wide_tolerance)),
@@ -156,7 +159,7 @@ pub(super) fn check_object(
     for rule in RULES {
         let mut report = Report { rule, manifest, findings };
         match (rule.check, &decoded, &subject) {
-            (Any(check), ..) => check(manifest, &mut report),
+            (Any(check), ..) => check(workspace, manifest, &mut report),
             (Decoded(check), Some(decoded), _) => check(decoded, &mut report),
             (Valid(check), _, Some(subject)) => check(subject, &mut report),
             _ => {}

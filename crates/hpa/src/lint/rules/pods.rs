@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 
 use super::{
     Subject, kind_and_name,
-    target::{TARGET_POINTER, api_group, name_with_api},
+    target::{MAX_NAMED_OBJECTS, api_group, name_with_api},
 };
 use crate::{
     lint::{
         finding::Report,
-        workspace::{Reference, containers, namespace, pod_template},
+        index::Api,
+        served::MEASURED_RESOURCES,
+        workspace::{Reference, containers, pod_template},
     },
     manifests::{Manifest, string_at},
 };
@@ -59,9 +61,13 @@ pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) 
 
 pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
-    for Utilization { field, resource, container, .. } in utilizations(subject) {
+    // A metric of another resource fails with a request too.
+    let utilizations =
+        utilizations(subject).filter(|one| MEASURED_RESOURCES.contains(&one.resource));
+    for Utilization { field, resource, container, .. } in utilizations {
         let lacking = containers_without_request(target, resource, container);
-        if !lacking.is_empty() && !has_default_request(subject, resource) {
+        if !lacking.is_empty() && !subject.workspace.has_default_request(subject.manifest, resource)
+        {
             let message = format!(
                 "containers without a request for {resource} in {}: {}. The metric fails until \
                  each pod has it",
@@ -101,24 +107,6 @@ fn containers_without_request(
         .collect()
 }
 
-/// Whether a `LimitRange` of the namespace sets a default request for the resource. The API server
-/// derives missing defaults from the default limit, the minimum or the maximum.
-fn has_default_request(subject: &Subject<'_>, resource: &str) -> bool {
-    let is_same_namespace = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
-    let mut limits =
-        subject.workspace.of_kind("LimitRange").filter(is_same_namespace).flat_map(|limits| {
-            let limits = limits.object.pointer("/spec/limits").and_then(Value::as_array);
-            limits.into_iter().flatten()
-        });
-    limits.any(|limit| {
-        let members = ["defaultRequest", "default", "min", "max"];
-        string_at(limit, "/type") == "Container"
-            && members
-                .iter()
-                .any(|member| limit.get(member).and_then(|it| it.get(resource)).is_some())
-    })
-}
-
 pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
     for utilization in utilizations(subject) {
         for vpa in conflicting_vpas(subject, &utilization) {
@@ -136,13 +124,9 @@ pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
 /// The names of the `VerticalPodAutoscaler`s that change the requests of the target's pods.
 fn conflicting_vpas(subject: &Subject<'_>, utilization: &Utilization<'_>) -> Vec<String> {
     let target = subject.target_reference();
-    let has_same_target = |vpa: &&Manifest| {
-        namespace(vpa) == namespace(subject.manifest)
-            && Reference::at(&vpa.object, "/spec/targetRef") == target
-    };
-    let vpas = subject.workspace.of_kind("VerticalPodAutoscaler").filter(has_same_target);
-    let vpas = vpas.filter(|vpa| changes_request(&vpa.object, utilization));
-    vpas.map(|vpa| string_at(&vpa.object, "/metadata/name").to_owned()).collect()
+    let vpas = subject.workspace.vertical_autoscalers_of(subject.manifest, &target);
+    let conflicting = vpas.filter(|vpa| changes_request(&vpa.object, utilization));
+    conflicting.take(MAX_NAMED_OBJECTS).map(|vpa| string_at(&vpa.object, "/metadata/name").to_owned()).collect()
 }
 
 /// Whether a `VerticalPodAutoscaler` changes the request that the metric's target is a percentage
@@ -191,19 +175,15 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
             selector.matches_by(|name| labels.get(name).and_then(Value::as_str))
         })
     };
-    let is_other = |other: &&Manifest| {
-        namespace(other) == namespace(target)
-            && Reference::to(other) != Reference::to(target)
-            // An object with an owner is a part of a workload, such as a Deployment's ReplicaSet.
-            && other.object.pointer("/metadata/ownerReferences").is_none()
-    };
     let workspace = subject.workspace;
-    for other in workspace.objects().filter(is_other).filter(is_selected) {
-        let scales_other = |hpa: &&Manifest| {
-            namespace(hpa) == namespace(other)
-                && Reference::at(&hpa.object, TARGET_POINTER) == Reference::to(other)
-        };
-        let effect = match workspace.autoscalers().find(scales_other) {
+    let is_other = |other: &&Manifest| Reference::to(other) != Reference::to(target);
+    let others = workspace.workloads(target, selector.required_pairs());
+    for other in others.filter(is_other).filter(is_selected).take(MAX_NAMED_OBJECTS) {
+        let reference = Reference::to(other);
+        let mut autoscalers = [Api::Core, Api::Custom]
+            .into_iter()
+            .flat_map(|api| workspace.autoscalers_of(api, other, &reference));
+        let effect = match autoscalers.next() {
             Some(hpa) => {
                 let is_same_api = api_group(hpa) == api_group(subject.manifest);
                 let hpa = name_with_api(hpa, subject.manifest);

@@ -1,6 +1,6 @@
 //! Checks of the target, and of other autoscalers with the same target.
 
-use std::ptr;
+use std::collections::BTreeMap;
 
 use hpa_calc::{settings::Bounds, suggestions::is_similar};
 use serde_json::Value;
@@ -9,14 +9,18 @@ use super::{Subject, is_stored, kind_and_name};
 use crate::{
     lint::{
         finding::{Report, qualified_name},
-        workspace::{Reference, group, namespace, pod_template},
+        index::Api,
+        workspace::{Reference, Workspace, group, is_autoscaler, namespace, pod_template},
     },
     manifests::{Manifest, string_at},
 };
 
 pub(in crate::lint) const TARGET_POINTER: &str = "/spec/scaleTargetRef";
 const TARGET_FIELD: &str = "spec.scaleTargetRef";
-const KEDA: &str = "keda.sh";
+/// The maximum number of other objects that findings of a rule about one autoscaler name.
+pub(super) const MAX_NAMED_OBJECTS: usize = 10;
+/// The maximum number of objects whose names are compared with that of a missing target.
+const MAX_COMPARED_NAMES: usize = 300;
 /// The effect of autoscalers of one API on one target. The controller detects it with the second
 /// one that it reconciles, so the first one can scale before.
 const SAME_API_EFFECT: &str = "none of them scales it, apart from one decision after each start \
@@ -48,10 +52,7 @@ pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
 pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
-    let is_same_namespace = |object: &Manifest| namespace(object) == namespace(manifest);
-    let is_target =
-        |object: &Manifest| Reference::to(object) == target && is_same_namespace(object);
-    if workspace.objects().any(is_target) || !is_scalable(&target) {
+    if workspace.has_in_namespace(manifest, &target) || !is_scalable(&target) {
         return;
     }
     let Reference { group, kind, name } = &target;
@@ -64,22 +65,7 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     if !workspace.is_from_files() {
         return;
     }
-    let has_no_autoscaler = |object: &&Manifest| {
-        let scales_object = |hpa: &Manifest| {
-            Reference::at(&hpa.object, TARGET_POINTER) == Reference::to(object)
-                && namespace(hpa) == namespace(object)
-        };
-        pod_template(&object.object).is_some() && !workspace.autoscalers().any(scales_object)
-    };
-    let candidates: Vec<_> = workspace.objects().filter(has_no_autoscaler).collect();
-    let find = |is_meant: &dyn Fn(&Reference, bool) -> bool| {
-        candidates
-            .iter()
-            .find(|object| is_meant(&Reference::to(object), is_same_namespace(object)))
-            .copied()
-    };
-    let is_same_kind = |other: &Reference| other.kind == target.kind && other.group == target.group;
-    if let Some(other) = find(&|other, _| *other == target) {
+    if let Some(other) = workspace.unscaled_anywhere(&target) {
         let message = format!(
             "{kind} {name} ({}) is in {}, and the autoscaler is in {}",
             place(other),
@@ -89,18 +75,15 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
         report.add("metadata.namespace", message);
         return;
     }
-    let of_other_kind = find(&|other, is_same_namespace| {
-        other.name == target.name
-            && is_same_namespace
-            && !is_same_kind(other)
-            && is_scalable(other)
-            && is_built_in
-    });
-    let of_similar_name = find(&|other, is_same_namespace| {
-        is_same_kind(other) && is_same_namespace && is_similar(&other.name, &target.name)
-    });
+    let of_other_kind = workspace.unscaled_by_name(manifest, name).filter(|_| is_built_in);
+    let is_named_similarly =
+        |other: &&Manifest| is_similar(string_at(&other.object, "/metadata/name"), name);
+    let of_similar_name = || {
+        let candidates = workspace.unscaled_of_kind(manifest, &target);
+        candidates.take(MAX_COMPARED_NAMES).find(is_named_similarly)
+    };
     let member = if of_other_kind.is_some() { "kind" } else { "name" };
-    if let Some(other) = of_other_kind.or(of_similar_name) {
+    if let Some(other) = of_other_kind.or_else(of_similar_name) {
         let message =
             format!("there is no {kind} {name}, but {} ({})", kind_and_name(other), place(other));
         report.add(format!("{TARGET_FIELD}.{member}"), message);
@@ -114,12 +97,38 @@ fn in_namespace(manifest: &Manifest) -> String {
     }
 }
 
-/// `file:line` of an object.
+/// `file:line` of an object, or `cluster` for an object of a cluster.
 fn place(manifest: &Manifest) -> String {
-    format!("{}:{}", manifest.file, manifest.position("metadata.name").line)
+    match manifest.position("metadata.name").line {
+        0 => manifest.file.clone(),
+        line => format!("{}:{line}", manifest.file),
+    }
 }
 
-fn is_scalable(target: &Reference) -> bool {
+/// Reports an object that a later document of the same file overwrites. Equal names in different
+/// files may be those of several environments.
+pub(super) fn duplicate_object(
+    workspace: &Workspace,
+    manifest: &Manifest,
+    report: &mut Report<'_>,
+) {
+    let is_checked = is_autoscaler(manifest) || pod_template(&manifest.object).is_some();
+    let reference = Reference::to(manifest);
+    if !workspace.is_from_files() || !is_checked || reference.name.is_empty() {
+        return;
+    }
+    let mut others = workspace.later_namesakes(manifest);
+    if let Some(other) = others.find(|other| other.file == manifest.file) {
+        let message = format!(
+            "{} occurs again in line {}: kubectl apply overwrites this one with it",
+            kind_and_name(manifest),
+            other.position("metadata.name").line
+        );
+        report.add("metadata.name", message);
+    }
+}
+
+pub(in crate::lint) fn is_scalable(target: &Reference) -> bool {
     let Reference { group, kind, .. } = target;
     // Only groups of custom resources, which may have a scale, have a dot.
     group.contains('.') || SCALABLE_KINDS.contains(&(group.as_str(), kind.as_str()))
@@ -147,25 +156,15 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
 pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
-    let object = subject.target();
-    // If one of the manifests has no namespace, both may be in the same one.
-    let has_same_object = |other: &Manifest| {
-        let other_target = workspace.referenced_object(other, &target);
-        namespace(other).is_empty() != namespace(manifest).is_empty()
-            && matches!((object, other_target), (Some(one), Some(other)) if ptr::eq(one, other))
-    };
-    let has_same_target = |other: &&Manifest| {
-        Reference::at(&other.object, TARGET_POINTER) == target
-            && (namespace(other) == namespace(manifest) || has_same_object(other))
-    };
-    let is_same_api = |other: &&Manifest| api_group(other) == api_group(manifest);
-    // The same name and API is the same autoscaler, as in manifests of several environments.
-    let is_other = |other: &&Manifest| {
-        !is_same_api(other) || qualified_name(other) != qualified_name(manifest)
-    };
-    let others = workspace.autoscalers().filter(has_same_target).filter(is_other);
-    let (of_same_api, of_other_api): (Vec<_>, Vec<_>) = others.partition(is_same_api);
-    for (others, effect) in [(of_same_api, SAME_API_EFFECT), (of_other_api, BOTH_APIS_EFFECT)] {
+    let api = Api::of(manifest);
+    for (other_api, effect) in [(api, SAME_API_EFFECT), (api.other(), BOTH_APIS_EFFECT)] {
+        // The same name and API is the same autoscaler, as in manifests of several environments.
+        let is_other = |other: &&Manifest| {
+            other_api != api || qualified_name(other) != qualified_name(manifest)
+        };
+        let certain = workspace.autoscalers_of(other_api, manifest, &target);
+        let others = certain.chain(workspace.possible_autoscalers_of(other_api, manifest, &target));
+        let others: Vec<_> = others.filter(is_other).take(MAX_NAMED_OBJECTS + 1).collect();
         if !others.is_empty() {
             let is_certain = |other: &&Manifest| namespace(other) == namespace(manifest);
             let condition = if others.iter().all(is_certain) {
@@ -173,13 +172,11 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             } else {
                 ". One of the manifests has no namespace: if it is for another one, add it"
             };
-            let others: Vec<String> =
-                others.iter().map(|other| name_with_api(other, manifest)).collect();
             let message = format!(
                 "{} {} is also the target of {}: {effect}{condition}",
                 target.kind,
                 target.name,
-                others.join(", ")
+                names_with_places(&others, manifest)
             );
             report.add(TARGET_FIELD, message);
         }
@@ -187,18 +184,7 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let owners = manifest.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let is_created_by_keda =
         owners.into_iter().flatten().any(|owner| string_at(owner, "/kind") == "ScaledObject");
-    let scaled_objects = workspace.of_kind("ScaledObject").filter(|object| {
-        let reference = object.object.pointer(TARGET_POINTER).unwrap_or(&Value::Null);
-        let text_or = |pointer, default| match string_at(reference, pointer) {
-            "" => default,
-            value => value,
-        };
-        group(string_at(&object.object, "/apiVersion")) == KEDA
-            && namespace(object) == namespace(manifest)
-            && string_at(reference, "/name") == target.name
-            && text_or("/kind", "Deployment") == target.kind
-            && group(text_or("/apiVersion", "apps/v1")) == target.group
-    });
+    let scaled_objects = workspace.scaled_objects_of(manifest, &target).take(MAX_NAMED_OBJECTS);
     let (created_kind, effect) = if api_group(manifest) == hpa_crd::GROUP {
         ("autoscaling/v2 autoscaler", BOTH_APIS_EFFECT)
     } else {
@@ -212,6 +198,21 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
         );
         report.add(TARGET_FIELD, message);
     }
+}
+
+/// The names of autoscalers, each once, with the first place of each that is in a file. An
+/// autoscaler may have manifests for several environments.
+fn names_with_places(autoscalers: &[&Manifest], manifest: &Manifest) -> String {
+    let mut places: BTreeMap<String, &Manifest> = BTreeMap::new();
+    for autoscaler in autoscalers.iter().take(MAX_NAMED_OBJECTS) {
+        places.entry(name_with_api(autoscaler, manifest)).or_insert(autoscaler);
+    }
+    let names = places.into_iter().map(|(name, autoscaler)| match autoscaler.line {
+        0 => name,
+        _ => format!("{name} at {}", place(autoscaler)),
+    });
+    let more = if autoscalers.len() > MAX_NAMED_OBJECTS { " and others" } else { "" };
+    names.collect::<Vec<_>>().join(", ") + more
 }
 
 pub(super) fn api_group(manifest: &Manifest) -> &str {
@@ -228,21 +229,9 @@ pub(super) fn name_with_api(autoscaler: &Manifest, other: &Manifest) -> String {
 
 /// Reports targets whose `CustomResourceDefinition` has a scale without `labelSelectorPath`.
 pub(super) fn missing_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let Reference { group, kind, .. } = subject.target_reference();
-    let definitions = subject.workspace.of_kind("CustomResourceDefinition").filter(|definition| {
-        string_at(&definition.object, "/spec/names/kind") == kind
-            && string_at(&definition.object, "/spec/group") == group
-    });
-    let lacks_selector = |definition: &Manifest| {
-        let versions = definition.object.pointer("/spec/versions").and_then(Value::as_array);
-        let mut scales = versions.into_iter().flatten().filter_map(|version| {
-            version
-                .pointer("/subresources/scale")
-                .map(|scale| string_at(scale, "/labelSelectorPath"))
-        });
-        scales.any(str::is_empty)
-    };
-    if definitions.into_iter().any(lacks_selector) {
+    let target = subject.target_reference();
+    if subject.workspace.lacks_selector(&target) {
+        let kind = &target.kind;
         let message = format!(
             "the definition of {kind} has no labelSelectorPath in its scale subresource, so the \
              pods can't be found"

@@ -7,6 +7,7 @@ use hpa_calc::{
         ProblemKind, ResolvedSettings, SETTINGS, SettingPlace, SettingPolicy, SettingProblem,
         Settings,
     },
+    shell::quote,
     suggestions::is_similar,
     validation::{ValidationOptions, validate, validate_name},
 };
@@ -19,7 +20,8 @@ use crate::{
     lint::{
         finding::Report,
         kustomize_command,
-        workspace::{group, is_autoscaler},
+        old_fields::{OldField, old_field, source_of_field},
+        workspace::{Workspace, group, is_autoscaler},
     },
     manifests::{Duplicate, Manifest, string_at},
 };
@@ -39,8 +41,9 @@ pub(super) struct DecodedAutoscaler {
     file: String,
     pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
-    /// The known fields that the unknown ones probably mean.
-    misspelled: Vec<String>,
+    /// The known fields that the unknown ones probably mean, and the sources of metrics that are
+    /// written as in an older version. Errors about them are consequences.
+    meant: Vec<String>,
     invalid: Vec<FieldError>,
     duplicates: Vec<Duplicate>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
@@ -60,7 +63,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         file: manifest.file.clone(),
         annotations: annotations.cloned().unwrap_or_default(),
         unknown: versions::to_v2(&mut object),
-        misspelled: Vec::new(),
+        meant: Vec::new(),
         invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
         duplicates: manifest.duplicates().collect(),
         hpa: None,
@@ -79,7 +82,11 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     }
     decoded.invalid.extend(owner_reference_errors(&object));
     for field in fields.into_iter().filter(|field| !is_directive(field)) {
-        decoded.misspelled.extend(field.similar_path());
+        let meant = match old_field(&field.path) {
+            Some(_) => source_of_field(&field.path).map(str::to_owned),
+            None => field.similar_path(),
+        };
+        decoded.meant.extend(meant);
         let message = unknown_field_message(&field);
         decoded.unknown.push(FieldError { field: field.path, message });
     }
@@ -96,8 +103,12 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     decoded
 }
 
-/// The message about an unknown field, which may be a field that only the custom API has.
+/// The message about an unknown field, which may be a field that only an older version or the custom
+/// API has.
 fn unknown_field_message(field: &UnknownField) -> String {
+    if let Some(OldField { version, v2_form }) = old_field(&field.path) {
+        return format!("this is a field of {version}. In v2, write {v2_form}");
+    }
     let name = field.path.rsplit('.').next().unwrap_or_default();
     match (SETTINGS.iter().find(|setting| setting.field == name), field.similar) {
         (Some(setting), _) => format!(
@@ -114,17 +125,23 @@ fn unknown_field_message(field: &UnknownField) -> String {
     }
 }
 
-/// Errors about missing required fields of owner references.
+/// Errors about required fields of owner references that are missing or not strings.
 fn owner_reference_errors(object: &Value) -> Vec<FieldError> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    let lacking = owners.into_iter().flatten().enumerate().flat_map(|(index, owner)| {
-        let is_empty = move |member: &&str| string_at(owner, &format!("/{member}")).is_empty();
-        ["apiVersion", "kind", "name", "uid"].into_iter().filter(is_empty).map(move |member| {
-            let message = "Invalid value: \"\": must not be empty".to_owned();
-            FieldError { field: format!("metadata.ownerReferences[{index}].{member}"), message }
+    let errors = owners.into_iter().flatten().enumerate().flat_map(|(index, owner)| {
+        ["apiVersion", "kind", "name", "uid"].into_iter().filter_map(move |member| {
+            let message = match owner.get(member) {
+                Some(Value::String(text)) if !text.is_empty() => return None,
+                None | Some(Value::String(_)) => {
+                    "Invalid value: \"\": must not be empty".to_owned()
+                }
+                Some(other) => format!("must be a string, is {other}"),
+            };
+            let field = format!("metadata.ownerReferences[{index}].{member}");
+            Some(FieldError { field, message })
         })
     });
-    lacking.collect()
+    errors.collect()
 }
 
 impl DecodedAutoscaler {
@@ -171,7 +188,13 @@ fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
 
 pub(super) fn invalid(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     // If a required field is misspelled, only the misspelling is reported.
-    let is_cause = |error: &&FieldError| !decoded.misspelled.contains(&error.field);
+    let is_consequence = |error: &FieldError| {
+        decoded.meant.iter().any(|meant| {
+            let rest = error.field.strip_prefix(meant.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    };
+    let is_cause = |error: &&FieldError| !is_consequence(error);
     for FieldError { field, message } in decoded.invalid.iter().filter(is_cause) {
         report.add(field, message);
     }
@@ -189,7 +212,8 @@ pub(super) fn removed_version(decoded: &DecodedAutoscaler, report: &mut Report<'
         report.add(
             "apiVersion",
             format!(
-                "{api_version} was removed in Kubernetes {release}: run hpa convert --to core {file}"
+                "{api_version} was removed in Kubernetes {release}: run hpa convert --to core {}",
+                quote(file)
             ),
         );
     }
@@ -217,7 +241,7 @@ fn shortened(value: &Value) -> String {
 
 /// Reports objects that look like autoscalers, but whose kind or version doesn't exist. Ignores
 /// other custom resources, which have a dot in their API group.
-pub(super) fn unknown_kind(manifest: &Manifest, report: &mut Report<'_>) {
+pub(super) fn unknown_kind(_: &Workspace, manifest: &Manifest, report: &mut Report<'_>) {
     let (kind, api_version) = (manifest.kind(), string_at(&manifest.object, "/apiVersion"));
     let group = group(api_version);
     if is_autoscaler(manifest) || group.contains('.') && group != hpa_crd::GROUP {

@@ -10,8 +10,11 @@ fn autoscalers_of_both_apis_are_named_with_their_api() {
     assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
     let effect = "a controller of both APIs (--autoscaler-api=both) scales it by neither; two \
                   controllers, each of one API, may undo each other's changes. Keep one autoscaler";
-    for (finding, api) in findings.iter().zip([hpa_crd::API_VERSION, "autoscaling/v2"]) {
-        let expected = format!("Deployment web is also the target of shop/web ({api}): {effect}");
+    let others = [(hpa_crd::API_VERSION, 3), ("autoscaling/v2", 1)];
+    for (finding, (api, line)) in findings.iter().zip(others) {
+        let expected = format!(
+            "Deployment web is also the target of shop/web ({api}) at f.yaml:{line}: {effect}"
+        );
         assert_eq!(finding.message, expected);
     }
 }
@@ -41,7 +44,7 @@ fn autoscaler_in_two_versions_is_not_a_shared_target() {
     other["apiVersion"] = json!("autoscaling/v1");
     other["spec"]["metrics"] = Value::Null;
     other["spec"]["behavior"] = Value::Null;
-    assert_eq!(rule_ids(&lint(manifests_and(other))), [""; 0]);
+    assert_eq!(rule_ids(&lint(manifests_and(other))), ["duplicate-object"]);
 }
 
 #[test]

@@ -50,15 +50,32 @@ fn mistake_in_an_annotation_of_a_collector_has_its_line(#[case] line: &str, #[ca
     assert!(text.lines().nth(at - 1).unwrap().contains(name), "{finding}");
 }
 
-#[test]
-fn mistake_in_the_query_of_a_collector_has_the_line_of_the_query() {
-    let start = "metric-config.external.rps.prometheus";
-    let annotations = format!(
-        "  annotations:\n    {start}/interval: 30s\n    {start}/query: rate(web-requests[1m])\n"
+#[rstest]
+#[case::syntax("rps", "type: prometheus", "query", "rate(web-requests[1m])")]
+#[case::legacy("prometheus-query", "query-name: rate", "rate", "rate(web-requests[1m])")]
+#[case::wrong_name("prometheus-query", "query-name: rat", "rate", "rate(web_requests[1m])")]
+fn mistake_in_the_query_of_a_collector_has_the_line_of_the_query(
+    #[case] metric: &str,
+    #[case] label: &str,
+    #[case] key: &str,
+    #[case] query: &str,
+) {
+    let start = format!("metric-config.external.{metric}.prometheus");
+    let annotations =
+        format!("  annotations:\n    {start}/interval: 30s\n    {start}/{key}: {query}\n");
+    let metric = format!(
+        "  metrics:\n  - type: External\n    external:\n      metric: {{name: {metric}, selector: \
+         {{matchLabels: {{{label}}}}}}}\n      target: {{type: AverageValue, averageValue: 5}}\n"
     );
-    let metric = "  metrics:\n  - type: External\n    external:\n      metric: {name: rps, \
-                  selector: {matchLabels: {type: prometheus}}}\n      target: {type: \
-                  AverageValue, averageValue: 5}\n";
-    let text = YAML.replace("spec:\n", &format!("{annotations}spec:\n")) + metric;
-    assert_eq!(lint_yaml(&text), [format!("7 metric-config metadata.annotations[{start}/query]")]);
+    let text = YAML.replace("spec:\n", &format!("{annotations}spec:\n")) + &metric;
+    assert_eq!(lint_yaml(&text), [format!("7 metric-config metadata.annotations[{start}/{key}]")]);
+}
+
+#[test]
+fn annotation_of_an_unknown_type_has_its_line() {
+    let name = "metric-config.pod.rps.json-path/json-key";
+    let text = YAML.replace("spec:\n", &format!("  annotations:\n    {name}: $.x\nspec:\n"));
+    let mut findings = lint_yaml(&text);
+    findings.retain(|finding| finding.contains(" metric-config "));
+    assert_eq!(findings, [format!("6 metric-config metadata.annotations[{name}]")]);
 }

@@ -1,5 +1,8 @@
 //! Findings about metrics.
 
+use hpa_calc::api::MetricSourceType;
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+
 use super::*;
 
 const CUSTOM: &[&str] = &["custom.metrics.k8s.io"];
@@ -102,11 +105,9 @@ fn unserved_metric_is_not_reported_while_series_are_unknown() {
 }
 
 #[rstest]
-#[case::average(json!({ "averageValue": "5" }), true)]
-#[case::value(json!({ "value": "5" }), false)]
+#[case::average(json!({ "type": "AverageValue", "averageValue": "5" }), true)]
+#[case::value(json!({ "type": "Value", "value": "5" }), false)]
 fn average_of_an_average_is_reported(#[case] target: Value, #[case] reported: bool) {
-    let mut target = target;
-    target["type"] = json!("Value");
     let external = json!({ "metric": { "name": "lag" }, "target": target });
     let metrics = json!([{ "type": "External", "external": external }]);
     let mut workspace =
@@ -115,4 +116,207 @@ fn average_of_an_average_is_reported(#[case] target: Value, #[case] reported: bo
     workspace.served =
         Some(ServedMetrics { averages, ..ServedMetrics::default() }.with_unknown_cluster());
     assert_eq!(rule_ids(&find_violations(&workspace)) == ["averaged-twice"], reported);
+}
+
+#[rstest]
+#[case::by_pod("sum(rate(requests[1m])) / count(up)", "AverageValue", "averageValue", true)]
+#[case::average("avg(lag)", "AverageValue", "averageValue", true)]
+#[case::sum("sum(lag)", "AverageValue", "averageValue", false)]
+#[case::value("avg(lag)", "Value", "value", false)]
+fn average_in_an_annotation_is_reported(
+    #[case] query: &str,
+    #[case] target_type: &str,
+    #[case] member: &str,
+    #[case] reported: bool,
+) {
+    let labels = json!({ "matchLabels": { "type": "prometheus" } });
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "lag", "selector": labels },
+        "target": { "type": target_type, member: "5" },
+    } }]);
+    let annotations = json!({ "metric-config.external.lag.prometheus/query": query });
+    let changes = [(0, "/metadata/annotations", annotations), (0, "/spec/metrics", metric)];
+    let findings = lint(manifests_with(&changes));
+    assert_eq!(rule_ids(&findings) == ["averaged-twice"], reported, "{findings:?}");
+    assert!(reported || findings.is_empty(), "{findings:?}");
+    if let [finding] = findings.as_slice() {
+        assert!(finding.message.starts_with("the query of the annotation is an average"));
+    }
+}
+
+const FAILS: &str = "the controller goes by the type, so the metric always fails. Write type: ";
+const IGNORED: &str = "the controller ignores the type and compares ";
+
+#[rstest]
+#[case::object_value(
+    "Object",
+    "AverageValue",
+    "value",
+    FAILS,
+    "Value, or averageValue instead of value"
+)]
+#[case::object_average(
+    "Object",
+    "Value",
+    "averageValue",
+    FAILS,
+    "AverageValue, or value instead of averageValue"
+)]
+#[case::object_utilization("Object", "Utilization", "value", FAILS, "Value")]
+#[case::external_value(
+    "External",
+    "AverageValue",
+    "value",
+    IGNORED,
+    "the sum of all series. Write type: Value, or averageValue instead of value"
+)]
+#[case::external_average(
+    "External",
+    "Value",
+    "averageValue",
+    IGNORED,
+    "the sum divided by the replicas. Write type: AverageValue, or value instead of averageValue"
+)]
+#[case::pods(
+    "Pods",
+    "Value",
+    "averageValue",
+    IGNORED,
+    "the average of the pods. Write type: AverageValue"
+)]
+#[case::resource_value(
+    "Resource",
+    "Value",
+    "averageUtilization",
+    IGNORED,
+    "percent of the requests. Write type: Utilization"
+)]
+#[case::resource_average(
+    "Resource",
+    "Utilization",
+    "averageValue",
+    IGNORED,
+    "the average of the pods. Write type: AverageValue, or averageUtilization instead of averageValue"
+)]
+#[case::container(
+    "ContainerResource",
+    "AverageValue",
+    "averageUtilization",
+    IGNORED,
+    "percent of the requests. Write type: Utilization, or averageValue instead of averageUtilization"
+)]
+fn target_type_that_does_not_fit_is_reported_with_its_effect(
+    #[case] source_type: &str,
+    #[case] target_type: &str,
+    #[case] member: &str,
+    #[case] effect: &str,
+    #[case] rest: &str,
+) {
+    let metric = |target_type: &str| {
+        let amount = if member == "averageUtilization" { json!(50) } else { json!("5") };
+        let target = json!({ "type": target_type, member: amount });
+        let source = match source_type {
+            "Resource" => json!({ "name": "cpu", "target": target }),
+            "ContainerResource" => json!({ "name": "cpu", "container": "app", "target": target }),
+            "Object" => {
+                let object = json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+                let metric = json!({ "name": "rps" });
+                json!({ "describedObject": object, "metric": metric, "target": target })
+            }
+            _ => json!({ "metric": { "name": "rps" }, "target": target }),
+        };
+        let member = MetricSourceType::from(source_type).member();
+        json!([{ "type": source_type, member: source }])
+    };
+    let findings = lint(manifests_with(&[(0, "/spec/metrics", metric(target_type))]));
+    let [finding] = findings.as_slice() else { panic!("{findings:?}") };
+    let start = format!("the type is {target_type}, but {member} is set: ");
+    assert_eq!(finding.rule.id, "target-type");
+    assert!(finding.field.ends_with(".target.type"), "{finding:?}");
+    assert_eq!(finding.message, format!("{start}{effect}{rest}"));
+
+    let fitting = match member {
+        "value" => "Value",
+        "averageValue" => "AverageValue",
+        _ => "Utilization",
+    };
+    let sound = lint(manifests_with(&[(0, "/spec/metrics", metric(fitting))]));
+    assert!(sound.is_empty(), "{sound:?}");
+}
+
+#[test]
+fn object_metric_with_both_targets_has_the_one_of_its_type() {
+    let metric = json!([{ "type": "Object", "object": {
+        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "web" },
+        "metric": { "name": "rps" },
+        "target": { "type": "AverageValue", "value": "5", "averageValue": "5" },
+    } }]);
+    let findings = lint(manifests_with(&[(0, "/spec/metrics", metric)]));
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[rstest]
+#[case::upper_case("CPU", "use cpu")]
+#[case::capital("Memory", "use memory")]
+#[case::device("nvidia.com/gpu", "use a metric of type Pods, Object or External")]
+#[case::storage("ephemeral-storage", "use a metric of type Pods, Object or External")]
+fn resource_without_a_resource_metric_is_reported(#[case] name: &str, #[case] advice: &str) {
+    let changes = [(0, "/spec/metrics/0/resource/name", json!(name))];
+    let findings = lint(manifests_with(&changes));
+    // Without a request for the resource, the cause is that it isn't measured.
+    assert_eq!(rule_ids(&findings), ["unknown-resource"], "{findings:?}");
+    assert_eq!(findings[0].field, "spec.metrics[0].resource.name");
+    let message = &findings[0].message;
+    assert!(message.starts_with("only cpu and memory are in metrics.k8s.io"), "{message}");
+    assert!(message.ends_with(advice), "{message}");
+
+    // The status shows that some server has the resource.
+    let current = json!({ "type": "Resource", "resource": {
+        "name": name, "current": { "averageUtilization": 5, "averageValue": "1" },
+    } });
+    let status = json!({
+        "currentMetrics": [current],
+        "conditions": [{ "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound" }],
+    });
+    let mut objects = manifests_with(&changes);
+    objects[0]["status"] = status;
+    assert!(lint(objects.clone()).is_empty(), "{:?}", lint(objects));
+}
+
+#[rstest]
+#[case::of_another_resource("Service", "v1", true)]
+#[case::of_the_resource("Job", "batch/v1", false)]
+#[case::unknown_kind("Rollout", "example.com/v1", false)]
+fn object_metric_of_another_resource_is_unserved(
+    #[case] kind: &str,
+    #[case] api_version: &str,
+    #[case] reported: bool,
+) {
+    let resource = |group: &str, plural: &str, kind: &str| ApiResource {
+        group_resource: GroupResource::new(group, plural),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    };
+    let resources = [resource("", "services", "Service"), resource("batch", "jobs", "Job")];
+    let metric = json!([{ "type": "Object", "object": {
+        "describedObject": { "apiVersion": api_version, "kind": kind, "name": "web" },
+        "metric": { "name": "lag" }, "target": { "type": "Value", "value": "5" },
+    } }]);
+    let objects = manifests_with(&[(0, "/spec/metrics", metric)]);
+    let mut workspace = Workspace::from_manifests(numbered(objects));
+    let rules = ServedMetrics {
+        source: "the rules file",
+        custom: Some(string_set(&["jobs.batch/lag", "services/other"])),
+        resources: ApiResources::new(resources).into(),
+        ..ServedMetrics::default()
+    };
+    workspace.served = Some(rules.with_unknown_cluster());
+    let findings = find_violations(&workspace);
+    assert_eq!(rule_ids(&findings) == ["unserved-metric"], reported, "{findings:?}");
+    if reported {
+        let expected = "the metric lag of services in custom.metrics.k8s.io is not served by the \
+                        rules file, but that of jobs.batch";
+        assert_eq!(findings[0].message, expected);
+    }
 }

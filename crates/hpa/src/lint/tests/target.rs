@@ -11,6 +11,44 @@ fn both_autoscalers_of_a_target_are_reported() {
     assert!(lint(manifests_and(elsewhere)).is_empty());
 }
 
+/// Autoscalers whose targets are missing, and as many Deployments without an autoscaler.
+fn missing_targets(count: usize) -> Vec<Value> {
+    let pair = |index: usize| {
+        manifests_with(&[
+            (0, "/metadata/name", json!(format!("a{index}"))),
+            (0, "/spec/scaleTargetRef/name", json!(format!("missing-{index}"))),
+            (1, "/metadata/name", json!(format!("d{index}"))),
+        ])
+    };
+    (0..count).flat_map(pair).collect()
+}
+
+/// Autoscalers with a common target, and as many Deployments without an autoscaler.
+fn common_target(count: usize) -> Vec<Value> {
+    let mut objects = missing_targets(count);
+    for hpa in objects.iter_mut().filter(|object| object["kind"] == "HorizontalPodAutoscaler") {
+        hpa["spec"]["scaleTargetRef"]["name"] = json!("d0");
+    }
+    objects
+}
+
+/// The time may grow 50 times: that of linear work grows 10 times, that of quadratic work 100
+/// times.
+#[rstest]
+#[case::missing(missing_targets)]
+#[case::common(common_target)]
+fn time_is_in_proportion_to_the_objects(#[case] objects: fn(usize) -> Vec<Value>) {
+    let time = |count: usize| {
+        let objects = numbered(objects(count));
+        let start = std::time::Instant::now();
+        let findings = find_violations(&Workspace::from_manifests(objects));
+        assert!(findings.len() >= count, "{}", findings.len());
+        start.elapsed()
+    };
+    let (few, many) = (time(200), time(2000));
+    assert!(many < few * 50, "{many:?} for 2000, but {few:?} for 200");
+}
+
 #[test]
 fn autoscaler_without_a_namespace_may_share_a_target() {
     let mut anywhere = other_autoscaler("web");
@@ -90,4 +128,40 @@ fn namespace_flag_applies_to_objects_without_a_namespace() {
     assert_eq!(rule_ids(&find_violations(&workspace)), ["missing-target"]);
     workspace.set_namespace(Some("shop"));
     assert!(find_violations(&workspace).is_empty());
+}
+
+#[test]
+fn autoscalers_of_a_target_are_named_once_with_their_place() {
+    let mut objects = manifests_and(other_autoscaler("web"));
+    objects.push(other_autoscaler("web"));
+    let mut manifests = numbered(objects);
+    // Manifests of several environments.
+    for (index, manifest) in manifests.iter_mut().enumerate() {
+        manifest.file = format!("{index}.yaml");
+    }
+    let findings = find_violations(&Workspace::from_manifests(manifests));
+    assert_eq!(rule_ids(&findings), ["shared-target"; 3]);
+    let start = "Deployment web is also the target of shop/other at 2.yaml:3: none of them";
+    assert!(findings[0].message.starts_with(start), "{findings:?}");
+}
+
+#[rstest]
+#[case::autoscaler(0)]
+#[case::workload(1)]
+fn object_that_occurs_twice_in_a_file_is_reported(#[case] index: usize) {
+    let again = manifests().remove(index);
+    let objects = manifests_and(again.clone());
+    let findings = lint(objects.clone());
+    let [finding] = findings.as_slice() else { panic!("{findings:?}") };
+    assert_eq!((finding.rule.id, finding.position.line), ("duplicate-object", index + 1));
+    let expected = " web occurs again in line 3: kubectl apply overwrites this one with it";
+    assert!(finding.message.ends_with(expected), "{finding:?}");
+
+    // Another file may be of another environment.
+    let mut manifests = numbered(objects);
+    manifests[2].file = "g.yaml".to_owned();
+    assert_eq!(rule_ids(&find_violations(&Workspace::from_manifests(manifests))), [""; 0]);
+    let mut elsewhere = again;
+    elsewhere["metadata"]["namespace"] = json!("bank");
+    assert!(!rule_ids(&lint(manifests_and(elsewhere))).contains(&"duplicate-object"));
 }

@@ -28,7 +28,8 @@ fn null_in_a_required_field_is_an_error() {
     let errors: Vec<_> =
         findings.iter().map(|one| (one.field.as_str(), one.message.as_str())).collect();
     let required = ("spec.maxReplicas", "Required value: must be set and greater than 0");
-    assert!(errors.contains(&required), "{errors:?}");
+    // The API server reports this one first.
+    assert_eq!(errors.first(), Some(&required), "{errors:?}");
     assert!(errors.iter().all(|(field, _)| *field == required.0), "{errors:?}");
 }
 
@@ -43,6 +44,25 @@ fn owner_without_uid_is_an_error() {
     let errors = findings.iter().filter(|finding| finding.severity() == Severity::Error);
     let fields: Vec<_> = errors.map(|finding| finding.field.as_str()).collect();
     assert_eq!(fields, ["metadata.ownerReferences[1].uid"]);
+}
+
+#[test]
+fn owner_with_a_value_that_is_no_string_is_an_error() {
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": false, "uid": 1 });
+    let changes = [(0, "/metadata/ownerReferences", json!([owner]))];
+    let messages: Vec<_> =
+        lint(manifests_with(&changes)).into_iter().map(|one| one.message).collect();
+    assert_eq!(messages, ["must be a string, is false", "must be a string, is 1"]);
+}
+
+#[rstest]
+#[case::none(json!({ "namespace": "shop" }), "shop/(no name)")]
+#[case::generated(json!({ "generateName": "web-" }), "web-")]
+fn autoscaler_without_a_name_has_a_text_for_it(#[case] metadata: Value, #[case] expected: &str) {
+    let max = (0, "/spec/maxReplicas", json!(1));
+    let findings = lint(manifests_with(&[(0, "/metadata", metadata), max]));
+    assert!(!findings.is_empty(), "an error about maxReplicas");
+    assert!(findings.iter().all(|one| one.autoscaler == expected), "{findings:?}");
 }
 
 /// The sorted words of a message, because the API server lists enumerated values in any order.
@@ -117,6 +137,45 @@ fn older_version_is_checked_as_v2_and_reported_if_removed() {
     let v1 =
         YAML.replace("autoscaling/v2", "autoscaling/v1") + "  targetCPUUtilizationPercentage: 70\n";
     assert!(lint_yaml(&v1).is_empty(), "{:?}", lint_yaml(&v1));
+}
+
+#[test]
+fn fields_of_v2beta1_in_v2_are_reported_without_their_consequences() {
+    let metrics = "  metrics:\n  - type: Resource\n    resource:\n      name: cpu\n      \
+                   targetAverageUtilization: 80\n  - type: Pods\n    pods:\n      metricName: \
+                   q\n      targetAverageValue: 10\n  - type: Object\n    object:\n      target: \
+                   {kind: Service, name: s}\n      metricName: q\n      targetValue: 5\n";
+    let text = format!("{YAML}{metrics}");
+    let object = "unknown-field spec.metrics[2].object";
+    assert_eq!(
+        lint_yaml(&text),
+        [
+            "16 unknown-field spec.metrics[0].resource.targetAverageUtilization".to_owned(),
+            "19 unknown-field spec.metrics[1].pods.metricName".to_owned(),
+            "20 unknown-field spec.metrics[1].pods.targetAverageValue".to_owned(),
+            format!("23 {object}.target.kind"),
+            format!("23 {object}.target.name"),
+            format!("24 {object}.metricName"),
+            format!("25 {object}.targetValue"),
+        ]
+    );
+    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", &text).unwrap());
+    let expected = "this is a field of autoscaling/v2beta1. In v2, write target: {type: \
+                    Utilization, averageUtilization: N}";
+    assert_eq!(find_violations(&workspace)[0].message, expected);
+}
+
+#[test]
+fn percentage_of_v1_is_reported_at_its_field() {
+    let v1 = YAML.replace("autoscaling/v2", "autoscaling/v1");
+    let field = "spec.targetCPUUtilizationPercentage";
+    for (percent, rule) in [("-5", "invalid"), ("800", "target-above-request"), ("a", "invalid")] {
+        let text = format!("{v1}  targetCPUUtilizationPercentage: {percent}\n");
+        assert_eq!(lint_yaml(&text), [format!("12 {rule} {field}")]);
+    }
+    // In v2, it is unknown.
+    let text = format!("{YAML}  targetCPUUtilizationPercentage: 80\n");
+    assert_eq!(lint_yaml(&text), [format!("12 unknown-field {field}")]);
 }
 
 #[rstest]

@@ -11,8 +11,8 @@ use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
         config::{Issues, ManifestRules},
+        labels::AmbiguousLabel,
         lint::{lint, lint_each, merge_unknown_fields, query_warnings},
-        ruleset::InvalidRule,
     },
     source::RelistError,
 };
@@ -29,17 +29,17 @@ use crate::{
 pub(super) async fn check_rules(arguments: &CheckArguments) -> anyhow::Result<(String, bool)> {
     let all = read_configs(&arguments.file)?;
     let count = all.len();
-    let (mut sections, mut failed_places) = (String::new(), Vec::new());
+    let (mut sections, mut failed_places, mut warnings) = (String::new(), Vec::new(), 0);
     for ManifestRules { place, config } in all {
         let config = config.with_context(|| file_name(&arguments.file));
-        let (text, is_good) = match config {
+        let CheckedRules { text, is_good, warnings: of_place } = match config {
             Ok(config) => check_config(arguments, &config).await?,
             Err(error) => {
                 let error = with_other_mistakes(error, &arguments.connection).await;
                 if count == 1 {
                     return Err(error);
                 }
-                (format!("{error:#}\n"), false)
+                CheckedRules { text: format!("{error:#}\n"), is_good: false, warnings: 0 }
             }
         };
         if count == 1 {
@@ -48,19 +48,35 @@ pub(super) async fn check_rules(arguments: &CheckArguments) -> anyhow::Result<(S
         // Writing to a string can't fail.
         let _ = write!(sections, "\n{place}\n{text}");
         failed_places.extend((!is_good).then_some(place));
+        warnings += of_place;
     }
     let result = match failed_places.as_slice() {
-        [] => "all are good".to_owned(),
+        [] => count_findings(0, warnings),
         places => format!("{} with problems: {}", places.len(), places.join("; ")),
     };
     Ok((format!("rules in {count} places: {result}\n{sections}"), failed_places.is_empty()))
 }
 
+/// The report about the rules of one place.
+struct CheckedRules {
+    text: String,
+    /// Whether there is no problem. There may be warnings.
+    is_good: bool,
+    warnings: usize,
+}
+
+/// The numbers of problems and warnings, such as "no problems, 2 warnings".
+fn count_findings(problems: usize, warnings: usize) -> String {
+    let problems =
+        if problems == 0 { "no problems".to_owned() } else { counted(problems, "problem") };
+    match warnings {
+        0 => problems,
+        _ => format!("{problems}, {}", counted(warnings, "warning")),
+    }
+}
+
 /// Checks the rules of one place, such as a file or a `ConfigMap` in it.
-async fn check_config(
-    arguments: &CheckArguments,
-    config: &Config,
-) -> anyhow::Result<(String, bool)> {
+async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Result<CheckedRules> {
     let flags = &arguments.connection;
     let Some(source) = connect_source(config, flags).await? else {
         let resources = resource_mapper(flags).await?.load().await?;
@@ -79,11 +95,12 @@ async fn check_config(
     let findings = lint_each(config, &compiled, &source.resources());
     let mistakes = findings.iter().filter(|finding| !finding.is_warning);
     let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
-    let mut report =
-        Report { source: &source, refused, mistakes, text: String::new(), problems: 0 };
+    let text = String::new();
+    let mut report = Report { source: &source, refused, mistakes, text, problems: 0, warnings: 0 };
     let mut sections = Vec::new();
     for finding in merge_unknown_fields(findings) {
         report.problems += usize::from(!finding.is_warning);
+        report.warnings += usize::from(finding.is_warning);
         sections.push((finding.position, format!("{finding}\n")));
     }
     for rules in [source.inspect_custom(), source.inspect_external()] {
@@ -93,17 +110,17 @@ async fn check_config(
         }
     }
     report.add_resource_rules(config, &objects).await;
-    let Report { text, problems, .. } = report;
+    let Report { text, problems, warnings, .. } = report;
     sections.push((config.positions.get("resourceRules"), text));
     sections.sort_by_key(|(position, _)| *position);
-    let problem_count =
-        if problems == 0 { "no problems".to_owned() } else { counted(problems, "problem") };
-    let file = file_name(&arguments.file);
+    let (file, counts) = (file_name(&arguments.file), count_findings(problems, warnings));
     let sections: String = sections.into_iter().map(|(_, text)| text).collect();
-    Ok((format!("{file}: {problem_count}\n{sections}"), problems == 0))
+    let text = format!("{file}: {counts}\n{sections}");
+    Ok(CheckedRules { text, is_good: problems == 0, warnings })
 }
 
-/// Adds the mistakes in all other fields to an error about undecodable fields.
+/// Adds the mistakes in all other fields to an error about undecodable fields. If there are
+/// several mistakes, the first line counts them, and the others are in the order of the file.
 async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> anyhow::Error {
     let Some(ConfigError::Fields(Issues { issues, rest })) = error.downcast_ref() else {
         return error;
@@ -119,15 +136,26 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
     };
     let rejected = rules.errors().filter(|error| is_independent(&error.path));
     let findings = lint(rest, &rules, &resources).into_iter();
-    let lines: Vec<String> = std::iter::once(format!("{error:#}"))
-        .chain(rejected.map(InvalidRule::describe))
-        .chain(findings.filter(|finding| is_independent(&finding.path)).map(|one| one.to_string()))
+    let findings: Vec<_> = findings.filter(|finding| is_independent(&finding.path)).collect();
+    let warnings = findings.iter().filter(|finding| finding.is_warning).count();
+    let undecodable = issues.iter().map(|issue| (Some(issue.position), issue.to_string()));
+    let mut lines: Vec<_> = undecodable
+        .chain(rejected.map(|error| (error.position, error.describe())))
+        .chain(findings.iter().map(|finding| (finding.position, finding.to_string())))
         .collect();
-    anyhow::Error::msg(lines.join("\n"))
+    if lines.len() == 1 {
+        return error;
+    }
+    lines.sort_by_key(|(position, _)| *position);
+    // The outermost context is the name of the file.
+    let headline = format!("{error}: {}", count_findings(lines.len() - warnings, warnings));
+    let lines = lines.into_iter().map(|(_, line)| line);
+    let text: Vec<String> = std::iter::once(headline).chain(lines).collect();
+    anyhow::Error::msg(text.join("\n"))
 }
 
-/// Checks rules without a server. Returns the report, and whether the rules are valid.
-fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
+/// Checks rules without a server.
+fn check_syntax(config: &Config, resources: &ApiResources) -> CheckedRules {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
     let refused = rules.errors().map(|error| (error.position, error.describe()));
@@ -137,11 +165,15 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     lines.sort_by_key(|(position, _)| *position);
     let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
     let labels = rules.custom.iter().chain(&rules.external).flatten();
-    lines.extend(labels.flat_map(|rule| rule.labels().ambiguous().to_vec()).map(|ambiguous| {
-        let (resource, used) = (&ambiguous.resource, &ambiguous.used);
-        let unused = &ambiguous.unused;
-        format!("warning: {resource} has two labels: queries use {used}, not {unused}")
-    }));
+    let ambiguous = labels.flat_map(|rule| rule.labels().ambiguous());
+    let ambiguous: Vec<String> = ambiguous
+        .map(|AmbiguousLabel { resource, used, unused }| {
+            format!("warning: {resource} has two labels: queries use {used}, not {unused}")
+        })
+        .collect();
+    let likely_mistakes = findings.iter().chain(&warnings).filter(|finding| finding.is_warning);
+    let warnings = likely_mistakes.count() + ambiguous.len();
+    lines.extend(ambiguous);
     let is_valid =
         rules.first_error().is_none() && findings.iter().all(|finding| finding.is_warning);
     if is_valid {
@@ -150,7 +182,8 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
         let connect = if is_named { ", or --connect for the file's servers" } else { "" };
         lines.push(format!("To check against series, add --prometheus-url{connect}"));
     }
-    (lines.into_iter().map(|line| line + "\n").collect(), is_valid)
+    let text = lines.into_iter().map(|line| line + "\n").collect();
+    CheckedRules { text, is_good: is_valid, warnings }
 }
 
 /// The numbers of rules, such as "1 rule, 2 external rules, resourceRules".

@@ -9,7 +9,11 @@ use hpa_metrics::{
 };
 use hpa_prometheus::{
     promql::{self, Node},
-    rules::{Config, explain::RuleOutcome},
+    rules::{
+        Config,
+        explain::RuleOutcome,
+        query::{on_one_line, selects_objects},
+    },
     source::{InspectedMetric, PrometheusSource, RuleInspection},
 };
 
@@ -31,6 +35,7 @@ pub(super) struct Report<'p> {
     pub(super) text: String,
     /// The number of problems, without warnings.
     pub(super) problems: usize,
+    pub(super) warnings: usize,
 }
 
 impl Report<'_> {
@@ -40,12 +45,13 @@ impl Report<'_> {
     }
 
     fn warning(&mut self, text: &str) {
-        self.line(&format!("  warning: {text}"));
+        self.warnings += 1;
+        self.line(&format!("  warning: {}", on_one_line(text)));
     }
 
     fn problem(&mut self, text: &str) {
         self.problems += 1;
-        self.line(&format!("  problem: {text}"));
+        self.line(&format!("  problem: {}", on_one_line(text)));
     }
 
     /// Reports that a rule has no series. This is only a warning if its query names no series.
@@ -58,7 +64,8 @@ impl Report<'_> {
         let Some(rule) = rules.get(index) else { return };
         let status = &rule.status;
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
-        self.line(&format!("{}{position}: {}", status.rule, rule.definition.series_query));
+        let query = on_one_line(&rule.definition.series_query);
+        self.line(&format!("{}{position}: {query}", status.rule));
         if let Some(error) = self.refused.get(&status.rule) {
             return self.problem(&error.clone());
         }
@@ -96,12 +103,39 @@ impl Report<'_> {
             return if status.metrics == 0 {
                 self.unused_rule(query, "no series passes seriesFilters and name.matches");
             } else {
-                self.problem(
-                    "no label of the series is an object: check resources.overrides and \
-                     resources.template",
-                );
+                self.problem(&format!(
+                    "no label of the series is mapped to a resource; the labels are {}: map the one \
+                     with the object's name in resources.overrides, or use externalRules if the \
+                     series are of no object",
+                    sample::list_labels(&rule.labels)
+                ));
             };
         }
+        self.add_metrics(rules, rule);
+        self.add_resources_without_metrics(rule);
+        let named: Vec<_> =
+            rule.metrics.iter().filter(|metric| !metric.metric.is_empty()).collect();
+        let used = named.iter().filter(|metric| metric.shadowed_by.is_none());
+        // Sample a metric of pods if there is one, and of namespaces only if there is no other.
+        // Without the label of the namespace, only cluster-scoped objects can have a sample.
+        let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
+        let namespace_label = self.source.object_label(index, &namespaces);
+        let has_namespace = namespace_label.is_some_and(|label| rule.labels.contains(&label));
+        let rank = |metric: &&&InspectedMetric| match &metric.resource {
+            Some(resource) if *resource == pods => (!has_namespace, 0),
+            Some(resource) if *resource == namespaces => (false, 2),
+            Some(resource) => (resource.has_namespaced_metrics() && !has_namespace, 1),
+            None => (false, 0),
+        };
+        match used.min_by_key(rank) {
+            Some(metric) => self.add_sample(index, rule, metric).await,
+            None if !named.is_empty() => self.warning("all metrics come from later rules"),
+            None => {}
+        }
+    }
+
+    /// Lists the metrics of a rule.
+    fn add_metrics(&mut self, rules: &[RuleInspection], rule: &RuleInspection) {
         let (named, nameless): (Vec<_>, Vec<_>) =
             rule.metrics.iter().partition(|metric| !metric.metric.is_empty());
         if let Some(metric) = nameless.first() {
@@ -119,75 +153,70 @@ impl Report<'_> {
         if named.len() > MAX_METRICS {
             self.line(&format!("  and {} more", named.len() - MAX_METRICS));
         }
-        if named.is_empty() {
+    }
+
+    /// Warns of resources in overrides that have no metric, because no series has their label.
+    fn add_resources_without_metrics(&mut self, rule: &RuleInspection) {
+        let with_metric: Vec<_> =
+            rule.metrics.iter().filter_map(|metric| metric.resource.as_ref()).collect();
+        if with_metric.is_empty() {
+            // An external rule, whose metrics have no objects.
             return;
         }
-        // Sample a metric of pods if there is one, and of namespaces only if there is no other.
-        let used = || named.iter().copied().filter(|metric| metric.shadowed_by.is_none());
-        let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
-        let rank = |metric: &&InspectedMetric| match &metric.resource {
-            Some(resource) if *resource == pods => 0,
-            Some(resource) if *resource == namespaces => 2,
-            _ => 1,
-        };
-        match used().min_by_key(rank) {
-            Some(metric) => self.add_sample(index, rule, metric).await,
-            None => self.warning("all metrics come from later rules"),
+        let resources = self.source.resources();
+        for (label, target) in rule.definition.resources.overrides.iter() {
+            let Ok(known) = resources.resolve(&target.group, &target.resource) else { continue };
+            let resource = &known.group_resource;
+            // The label of the namespace is checked with the sample.
+            if *resource == GroupResource::namespaces() || with_metric.contains(&resource) {
+                continue;
+            }
+            let advice = sample::mapping_advice(&known.singular, &rule.labels);
+            self.warning(&format!(
+                "{resource} have no metric, because no series has the label `{label}`: {advice}"
+            ));
         }
     }
 
     /// Reports the value of a metric for an object that has it.
     async fn add_sample(&mut self, index: usize, rule: &RuleInspection, metric: &InspectedMetric) {
-        let source = self.source;
-        let server = Server { source, name: &rule.definition.server };
-        let query = &rule.definition.series_query;
-        let all = sample::selector(query, &metric.series, &[]);
         let Some(resource) = &metric.resource else {
-            let label = sample::namespace_label(rule);
-            let selector = sample::selector(query, &metric.series, &[&label]);
-            let newest = server.newest_labels(&selector).await;
-            let namespace = newest.and_then(|mut labels| labels.remove(&label));
-            let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-            return self.add_external_sample(rule, metric, &namespace).await;
+            return self.add_external_sample(rule, metric).await;
         };
-        let label = source.object_label(index, resource).unwrap_or_default();
-        let namespace_label = source.object_label(index, &GroupResource::namespaces());
+        let template = &rule.definition.metrics_query;
         let is_namespaced = resource.has_namespaced_metrics();
-        let mut required = vec![label.as_str()];
-        required.extend(namespace_label.as_deref().filter(|_| is_namespaced));
-        let selector = sample::selector(query, &metric.series, &required);
-        let Some(labels) = server.newest_labels(&selector).await else {
-            let text = match server
-                .newest_labels(&sample::selector(query, &metric.series, &[&label]))
-                .await
-            {
-                Some(_) => format!(
-                    "{} has no label for the namespace of {resource}, with which the API reads \
-                     them: add one by relabeling, or use externalRules with `namespaced: false`",
-                    metric.series
-                ),
-                None => match server.describe_age(&all).await {
-                    Some(age) => format!("{} has no sample now. {age}", metric.series),
-                    None => format!("{} has no sample with the label {label}", metric.series),
-                },
-            };
-            return self.warning(&text);
-        };
-        let value = |label: Option<&str>| {
-            label.and_then(|label| labels.get(label)).cloned().unwrap_or_default()
-        };
-        let name = value(Some(&label));
-        let namespace = value(namespace_label.as_deref().filter(|_| is_namespaced));
-        if is_namespaced && namespace.is_empty() {
-            return self.warning(&format!(
-                "{} has no label for the namespace of {resource}, with which the API reads them: \
-                 add one to resources.overrides, or use externalRules with `namespaced: false`",
-                metric.series
+        let mut selected = self.selected_labels(index, resource);
+        if is_namespaced && selected.len() < 2 {
+            return self.problem(&format!(
+                "no label is mapped to the namespace, with which the API reads metrics of \
+                 {resource}: add one to resources.overrides, or use externalRules with `namespaced: \
+                 false`; the labels are {}",
+                sample::list_labels(&rule.labels)
             ));
         }
+        if !selects_objects(template) {
+            // The result is the same for each namespace.
+            selected.retain(|(of, label)| of == resource || rule.labels.contains(label));
+        }
+        if let Some((of, label)) = selected.iter().find(|(_, label)| !rule.labels.contains(label)) {
+            let text = self.missing_label(&metric.series, of, label, &rule.labels);
+            let reads_series = template.contains(".Series") || template.contains(&metric.series);
+            return if reads_series { self.problem(&text) } else { self.warning(&text) };
+        }
+        let source = self.source;
+        let server = Server { source, name: &rule.definition.server };
+        let required: Vec<&str> = selected.iter().map(|(_, label)| label.as_str()).collect();
+        let selector = sample::selector(&rule.definition.series_query, &metric.series, &required);
+        let Some(labels) = server.newest_labels(&selector).await else {
+            let text = self.describe_missing_sample(server, rule, metric, &selected).await;
+            return self.warning(&text);
+        };
+        let value = |label: Option<&&str>| label.and_then(|label| labels.get(*label)).cloned();
+        let name = value(required.first()).unwrap_or_default();
+        let namespace = value(required.get(1)).unwrap_or_else(|| "default".to_owned());
         let request = CustomQuery {
             resource: resource.clone(),
-            namespace,
+            namespace: if is_namespaced { namespace } else { String::new() },
             objects: Objects::Named(name.clone()),
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
@@ -195,7 +224,7 @@ impl Report<'_> {
         let object = ObjectKey::new(&request.namespace, &name);
         match source.read_custom(request.clone()).await {
             Ok(values) => {
-                self.line(&format!("  query: {}", values.origin.query));
+                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
                 for item in &values.items {
                     self.line(&format!("  {object} = {}", Quantity::from(item.value)));
                 }
@@ -206,6 +235,61 @@ impl Report<'_> {
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
+    /// The labels by which queries of a rule select objects: the one with their name, then the one
+    /// with their namespace if they have one. Leaves out resources that the rule has no label for.
+    fn selected_labels(
+        &self,
+        index: usize,
+        resource: &GroupResource,
+    ) -> Vec<(GroupResource, String)> {
+        let namespaces = resource.has_namespaced_metrics().then(GroupResource::namespaces);
+        let resources = [Some(resource.clone()), namespaces].into_iter().flatten();
+        let with_label = |one: GroupResource| {
+            let label = self.source.object_label(index, &one)?;
+            Some((one, label))
+        };
+        resources.filter_map(with_label).collect()
+    }
+
+    /// Says that series have no label for a resource.
+    fn missing_label(
+        &self,
+        series: &str,
+        resource: &GroupResource,
+        label: &str,
+        labels: &[String],
+    ) -> String {
+        let resources = self.source.resources();
+        let known = resources.get(resource);
+        let singular = known.map_or(&*resource.resource, |known| &*known.singular);
+        sample::missing_label(series, label, singular, labels)
+    }
+
+    /// The reason that no current series of a metric has the labels of its objects, although some
+    /// series of the rule have them.
+    async fn describe_missing_sample(
+        &self,
+        server: Server<'_>,
+        rule: &RuleInspection,
+        metric: &InspectedMetric,
+        selected: &[(GroupResource, String)],
+    ) -> String {
+        let series = &metric.series;
+        let selector =
+            |labels: &[&str]| sample::selector(&rule.definition.series_query, series, labels);
+        let name_label = selected.first().map_or("", |(_, label)| label.as_str());
+        if let Some((namespaces, label)) = selected.get(1)
+            && let Some(labels) = server.newest_labels(&selector(&[name_label])).await
+        {
+            let labels: Vec<String> = labels.into_keys().collect();
+            return self.missing_label(series, namespaces, label, &labels);
+        }
+        match server.describe_age(&selector(&[])).await {
+            Some(age) => format!("{series} has no sample now. {age}"),
+            None => format!("{series} has no sample with the label {name_label}"),
+        }
+    }
+
     /// Reports a failed sample query. NaN is only a warning: an idle histogram has no value.
     fn add_failure(&mut self, object: &str, error: &MetricError) {
         let text = format!("{object}: {}", describe(error));
@@ -213,21 +297,22 @@ impl Report<'_> {
         if is_nan { self.warning(&text) } else { self.problem(&text) }
     }
 
-    /// Reports the values of an external metric in a namespace.
-    async fn add_external_sample(
-        &mut self,
-        rule: &RuleInspection,
-        metric: &InspectedMetric,
-        namespace: &str,
-    ) {
+    /// Reports the values of an external metric in a namespace that has series of it.
+    async fn add_external_sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
+        let server = Server { source: self.source, name: &rule.definition.server };
+        let label = sample::namespace_label(rule);
+        let selector = sample::selector(&rule.definition.series_query, &metric.series, &[&label]);
+        let newest = server.newest_labels(&selector).await;
+        let namespace = newest.and_then(|mut labels| labels.remove(&label));
+        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         let request = ExternalQuery {
-            namespace: namespace.to_owned(),
+            namespace: namespace.clone(),
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
         match self.source.read_external(request.clone()).await {
             Ok(values) => {
-                self.line(&format!("  query: {}", values.origin.query));
+                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
                 if values.items.is_empty() {
                     self.warning(&format!("no result in the namespace {namespace}"));
                 }
@@ -240,7 +325,6 @@ impl Report<'_> {
             Err(error) => self.add_failure(&request.metric, &error),
         }
         let explanation = self.source.explain_external(&request);
-        let server = Server { source: self.source, name: &rule.definition.server };
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 

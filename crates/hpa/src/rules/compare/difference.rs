@@ -8,8 +8,12 @@ use serde_json::Value;
 
 use super::{report::ApiComparison, server::MetricsResponse, values::Values};
 
+/// The API that an adapter serves with `resourceRules` only: elsewhere, metrics-server has it.
+const OPTIONAL_API: &str = "metrics.k8s.io/v1beta1";
+
 /// Compares the metrics that an API lists on both servers. A 404 means that a server doesn't serve
-/// the API. After any other error, the lists are not compared.
+/// the API. After any other error, the lists are not compared, and neither is [`OPTIONAL_API`] if
+/// only one server has it.
 pub(super) fn compare_lists(
     api: &'static str,
     left: &MetricsResponse,
@@ -17,11 +21,11 @@ pub(super) fn compare_lists(
 ) -> anyhow::Result<ApiComparison> {
     let is_error = |(_, response): &(_, &MetricsResponse)| !matches!(response.status, 200 | 404);
     let errors = [("left", left), ("right", right)].into_iter().filter(is_error);
-    let errors: Vec<_> =
+    let obstacles: Vec<_> =
         errors.map(|(side, response)| format!("{side} answers {response}")).collect();
     let statuses_differ = left.status != right.status;
-    if !errors.is_empty() {
-        return Ok(ApiComparison { name: api, errors, statuses_differ, ..<_>::default() });
+    if !obstacles.is_empty() {
+        return Ok(ApiComparison { name: api, obstacles, statuses_differ, ..<_>::default() });
     }
     let (left_names, right_names) = (names(left)?, names(right)?);
     let only_in = |these: &Option<BTreeSet<String>>, others: &Option<BTreeSet<String>>| {
@@ -34,6 +38,10 @@ pub(super) fn compare_lists(
         (Some(_), None) => Some(format!("right does not serve it: {right}")),
         _ => None,
     };
+    if unserved.is_some() && api == OPTIONAL_API {
+        let obstacles = unserved.iter().cloned().collect();
+        return Ok(ApiComparison { name: api, obstacles, unserved, ..<_>::default() });
+    }
     Ok(ApiComparison {
         name: api,
         is_compared: left_names.is_some() && right_names.is_some(),
@@ -42,7 +50,7 @@ pub(super) fn compare_lists(
         only_left: only_in(&left_names, &right_names),
         only_right: only_in(&right_names, &left_names),
         unserved,
-        errors,
+        obstacles,
         statuses_differ,
     })
 }

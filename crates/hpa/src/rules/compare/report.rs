@@ -38,8 +38,8 @@ pub(super) struct ApiComparison {
     pub(super) only_right: Vec<String>,
     /// A line about the server that lacks the API, if only one server has it.
     pub(super) unserved: Option<String>,
-    /// The errors that prevented a comparison of the lists.
-    pub(super) errors: Vec<String>,
+    /// The reasons why the lists are not compared, such as errors.
+    pub(super) obstacles: Vec<String>,
     pub(super) statuses_differ: bool,
 }
 
@@ -56,8 +56,17 @@ pub(super) struct RequestComparison {
 impl Report {
     /// The number of metrics and requests that differ.
     pub(super) fn differences(&self) -> usize {
-        let metrics: usize = self.apis.iter().map(ApiComparison::differences).sum();
-        metrics + self.requests.iter().filter(|request| !request.differences.is_empty()).count()
+        self.different_lists() + self.different_requests()
+    }
+
+    /// The number of metrics that only one server lists, and of APIs that only one server has.
+    fn different_lists(&self) -> usize {
+        self.apis.iter().map(ApiComparison::differences).sum()
+    }
+
+    /// The number of requests whose values differ.
+    fn different_requests(&self) -> usize {
+        self.requests.iter().filter(|request| !request.differences.is_empty()).count()
     }
 
     /// Whether nothing was compared: no list of metrics, and no values.
@@ -83,7 +92,14 @@ impl Report {
             (0, 0) => "no value was compared; the lists of metrics are equal".to_owned(),
             (0, _) => format!("no differences: {values} compared"),
             (differences, _) => {
-                format!("{}: {values} compared", counted(differences, "difference"))
+                let differences = counted(differences, "difference");
+                match (self.different_lists(), self.different_requests()) {
+                    (0, _) => format!("{differences}: {values} compared"),
+                    (lists, requests) => format!(
+                        "{differences} ({lists} in lists of metrics, {requests} in values): \
+                         {values} compared"
+                    ),
+                }
             }
         }
     }
@@ -116,6 +132,12 @@ impl ServerSummary {
 }
 
 impl ApiComparison {
+    /// Whether only one server has the API, and that is no difference. Then its values are not
+    /// compared either.
+    pub(super) fn is_skipped(&self) -> bool {
+        self.unserved.is_some() && !self.obstacles.is_empty()
+    }
+
     fn differences(&self) -> usize {
         let metrics = self.only_left.len() + self.only_right.len();
         // Different statuses are a difference even if neither server lists a metric.
@@ -129,8 +151,7 @@ impl fmt::Display for Report {
         for api in &self.apis {
             write!(f, "{api}")?;
         }
-        let different =
-            self.requests.iter().filter(|request| !request.differences.is_empty()).count();
+        let different = self.different_requests();
         writeln!(
             f,
             "{} for the metrics of {}, {}: {different} differ",
@@ -154,9 +175,9 @@ impl fmt::Display for Report {
 
 impl fmt::Display for ApiComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.errors.is_empty() {
+        if !self.obstacles.is_empty() {
             writeln!(f, "{}: not compared", self.name)?;
-            return self.errors.iter().try_for_each(|error| writeln!(f, "  {error}"));
+            return self.obstacles.iter().try_for_each(|reason| writeln!(f, "  {reason}"));
         }
         if !self.is_served {
             return writeln!(f, "{}: neither server has it", self.name);

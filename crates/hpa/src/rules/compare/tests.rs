@@ -152,8 +152,8 @@ async fn different_values_and_metrics_are_reported() {
     assert_eq!(report.differences(), 3);
     let text = report.to_string();
     let expected = [
-        "3 differences: 3 values compared\ncustom.metrics.k8s.io/v1beta1: both list 1 metric, only \
-         left 1, only right 1\n",
+        "3 differences (2 in lists of metrics, 1 in values): 3 values compared\n\
+         custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 1, only right 1\n",
         "  only left: pods/old\n  only right: services/new\n",
         "1 request for the metrics of 1 autoscaler, 3 values: 1 differ\n",
         "  /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps (shop/web)\n\
@@ -192,6 +192,26 @@ async fn missing_api_and_error_are_reported() {
     assert!(text.contains(expected), "{text}");
     assert!(report.is_empty());
     assert!(text.starts_with("the right server serves none of the metrics APIs (404): nothing"));
+}
+
+#[tokio::test]
+async fn resource_metrics_of_one_server_are_not_compared() {
+    let pod_usage = json!({"resources": [{"name": "pods"}]});
+    let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
+    let mut metrics = rps();
+    let resource = json!({"type": "Resource", "resource": cpu});
+    metrics.as_array_mut().unwrap().push(resource);
+    let server = || {
+        FakeServer::default().with_custom_metrics(&["pods/rps"]).with_pod_values(&[("web-1", "20")])
+    };
+    let left = server().with_response("/apis/metrics.k8s.io/v1beta1", 200, pod_usage);
+    let report = report(&left, &server(), metrics).await.unwrap();
+    assert_eq!((report.differences(), report.values()), (0, 1));
+    let text = report.to_string();
+    let expected = "metrics.k8s.io/v1beta1: not compared\n  right does not serve it: 404: not \
+                    found\n1 request for the metrics of 1 autoscaler, 1 value: 0 differ\n";
+    assert!(text.ends_with(expected), "{text}");
+    assert!(text.starts_with("no differences: 1 value compared\n"), "{text}");
 }
 
 #[tokio::test]

@@ -45,6 +45,20 @@ impl Chart {
 const SECTIONS: [&str; 6] =
     ["default", "custom", "external", "resource", "existing", "credentialsSecret"];
 
+/// The message about sections of a chart's values in a rules file.
+const CHART_SECTIONS: &str = "must be a list, not a mapping: `custom`, `external` and `resource` \
+                              below `rules` are values of a Helm chart. Write them as the lists \
+                              `rules` and `externalRules`, and as `resourceRules`";
+
+/// Whether a mapping has a section of `rules` in a chart's values.
+fn has_sections(node: &Node) -> bool {
+    let Content::Mapping(members) = &node.content else { return false };
+    members.iter().any(|(key, _)| match &key.content {
+        Content::Scalar(scalar) => SECTIONS.contains(&&*scalar.text),
+        _ => false,
+    })
+}
+
 /// The section whose name `name` is, even if it is misspelled or has a suffix.
 pub(super) fn similar_section(name: &str, chart: Chart) -> Option<&'static str> {
     let is_meant = |known: &&str| is_similar(name, known) || name.starts_with(known);
@@ -293,6 +307,9 @@ impl<T: Decode> Decode for Vec<T> {
                 }
             }
             Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => self.clear(),
+            _ if decoder.path == "rules" && has_sections(node) => {
+                decoder.add_issue(node, CHART_SECTIONS);
+            }
             _ => decoder.wrong_type(node, "a list"),
         }
     }

@@ -121,6 +121,12 @@ fn anchors_and_merge_keys_are_followed() {
     "line 1, column 41: rules[0].resources.overrides: `a` is already set"
 )]
 #[case::no_list("rules: {a: b}", "line 1, column 8: rules: must be a list, not a mapping")]
+#[case::sections_of_a_chart(
+    "rules: {default: false, external: []}",
+    "line 1, column 8: rules: must be a list, not a mapping: `custom`, `external` and `resource` below \
+     `rules` are values of a Helm chart. Write them as the lists `rules` and `externalRules`, and as \
+     `resourceRules`"
+)]
 #[case::no_rule("rules: [5]", "line 1, column 9: rules[0]: must be a mapping, not `5`")]
 #[case::no_text(
     "rules: [{seriesQuery: [1]}]",

@@ -5,7 +5,10 @@ use std::fmt;
 use hpa_calc::explain::counted;
 
 use super::{RequestProblem, RuleOutcome, SeriesRefusal, Warning};
-use crate::rules::query::QueryError;
+use crate::rules::query::{QueryError, on_one_line};
+
+/// Advice for series that may be of no object.
+const OR_EXTERNAL: &str = ". If the series are of no object, use externalRules";
 
 impl fmt::Display for RequestProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,8 +31,9 @@ impl RuleOutcome {
         let Self::Shadowed { by, query } = self else { return self.to_string() };
         format!(
             "{} also has the metric, and the last rule takes precedence. Rename the metric in one of \
-             them, or change their order. Not used: {query}",
-            rule_name(*by)
+             them, or change their order. Not used: {}",
+            rule_name(*by),
+            on_one_line(query)
         )
     }
 }
@@ -55,12 +59,15 @@ impl fmt::Display for RuleOutcome {
                     "the series exists, but its metric is named `{metric}`: request that name"
                 )
             }
-            Self::OtherMetrics { similar, count } if similar.is_empty() => {
-                write!(f, "none of its {} has that name", counted(*count, "metric"))
-            }
             Self::OtherMetrics { similar, count } => {
-                let (all, similar) = (counted(*count, "metric"), similar.join(", "));
-                write!(f, "none of its {all} has that name. Similar: {similar}")
+                match count {
+                    1 => f.write_str("its only metric has another name")?,
+                    _ => write!(f, "none of its {} has that name", counted(*count, "metric"))?,
+                }
+                if similar.is_empty() {
+                    return Ok(());
+                }
+                write!(f, ". Similar: {}", similar.join(", "))
             }
             Self::OtherResources { resources, labels, expected } => {
                 f.write_str("it has the metric, but not for this resource")?;
@@ -73,12 +80,12 @@ impl fmt::Display for RuleOutcome {
                     Ok(label) => write!(
                         f,
                         ". No series has the label `{label}`; the labels are {labels}. Change the \
-                         override or the template to the label with the object's name"
+                         override or the template to the label with the object's name{OR_EXTERNAL}"
                     ),
                     Err(_) => write!(
                         f,
                         ". No override and no template has the resource; the labels are {labels}. \
-                         Add an override for the label with the object's name"
+                         Add an override for the label with the object's name{OR_EXTERNAL}"
                     ),
                 }
             }
@@ -90,7 +97,7 @@ impl fmt::Display for RuleOutcome {
             }
             Self::Shadowed { .. } => f.write_str(&self.describe(|by| format!("rule {by}"))),
             Self::Applies { series, query, warnings, .. } => {
-                write!(f, "applies with the series {series}: {query}")?;
+                write!(f, "applies with the series {series}: {}", on_one_line(query))?;
                 warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))?;
                 self.sharing().map_or(Ok(()), |sharing| write!(f, "\n  {sharing}"))
             }

@@ -98,7 +98,9 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
 #[case::wrong_label(
     good_rule_with(|rule| rule.replace("pod: {", "pod_id: {")),
     "http_requests",
-    "No series has the label `pod_id`; the labels are code, namespace, pod."
+    "No series has the label `pod_id`; the labels are code, namespace, pod. Change the override or \
+     the template to the label with the object's name. If the series are of no object, use \
+     externalRules"
 )]
 #[case::regex_matches_nothing(
     good_rule_with(|rule| rule.replace("_total", "_toal")),
@@ -120,7 +122,18 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
     "http_requests_total",
     "the series exists, but seriesFilters[0].isNot `^http` matches it"
 )]
-#[case::other_name(GOOD_RULE.to_owned(), "http_request", "Similar: http_requests")]
+#[case::other_name(
+    GOOD_RULE.to_owned(),
+    "http_request",
+    "its only metric has another name. Similar: http_requests"
+)]
+#[case::two_lines(
+    good_rule_with(|rule| {
+        rule.replace("'sum", "|-\n    sum").replace(" by (", "\n    by (").replace(")'\n", ")\n")
+    }),
+    "http_requests",
+    "[2m])) by (pod)\n"
+)]
 #[case::no_series(
     good_rule_with(|rule| rule + "  seriesQuery: none\n"),
     "http_requests",

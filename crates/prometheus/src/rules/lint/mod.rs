@@ -2,6 +2,7 @@
 //! parsed.
 
 mod invalid_rules;
+mod resource_rules;
 #[cfg(test)]
 mod tests;
 
@@ -14,11 +15,10 @@ use crate::{
     promql::{self, Expr, Node, SyntaxError, Type},
     rules::{
         Compat, Config, RuleSet,
-        config::{DiscoveryRule, Position, ResourceRules},
+        config::{DiscoveryRule, Position},
         explain::object_warnings,
         mistake::UNKNOWN_FIELD,
-        query::{Objects, QueryError},
-        resource_metrics::{ResourceMetrics, UsageResource},
+        query::{Objects, QueryError, on_one_line},
         rule::{Naming, Rule},
     },
 };
@@ -227,11 +227,14 @@ impl Linter<'_> {
             }) => {
                 return selector.metric_name();
             }
-            Ok(_) => self.add_error(
-                field,
-                "it must be a selector, such as 'http_requests_total{pod!=\"\"}': write functions, \
-                 operators, `offset` and `@` into metricsQuery",
-            ),
+            Ok(expr) => {
+                let advice = hyphen_advice(query, expr.at);
+                let message = format!(
+                    "it must be a selector, such as 'http_requests_total{{pod!=\"\"}}': write \
+                     functions, operators, `offset` and `@` into metricsQuery{advice}"
+                );
+                self.add_error(field, message);
+            }
         }
         None
     }
@@ -263,15 +266,12 @@ impl Linter<'_> {
         }
         match series.map(|series| (series, rule.naming(series))) {
             Some((series, Naming::NoMatch)) => {
-                let message = format!("it doesn't match {series}, the only series of seriesQuery");
+                let message = format!("it doesn't match {series}, the name in seriesQuery");
                 self.add_error("name.matches", message);
             }
             Some((series, Naming::Filtered(index))) => {
                 let field = format!("seriesFilters[{index}]");
-                self.add_error(
-                    &field,
-                    format!("it excludes {series}, the only series of seriesQuery"),
-                );
+                self.add_error(&field, format!("it excludes {series}, the name in seriesQuery"));
             }
             _ => {}
         }
@@ -330,40 +330,6 @@ impl Linter<'_> {
             self.add_warning(field, message);
         }
     }
-
-    fn check_resource_rules(&mut self, metrics: &ResourceMetrics) {
-        let definition = self.config.resource_rules.as_ref();
-        let missing = definition.and_then(ResourceRules::missing);
-        if let Some(path) = missing {
-            let message = "it is missing: metrics.k8s.io has only pods and nodes with both cpu and \
-                           memory";
-            self.findings.push(Finding {
-                path: path.to_owned(),
-                position: self.config.positions.get("resourceRules"),
-                is_warning: false,
-                message: message.to_owned(),
-            });
-        }
-        for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
-            self.rule_path = format!("{RESOURCE_RULES}.{name}");
-            if missing == Some(&self.rule_path) {
-                continue;
-            }
-            let names = &["web".to_owned()];
-            let queries = [
-                ("containerQuery", &GroupResource::pods(), "shop"),
-                ("nodeQuery", &GroupResource::nodes(), ""),
-            ];
-            for (field, resource, namespace) in queries {
-                let objects = Objects { resource, namespace, names };
-                let query = metrics.query(usage, objects, self.resources, Compat::Off);
-                self.check_query(field, query, None);
-            }
-            if metrics.container_label(usage).is_empty() {
-                self.add_error("containerLabel", "it is missing: write, for example, container");
-            }
-        }
-    }
 }
 
 /// The message for a query that isn't PromQL, with an excerpt around the mistake.
@@ -375,7 +341,20 @@ fn syntax_message(query: &str, error: &SyntaxError) -> String {
         ". Without matchers, there is nothing before the comma: write <<.LabelMatchers>> last, \
          after a comma"
     } else {
-        ""
+        hyphen_advice(query, error.at)
     };
-    format!("not PromQL: {error}, at `{before}⟨here⟩{after}`{advice}")
+    let excerpt = on_one_line(&format!("{before}⟨here⟩{after}"));
+    format!("not PromQL: {error}, at `{excerpt}`{advice}")
+}
+
+/// Advice for a `-` at a byte offset that is in a name, where PromQL subtracts.
+fn hyphen_advice(query: &str, at: usize) -> &'static str {
+    let is_in_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let (before, after) = query.split_at_checked(at).unwrap_or_default();
+    let rest = after.strip_prefix('-').unwrap_or_default();
+    if before.ends_with(is_in_name) && rest.starts_with(is_in_name) {
+        ". A name can't have `-`, which subtracts: write the series' name in Prometheus"
+    } else {
+        ""
+    }
 }

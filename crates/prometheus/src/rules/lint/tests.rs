@@ -56,6 +56,20 @@ fn good_rules_have_no_findings(#[case] query: &str) {
     "4 rules[0].name.as: the dollar sign must be before the braces: write ${1}, not {$1}"
 )]
 #[case::no_query("  seriesQuery: m\n", "2 rules[0].metricsQuery: the query is missing")]
+#[case::name_with_a_hyphen(
+    "  seriesQuery: event-service_total\n  metricsQuery: m\n",
+    "and `@` into metricsQuery. A name can't have `-`, which subtracts"
+)]
+#[case::query_with_a_hyphen(
+    "  seriesQuery: m\n  metricsQuery: rate(event-service_total{<<.LabelMatchers>>}[2m])\n",
+    "4 rules[0].metricsQuery: not PromQL: `-` needs scalars or instant vectors, not a range vector, \
+     at `rate(event⟨here⟩-service_total{names`. A name can't have `-`, which subtracts: write the \
+     series' name in Prometheus"
+)]
+#[case::query_of_several_lines(
+    "  seriesQuery: m\n  metricsQuery: |\n    sum(\n      rate(m{<<.LabelMatchers>>})\n    )\n",
+    "at `sum( ⟨here⟩rate(m{names"
+)]
 #[case::other_series(
     "  seriesQuery: m\n  metricsQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)\n",
     "4 rules[0].metricsQuery: warning: it reads n, but seriesQuery selects m"
@@ -74,7 +88,7 @@ fn good_rules_have_no_findings(#[case] query: &str) {
 )]
 #[case::filtered(
     "  seriesQuery: m\n  seriesFilters: [{is: ^n}]\n  metricsQuery: m\n",
-    "4 rules[0].seriesFilters[0]: it excludes m, the only series of seriesQuery"
+    "4 rules[0].seriesFilters[0]: it excludes m, the name in seriesQuery"
 )]
 fn mistakes_are_reported_with_line_and_advice(#[case] rule: &str, #[case] expected: &str) {
     let findings = findings(&pod_rule(rule)).join("\n");
@@ -166,6 +180,32 @@ fn unclosed_parenthesis_in_container_query_is_found() {
          resources: {template: <<.Resource>>}\n",
     );
     assert!(findings[1].starts_with("3 resourceRules.cpu.containerQuery: not PromQL: the query"));
+}
+
+#[rstest]
+#[case::no_matcher("", true)]
+#[case::pod_level_series(",container!=\"POD\"", true)]
+#[case::containers(",container!=\"\",container!=\"POD\"", false)]
+#[case::images(",image!=\"\"", false)]
+fn query_for_containers_that_also_reads_pods_is_a_warning(
+    #[case] matchers: &str,
+    #[case] is_warned: bool,
+) {
+    let usage = format!(
+        "    containerQuery: sum(container_usage{{<<.LabelMatchers>>{matchers}}}) by (<<.GroupBy>>)\n    \
+         nodeQuery: container_usage{{<<.LabelMatchers>>}}\n    containerLabel: container\n    \
+         resources: {{template: <<.Resource>>}}\n"
+    );
+    let findings = findings(&format!("resourceRules:\n  cpu:\n{usage}  memory:\n{usage}"));
+    let warning = |line: u8, name: &str| {
+        format!(
+            "{line} resourceRules.{name}.containerQuery: warning: without the matcher \
+             container!=\"\", cAdvisor's series of whole pods count again in the sum over \
+             containers: add container!=\"\",container!=\"POD\""
+        )
+    };
+    let all = vec![warning(3, "cpu"), warning(8, "memory")];
+    assert_eq!(findings, if is_warned { all } else { Vec::new() });
 }
 
 #[test]

@@ -256,6 +256,10 @@ impl Pods {
         self.pods.iter_mut()
     }
 
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }

@@ -1,6 +1,6 @@
 //! The schema of scenarios.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -317,7 +317,12 @@ impl Scenario {
 
 fn read_file(path: &Path) -> Result<String, ScenarioError> {
     let error = |source| ScenarioError::ReadFile { path: path.to_owned(), source };
-    if fs::metadata(path).map_err(error)?.len() > MAX_FILE_SIZE {
+    let metadata = fs::metadata(path).map_err(error)?;
+    if !metadata.is_file() {
+        // A device or a pipe may never end.
+        return Err(error(io::Error::other("not a regular file")));
+    }
+    if metadata.len() > MAX_FILE_SIZE {
         return Err(ScenarioError::FileTooLarge { path: path.to_owned(), limit: MAX_FILE_SIZE });
     }
     fs::read_to_string(path).map_err(error)

@@ -19,7 +19,7 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle};
 
 use self::{
     metrics::SimulatedMetrics,
@@ -146,15 +146,11 @@ impl Simulation {
         testbed: &Testbed,
         address: SocketAddr,
     ) -> io::Result<(SocketAddr, ServerHandle)> {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
         let (simulation, testbed) = (self.clone(), testbed.clone());
         let page = get(move || async move {
             ([(CONTENT_TYPE, EXPOSITION_TYPE)], simulation.exposition(&testbed))
         });
-        let router = Router::new().route("/metrics", page);
-        let task = tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok((address, ServerHandle { task }))
+        ServerHandle::serve(address, Router::new().route("/metrics", page)).await
     }
 
     /// Replaces the load of a workload, whether or not the scenario lists it.

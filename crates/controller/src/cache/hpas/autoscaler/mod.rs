@@ -54,6 +54,8 @@ pub struct Autoscaler {
     target_hash: Mutex<Option<u64>>,
     /// The error of the last reconcile, if it failed.
     failure: Mutex<Option<String>>,
+    /// The error of the last status write, if it failed.
+    status_failure: Mutex<Option<String>>,
     /// The message about invalid annotations, `None` if all are valid.
     invalid_annotations: Mutex<Option<String>>,
     peer_writes: PeerWrites,
@@ -113,6 +115,20 @@ pub enum FailureChange {
     Ended,
 }
 
+impl FailureChange {
+    /// Replaces the last error by `failure`, and compares them.
+    fn replace(last: &mut Option<String>, failure: Option<String>) -> Self {
+        let change = match (last.as_ref(), failure.as_ref()) {
+            (None, None) => Self::None,
+            (Some(last), Some(failure)) if last == failure => Self::Same,
+            (_, Some(_)) => Self::New,
+            (Some(_), None) => Self::Ended,
+        };
+        *last = failure;
+        change
+    }
+}
+
 impl Latest {
     fn new(object: HorizontalPodAutoscaler) -> Self {
         let object = Arc::new(without_spare_capacity(object));
@@ -145,6 +161,7 @@ impl Autoscaler {
             periodic_due: Mutex::default(),
             target_hash: Mutex::default(),
             failure: Mutex::default(),
+            status_failure: Mutex::default(),
             invalid_annotations: Mutex::default(),
             peer_writes: PeerWrites::default(),
             status_written_at: Mutex::default(),
@@ -246,15 +263,12 @@ impl Autoscaler {
 
     /// Sets the error of the last reconcile, `None` if it succeeded.
     pub fn set_failure(&self, failure: Option<String>) -> FailureChange {
-        let mut last = self.failure.lock();
-        let change = match (last.as_ref(), failure.as_ref()) {
-            (None, None) => FailureChange::None,
-            (Some(last), Some(failure)) if last == failure => FailureChange::Same,
-            (_, Some(_)) => FailureChange::New,
-            (Some(_), None) => FailureChange::Ended,
-        };
-        *last = failure;
-        change
+        FailureChange::replace(&mut self.failure.lock(), failure)
+    }
+
+    /// Sets the error of the last status write, `None` if it succeeded.
+    pub(crate) fn set_status_failure(&self, failure: Option<String>) -> FailureChange {
+        FailureChange::replace(&mut self.status_failure.lock(), failure)
     }
 
     /// Sets whether a reconcile ended without a decision.

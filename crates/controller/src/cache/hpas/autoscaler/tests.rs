@@ -41,6 +41,18 @@ fn failure_change_is_new_once_per_error() {
     assert_eq!(changes, [Unchanged, New, Same, New, Ended, Unchanged]);
 }
 
+#[test]
+fn failure_of_status_writes_is_new_once_beside_other_failures() {
+    use FailureChange::{Ended, New, Same};
+    let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
+    let write = |failure: Option<&str>| autoscaler.set_status_failure(failure.map(Into::into));
+    assert_eq!(write(Some("forbidden")), New);
+    assert_eq!(autoscaler.set_failure(Some("no metrics".to_owned())), New);
+    assert_eq!(write(Some("forbidden")), Same);
+    assert_eq!(write(None), Ended);
+    assert_eq!(write(Some("forbidden")), New);
+}
+
 #[tokio::test(start_paused = true)]
 async fn additional_reconcile_does_not_shift_the_periodic_one() {
     let (start, period) = (Instant::now(), Duration::from_secs(15));

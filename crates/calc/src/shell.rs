@@ -1,0 +1,51 @@
+//! Quotes arguments of commands that people paste into a shell. Names in a cluster are written by
+//! its tenants, and must not become other commands or options.
+
+use std::borrow::Cow;
+
+/// The argument as one word of a POSIX shell. It is quoted only if needed. A leading `-` gets a
+/// backslash: no object has such a name, and the command would take it as an option.
+pub fn quote(argument: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if argument.starts_with('-') {
+        return Cow::Owned(quote_always(&format!("\\{argument}")));
+    }
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        return Cow::Borrowed(argument);
+    }
+    Cow::Owned(quote_always(argument))
+}
+
+/// The argument in single quotes, as one word of a POSIX shell. For values of options, such as
+/// selectors.
+pub fn quote_always(argument: &str) -> String {
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::name("web-1.example", "web-1.example")]
+    #[case::qualified("shop/web", "shop/web")]
+    #[case::empty("", "''")]
+    #[case::commands("web;id>pwned;#", "'web;id>pwned;#'")]
+    #[case::substitution("$(id)`id`", "'$(id)`id`'")]
+    #[case::quote("a'b;id", r"'a'\''b;id'")]
+    #[case::space("a b", "'a b'")]
+    #[case::home("~root", "'~root'")]
+    #[case::option("--server=evil", r"'\--server=evil'")]
+    #[case::not_ascii("wëb", "'wëb'")]
+    fn argument_is_one_word(#[case] argument: &str, #[case] expected: &str) {
+        assert_eq!(quote(argument), expected);
+    }
+
+    #[test]
+    fn selector_is_always_quoted() {
+        assert_eq!(quote_always("app=web"), "'app=web'");
+        assert_eq!(quote_always("a in (b'c)"), r"'a in (b'\''c)'");
+    }
+}

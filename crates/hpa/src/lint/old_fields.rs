@@ -1,0 +1,100 @@
+//! The fields of `autoscaling/v1` and `autoscaling/v2beta1` that v2 doesn't have.
+
+use serde_json::Value;
+
+use crate::convert::versions::{METRICS, SOURCES, TARGET_CPU, V1, V2_BETA_1};
+
+/// A field of an older version that v2 doesn't have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OldField {
+    pub(super) version: &'static str,
+    /// What to write in v2 instead.
+    pub(super) v2_form: &'static str,
+}
+
+/// Recognizes a field of an older version by its path in an object of v2.
+pub(super) fn old_field(path: &str) -> Option<OldField> {
+    let (parent, name) = path.rsplit_once('.')?;
+    if parent == "spec" && name == TARGET_CPU {
+        let v2_form = "metrics: [{type: Resource, resource: {name: cpu, target: {type: \
+                       Utilization, averageUtilization: N}}}]";
+        return Some(OldField { version: V1, v2_form });
+    }
+    source_of_field(path)?;
+    let (_, member) = parent.rsplit_once('.')?;
+    let v2_form = match (member, name) {
+        ("resource" | "containerResource", "targetAverageUtilization") => {
+            "target: {type: Utilization, averageUtilization: N}"
+        }
+        ("object", "averageValue") | (_, "targetAverageValue") => {
+            "target: {type: AverageValue, averageValue: N}"
+        }
+        ("object" | "external", "targetValue") => "target: {type: Value, value: N}",
+        ("pods" | "object" | "external", "metricName") => "metric: {name: NAME}",
+        ("pods" | "object", "selector") | ("external", "metricSelector") => {
+            "metric: {selector: SELECTOR}"
+        }
+        ("target", "apiVersion" | "kind" | "name") => {
+            "describedObject: {apiVersion: VERSION, kind: KIND, name: NAME}"
+        }
+        _ => return None,
+    };
+    Some(OldField { version: V2_BETA_1, v2_form })
+}
+
+/// The path of the source that has the field, such as `spec.metrics[0].resource`. `None` unless the
+/// field is a member of a source, or of the `target` of an Object metric.
+pub(super) fn source_of_field(path: &str) -> Option<&str> {
+    let (parent, _) = path.rsplit_once('.')?;
+    let source = match parent.strip_suffix(".target") {
+        Some(source) if source.ends_with(".object") => source,
+        _ => parent,
+    };
+    let (metric, name) = source.rsplit_once('.')?;
+    let is_metric = metric.starts_with("spec.metrics[") && metric.ends_with(']');
+    (is_metric && SOURCES.contains(&name)).then_some(source)
+}
+
+/// The field of an autoscaler as it was written, for a field of its conversion to v2: in
+/// `autoscaling/v1`, the metric of CPU is `targetCPUUtilizationPercentage`. Other fields are
+/// returned unchanged.
+pub(super) fn stored_field(object: &Value, field: String) -> String {
+    let is_v1 = object.get("apiVersion").is_some_and(|version| version == V1);
+    let cpu = object.get("spec").and_then(|spec| spec.get(TARGET_CPU));
+    let annotations = object.pointer("/metadata/annotations");
+    // The metrics of the annotation precede that of CPU.
+    let has_others = annotations.is_some_and(|all| all.get(METRICS).is_some());
+    let has_only_cpu = is_v1 && cpu.is_some_and(|percent| !percent.is_null()) && !has_others;
+    if has_only_cpu && field.starts_with("spec.metrics[") {
+        return format!("spec.{TARGET_CPU}");
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::utilization("resource.targetAverageUtilization", Some("target: {type: Utilization, "))]
+    #[case::average("pods.targetAverageValue", Some("target: {type: AverageValue, "))]
+    #[case::object_average("object.averageValue", Some("target: {type: AverageValue, "))]
+    #[case::value("external.targetValue", Some("target: {type: Value, "))]
+    #[case::metric_name("pods.metricName", Some("metric: {name: "))]
+    #[case::selector("external.metricSelector", Some("metric: {selector: "))]
+    #[case::object("object.target.kind", Some("describedObject: {"))]
+    #[case::other_target("pods.target.kind", None)]
+    #[case::misplaced("pods.averageValue", None)]
+    #[case::in_the_target("object.target.targetValue", None)]
+    #[case::other_name("pods.targetAverageValues", None)]
+    #[case::of_the_metric("targetAverageValue", None)]
+    fn field_of_v2beta1_is_recognized(#[case] path: &str, #[case] v2_form: Option<&str>) {
+        let old = old_field(&format!("spec.metrics[3].{path}"));
+        assert_eq!(old.is_some(), v2_form.is_some(), "{old:?}");
+        if let (Some(old), Some(v2_form)) = (old, v2_form) {
+            assert!(old.version == V2_BETA_1 && old.v2_form.starts_with(v2_form), "{old:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+use super::*;
+
+#[test]
+fn description_has_no_credentials() {
+    let error = MetricError::Transport {
+        request: "get pods.metrics.k8s.io".into(),
+        source: Arc::new(std::io::Error::other(
+            "proxy http://me:se@cret@proxy:3128/x and https://you@b refused",
+        )),
+    };
+    let message = "unable to fetch metrics from resource metrics API: \
+                   request failed (get pods.metrics.k8s.io): \
+                   proxy http://proxy:3128/x and https://b refused";
+    assert_eq!(error.into_read_error(MetricsApi::Resource).to_string(), message);
+}
+
+#[test]
+fn errors_of_sources_in_the_process_are_recognized() {
+    let other = || std::io::Error::other("down");
+    let reason = || NotFound::External("queue".to_owned());
+    for error in [
+        MetricError::from_fetch_error(other()),
+        MetricError::from_query_build_error(other()),
+        MetricError::from_conversion_error(other()),
+        MetricError::UnknownMetric(reason()),
+        MetricError::NoValueForObject(reason()),
+        MetricError::NoValue(reason()),
+        MetricError::Absent {
+            absence: "no rule has queue".into(),
+            api_error: Box::new(MetricError::NoCustomApi),
+        },
+    ] {
+        assert!(error_texts::is_in_process(&describe(&error)), "{error}");
+    }
+    for error in [MetricError::NoCustomApi, MetricError::Unresponsive] {
+        assert!(!error_texts::is_in_process(&describe(&error)), "{error}");
+    }
+}
+
+#[test]
+fn cause_that_the_error_repeats_is_printed_once() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer: inner")]
+    struct Outer(#[source] std::io::Error);
+    assert_eq!(with_causes(&Outer(std::io::Error::other("inner"))), "outer: inner");
+}
+
+#[test]
+fn error_of_the_api_server_is_its_message() {
+    let status = kube::core::Status::failure("configmaps is forbidden", "Forbidden");
+    let error = kube::Error::Api(Box::new(status));
+    assert_eq!(describe(&error), "configmaps is forbidden: Forbidden");
+}
+
+#[test]
+fn kube_error_as_a_cause_has_no_prefix_or_debug_text() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("unable to read")]
+    struct Outer(#[source] kube::Error);
+    let status = kube::core::Status::failure("configmaps is forbidden", "Forbidden");
+    let refused = Outer(kube::Error::Api(Box::new(status)));
+    assert_eq!(with_causes(&refused), "unable to read: configmaps is forbidden: Forbidden");
+    let failed = Outer(kube::Error::Service(std::io::Error::other("connection refused").into()));
+    assert_eq!(with_causes(&failed), "unable to read: connection refused");
+}
+
+#[test]
+fn error_of_a_watcher_has_no_debug_text() {
+    let status = kube::core::Status::failure("nodes is forbidden", "Forbidden");
+    let forbidden = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+    assert_eq!(describe(&forbidden), "unable to list the objects: nodes is forbidden: Forbidden");
+    let refused = kube::Error::Service(std::io::Error::other("connection refused").into());
+    let refused = watcher::Error::WatchStartFailed(refused);
+    assert_eq!(describe(&refused), "unable to start the watch: connection refused");
+}
+
+#[test]
+fn cause_of_a_connection_error_is_plain() {
+    let flag = "--ca-file";
+    let tls = "received corrupt message of type InvalidContentType";
+    let cause = |text: &str, flag| connection_cause(&std::io::Error::other(text), flag);
+    assert_eq!(cause(tls, flag), "the server doesn't speak TLS: use http://");
+    let unknown = "invalid peer certificate: UnknownIssuer";
+    let expected = "the certificate of the server was issued by an unknown CA";
+    assert_eq!(cause(unknown, flag), format!("{expected}: set its CA with --ca-file"));
+    assert_eq!(cause(unknown, ""), expected);
+    assert_eq!(cause("Connection refused (os error 111)", flag), "Connection refused");
+    assert_eq!(cause("certificate expired", flag), "certificate expired");
+}
+
+#[test]
+fn long_description_is_cut_between_characters() {
+    let error = std::io::Error::other("é".repeat(4096));
+    let text = describe(&error);
+    assert_eq!((text.len(), text.chars().count()), (4096, 2048));
+    let odd = std::io::Error::other(format!("x{}", "é".repeat(4096)));
+    assert_eq!(describe(&odd).len(), 4095);
+}

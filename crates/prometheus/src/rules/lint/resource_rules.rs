@@ -1,0 +1,73 @@
+//! Lints `resourceRules`.
+
+use hpa_metrics::resource::GroupResource;
+
+use super::{Finding, Linter, RESOURCE_RULES};
+use crate::{
+    promql,
+    rules::{
+        Compat,
+        config::ResourceRules,
+        query::Objects,
+        resource_metrics::{ResourceMetrics, UsageResource},
+    },
+};
+
+impl Linter<'_> {
+    pub(super) fn check_resource_rules(&mut self, metrics: &ResourceMetrics) {
+        let definition = self.config.resource_rules.as_ref();
+        let missing = definition.and_then(ResourceRules::missing);
+        if let Some(path) = missing {
+            let message = "it is missing: metrics.k8s.io has only pods and nodes with both cpu and \
+                           memory";
+            self.findings.push(Finding {
+                path: path.to_owned(),
+                position: self.config.positions.get("resourceRules"),
+                is_warning: false,
+                message: message.to_owned(),
+            });
+        }
+        for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
+            self.rule_path = format!("{RESOURCE_RULES}.{name}");
+            if missing == Some(&self.rule_path) {
+                continue;
+            }
+            let names = &["web".to_owned()];
+            let queries = [
+                ("containerQuery", &GroupResource::pods(), "shop"),
+                ("nodeQuery", &GroupResource::nodes(), ""),
+            ];
+            for (field, resource, namespace) in queries {
+                let objects = Objects { resource, namespace, names };
+                let query = metrics.query(usage, objects, self.resources, Compat::Off);
+                if let ("containerQuery", Ok(query)) = (field, &query) {
+                    self.check_container_matchers(query, metrics.container_label(usage));
+                }
+                self.check_query(field, query, None);
+            }
+            if metrics.container_label(usage).is_empty() {
+                self.add_error("containerLabel", "it is missing: write, for example, container");
+            }
+        }
+    }
+
+    /// Warns if `containerQuery` doesn't exclude cAdvisor's series of whole pods. The usage of a
+    /// pod is the sum of all results with its name.
+    fn check_container_matchers(&mut self, query: &str, label: &str) {
+        let Ok(expr) = promql::parse(query) else { return };
+        let label = if label.is_empty() { "container" } else { label };
+        let labels = [label, "container", "container_name", "image", "name"];
+        let reads_pods = expr.selectors().iter().any(|selector| {
+            let mut matchers = selector.matchers.iter();
+            selector.metric_name().is_some_and(|name| name.starts_with("container_"))
+                && matchers.all(|one| one.accepts_empty || !labels.contains(&one.label))
+        });
+        if reads_pods {
+            let message = format!(
+                "without the matcher {label}!=\"\", cAdvisor's series of whole pods count again in \
+                 the sum over containers: add {label}!=\"\",{label}!=\"POD\""
+            );
+            self.add_warning("containerQuery", message);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Validation and limits of scenario files.
+
+use std::collections::BTreeSet;
+
+use hpa_crd::FieldError;
+
+use super::{BASE, Variant, VariantSpec};
+use crate::{
+    other_pods::MAX_PODS,
+    workload::{
+        field::{ensure, field_error},
+        scenario::WorkloadSpec,
+    },
+};
+
+/// The maximum number of variants of a file, without the base.
+const MAX_VARIANTS: usize = 100;
+/// The maximum duration of a run.
+const MAX_DURATION_DAYS: u32 = 366;
+const SECONDS_PER_DAY: f64 = 86_400.0;
+
+/// Fields of `workload.spec` that the model sets itself.
+const MODELLED_FIELDS: [&str; 4] = ["template", "selector", "replicas", "paused"];
+
+/// Checks the number and the names of variants.
+pub(super) fn check_variants(specs: &[VariantSpec]) -> Result<(), FieldError> {
+    let message = format!("has {} variants, but may have at most {MAX_VARIANTS}", specs.len());
+    ensure(specs.len() <= MAX_VARIANTS, "variants", message)?;
+    let mut names = BTreeSet::from([BASE]);
+    for (index, spec) in specs.iter().enumerate() {
+        let message = format!("{:?} is already used", spec.name);
+        ensure(names.insert(&spec.name), format!("variants[{index}].name"), message)?;
+    }
+    Ok(())
+}
+
+pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
+    let Variant { workload, autoscaler, controller, cost, .. } = variant;
+    let target = &autoscaler.spec.scale_target_ref;
+    let target_fields = [
+        ("name", &workload.name, &target.name),
+        ("kind", &workload.kind, &target.kind),
+        ("namespace", &workload.namespace, &autoscaler.metadata.namespace),
+    ];
+    for (field, value, expected) in target_fields {
+        let message = format!("is {value:?}, but the autoscaler's target has {expected:?}");
+        ensure(value == expected, format!("workload.{field}"), message)?;
+    }
+    check_workload_spec(workload)?;
+    check_pods(variant)?;
+    let is_short_enough =
+        variant.cluster.duration.get() <= f64::from(MAX_DURATION_DAYS) * SECONDS_PER_DAY;
+    ensure(is_short_enough, "duration", format!("must be at most {MAX_DURATION_DAYS}d"))?;
+    let is_long_enough = controller.sync_period.get() >= 1.0;
+    ensure(is_long_enough, "controller.syncPeriod", "must be at least 1s")?;
+    for (field, number) in
+        [("controller.tolerance", controller.tolerance), ("cost.perPodHour", cost.per_pod_hour)]
+    {
+        let is_valid = number.is_finite() && number >= 0.0;
+        ensure(is_valid, field, "must be a number of at least 0")?;
+    }
+    variant.cluster.validate().map_err(|error| {
+        let field = error.field.replacen("workloads[0]", "workload", 1);
+        FieldError { field, ..error }
+    })
+}
+
+/// Checks all numbers of pods against [`MAX_PODS`].
+fn check_pods(variant: &Variant) -> Result<(), FieldError> {
+    let Variant { workload, autoscaler, other_pods, cluster, .. } = variant;
+    let check = |field: String, pods: u32| {
+        ensure(pods <= MAX_PODS, field, format!("is {pods}, but must be at most {MAX_PODS}"))
+    };
+    // `workload.replicas` defaults to `minReplicas`.
+    let min_replicas = autoscaler.spec.effective_min_replicas();
+    check("autoscaler.spec.minReplicas".to_owned(), min_replicas.try_into().unwrap_or_default())?;
+    check("workload.replicas".to_owned(), workload.replicas)?;
+    for (index, incident) in cluster.incidents.iter().enumerate() {
+        check(format!("incidents[{index}].replicas"), incident.replicas.unwrap_or_default())?;
+    }
+    let mut total: u32 = 0;
+    for (index, entry) in other_pods.iter().enumerate() {
+        check(format!("otherPods[{index}].pods"), entry.pods)?;
+        total = total.saturating_add(entry.pods);
+    }
+    if total > MAX_PODS {
+        let message = format!("has {total} pods, but may have at most {MAX_PODS} in all entries");
+        return Err(field_error("otherPods", message));
+    }
+    Ok(())
+}
+
+fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldError> {
+    let fields = workload.spec.as_ref();
+    for name in MODELLED_FIELDS {
+        let is_set = fields.is_some_and(|fields| fields.contains_key(name));
+        let message = "the simulation sets it: use workload.replicas and workload.profile";
+        ensure(!is_set, format!("workload.spec.{name}"), message)?;
+    }
+    Ok(())
+}
