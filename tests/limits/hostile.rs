@@ -9,7 +9,7 @@ use axum::routing::get as get_route;
 use hpa_tests::harness::{ServedTestbed, http_get};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     time::interval,
 };
 
@@ -248,4 +248,101 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     assert!(delays.iter().all(|delay| *delay < MAX_DELAY * factor), "{delays:?}");
     assert!(p99 < probe_limit && !has_failed, "{p99:?}");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
+}
+
+/// An autoscaler on a schedule, with as many metrics of it as `count`.
+fn scaled_by_schedule(name: &str, schedule: &str, count: usize) -> [Value; 2] {
+    let metrics = (0..count).map(|at| {
+        json!({ "type": "Object", "object": {
+            "describedObject": {
+                "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": schedule,
+            },
+            "metric": { "name": format!("m{at}") },
+            "target": { "type": "AverageValue", "averageValue": "1" },
+        } })
+    });
+    [objects::running_deployment(name, 2), objects::hpa(name, 1..=9, metrics)]
+}
+
+/// A schedule of 9000 entries, of which the first is invalid, and autoscalers that read it 512
+/// times.
+fn hostile_schedule() -> Vec<Value> {
+    let mut large = schedule(HOSTILE, "large", &["Sun", "Mon"]);
+    let mut entry = large["spec"]["schedules"][0].clone();
+    let valid = vec![entry.clone(); 8999];
+    entry["period"]["timezone"] = "Nowhere/X".into();
+    large["spec"]["schedules"] = std::iter::once(entry).chain(valid).collect();
+    let mut all = vec![large];
+    for name in ["first", "second"] {
+        all.extend(scaled_by_schedule(name, "large", 256));
+    }
+    for object in &mut all {
+        object["metadata"]["namespace"] = HOSTILE.into();
+    }
+    all
+}
+
+/// Opens 300 connections at once each second, forever. They have another address than the probes,
+/// because a new connection may replace an idle one of its own address.
+async fn open_bursts(port: u16) {
+    let connect = async || {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into())?;
+        socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
+    };
+    let mut ticks = interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        let burst = futures::future::join_all((0..300).map(|_| connect())).await;
+        let failed = burst.iter().filter(|connection| connection.is_err()).count();
+        assert!(failed < burst.len(), "no connection of the burst was accepted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_quick_beside_a_large_schedule_and_bursts_of_connections() {
+    if !are_long_tests_enabled() {
+        println!("large schedule: skipped, HPA_LONG_TESTS=1 runs it");
+        return;
+    }
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all(
+        hpa_collectors::schedules::definition::schedule_definitions().expect("definitions"),
+    );
+    let mut namespace = objects::namespace();
+    namespace["metadata"]["name"] = HOSTILE.into();
+    testbed.apply_all([objects::namespace(), namespace]);
+    testbed.apply_all(hostile_schedule());
+    let all_days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+    let mut always = schedule("shop", "always", &all_days);
+    always["spec"]["schedules"][0]["value"] = 4.into();
+    testbed.apply_all([always]);
+    testbed.apply_all(scaled_by_schedule("web", "always", 1));
+    let served = ServedTestbed::new(&testbed).await;
+    let [port] = hpa_tests::kube_apiserver::free_ports().expect("a port");
+    let flags = [
+        "run",
+        "--leader-elect=false",
+        "--log-level=error",
+        "--scaling-schedule",
+        "--horizontal-pod-autoscaler-sync-period=1s",
+        &format!("--metrics-port={port}"),
+    ];
+    let program = hpa_binary().display().to_string();
+    let mut command = served.command(&program, &flags);
+    let _process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
+    served.wait_for_replicas(&testbed, "web", 4).await;
+    let control = Router::new().route("/", get_route(async || "ok"));
+    let control = hpa_tests::harness::serve(control).await.port();
+    let durations = Mutex::<Durations>::default();
+    tokio::select! {
+        _ = timeout(Duration::from_secs(5), probe(port, control, &durations)) => {}
+        () = open_bursts(port) => unreachable!(),
+    }
+    let Durations { probes, control } = durations.into_inner();
+    let is_busy = control.iter().any(|duration| *duration > BUSY_THRESHOLD);
+    let limit = PROBE_TIMEOUT * if is_busy { BUSY_FACTOR } else { 1 };
+    let slowest = probes.iter().max().expect("probes");
+    println!("large schedule: {} probes, all within {slowest:?}", probes.len());
+    assert!(*slowest < limit, "{slowest:?}");
 }

@@ -47,7 +47,11 @@ const MAX_ADAPTER_PEAK_MIB: u64 = 128;
 /// Deadline of a test, far beyond the expected durations.
 const DEADLINE: Duration = Duration::from_mins(4);
 
-/// Counts the autoscalers whose conditions or events have one of the reasons.
+/// The reason that stands for an active schedule in [`ReasonCounter`].
+const ACTIVE: &str = "Active";
+
+/// Counts the autoscalers whose conditions or events have one of the reasons, or the schedules that
+/// are [`ACTIVE`].
 struct ReasonCounter {
     any_of: &'static [&'static str],
     names: Mutex<HashSet<String>>,
@@ -79,6 +83,10 @@ impl ChangeListener for ReasonCounter {
                 (&new["metadata"]["name"], conditions.into_iter().any(has_reason))
             }
             "events" => (&new["involvedObject"]["name"], has_reason(new)),
+            "scalingschedules" => {
+                let is_active = new["status"]["active"] == true;
+                (&new["metadata"]["name"], is_active && self.any_of.contains(&ACTIVE))
+            }
             _ => return,
         };
         if is_match {
@@ -136,13 +144,15 @@ enum Program {
     Controller,
     ControllerWithRules(Rules),
     ControllerWithCollectors,
+    ControllerWithSchedules,
     AdapterWithCollectors,
+    AdapterWithSchedules,
 }
 
 impl Program {
     fn max_peak_mib(&self) -> u64 {
         match self {
-            Self::AdapterWithCollectors => MAX_ADAPTER_PEAK_MIB,
+            Self::AdapterWithCollectors | Self::AdapterWithSchedules => MAX_ADAPTER_PEAK_MIB,
             _ => MAX_PEAK_MIB,
         }
     }
@@ -163,7 +173,7 @@ impl RunningProgram {
         command.env_clear().current_dir(dir.path());
         let common = ["--log-level=error"];
         match program {
-            Program::AdapterWithCollectors => command.args([
+            Program::AdapterWithCollectors | Program::AdapterWithSchedules => command.args([
                 "adapter",
                 "--collectors",
                 "--secure-port=0",
@@ -189,6 +199,10 @@ impl RunningProgram {
                 command.arg("--prometheus-query-timeout=2m");
             }
             Program::ControllerWithCollectors => _ = command.arg("--collectors"),
+            Program::ControllerWithSchedules => {
+                command.args(["--collectors", "--scaling-schedule"]);
+            }
+            Program::AdapterWithSchedules => _ = command.arg("--scaling-schedule"),
             Program::Controller | Program::AdapterWithCollectors => {}
         }
         let process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
@@ -357,5 +371,65 @@ async fn memory_is_bounded_for_annotations_that_thousands_of_metrics_share() {
     for program in [Program::ControllerWithCollectors, Program::AdapterWithCollectors] {
         let reasons = &["CreateNewMetricsCollector"];
         assert_program_is_bounded(&program, set_up_annotations, reasons, 4).await;
+    }
+}
+
+/// Autoscalers of one namespace whose settings together exceed the limit of a namespace.
+fn set_up_settings_of_a_namespace(testbed: &Testbed) {
+    let path = format!("/{}", "x".repeat(240 << 10));
+    for index in 0..500 {
+        let mut hpa = hpa_of_web(&format!("web-{index}"), vec![objects::pods_metric("rps", "1")]);
+        hpa["metadata"]["annotations"] = json!({
+            "metric-config.pods.rps.json-path/json-key": "$.v",
+            "metric-config.pods.rps.json-path/port": "80",
+            "metric-config.pods.rps.json-path/path": format!("{path}{index}"),
+        });
+        apply(testbed, hpa);
+    }
+}
+
+/// Only autoscalers above the limit of the namespace have an event.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_for_settings_of_all_autoscalers_in_a_namespace() {
+    for program in [Program::ControllerWithCollectors, Program::AdapterWithCollectors] {
+        let reasons = &["CreateNewMetricsCollector"];
+        assert_program_is_bounded(&program, set_up_settings_of_a_namespace, reasons, 10).await;
+    }
+}
+
+fn schedule(namespace: &str, name: &str, days: &[&str]) -> Value {
+    let period = json!({ "startTime": "00:00", "days": days, "timezone": "UTC" });
+    let entry = json!({ "type": "Repeating", "period": period, "durationMinutes": 1440,
+        "value": 1 });
+    json!({
+        "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "schedules": [entry] },
+    })
+}
+
+/// Schedules of 1.45 MB in one namespace, and an always active one in another.
+fn set_up_large_schedules(testbed: &Testbed) {
+    testbed.apply_all(
+        hpa_collectors::schedules::definition::schedule_definitions().expect("definitions"),
+    );
+    let mut namespace = objects::namespace();
+    namespace["metadata"]["name"] = "hostile".into();
+    apply(testbed, namespace);
+    let large = schedule("hostile", "large", &vec!["Sun"; 240_000]);
+    for index in 0..30 {
+        let mut large = large.clone();
+        large["metadata"]["name"] = format!("large-{index}").into();
+        apply(testbed, large);
+    }
+    let all_days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+    apply(testbed, schedule("shop", "always", &all_days));
+}
+
+/// The status is written after all schedules are listed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_for_schedules_of_a_megabyte() {
+    for program in [Program::ControllerWithSchedules, Program::AdapterWithSchedules] {
+        assert_program_is_bounded(&program, set_up_large_schedules, &[ACTIVE], 1).await;
     }
 }

@@ -60,3 +60,20 @@ fn distance(left: &str, right: &str) -> usize {
     }
     row.last().copied().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_not_compared() {
+        let names = [MAX_LENGTH, MAX_LENGTH + 1].map(|length| "a".repeat(length));
+        assert_eq!(names.each_ref().map(|name| is_similar(name, name)), [true, false]);
+    }
+
+    #[test]
+    fn length_is_that_in_characters() {
+        assert!(is_similar("große", "grosse") && is_similar("web-1", "web\u{1f600}\u{1f600}-1"));
+        assert!(is_similar("web", "web-frontend") && !is_similar("web", "webfrontend"));
+    }
+}

@@ -277,7 +277,7 @@ async fn unusable_target_is_explained() {
         .await
         .expect(&[
             "shop/web isn't scaled: shop/other selects the same pods",
-            "Delete shop/other, or",
+            "Merge this one and shop/other into one autoscaler with several metrics",
         ])
         .await;
 }
@@ -910,7 +910,7 @@ async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
         let output = cluster.explain(&[own]).await;
         let start = format!("{own} isn't scaled: {other} selects the same pods\n");
         assert!(output.starts_with(&start), "{output}");
-        assert!(output.contains(&format!("Delete {other}, or give")), "{output}");
+        assert!(output.contains(&format!("Merge this one and {other} into one")), "{output}");
     }
 }
 

@@ -36,8 +36,16 @@ fn rules_are_checked_from_standard_input() {
     let rule = "{seriesQuery: up, metricsQuery: up, resources: {namespaced: false}}";
     let (output, errors, status) =
         run_with_input(&["rules", "check", "-"], &format!("externalRules: [{rule}]\n"));
-    assert!(output.starts_with("valid: 1 external rule\n"), "{output}{errors}");
+    assert!(
+        output.starts_with("standard input: no problems (1 external rule)\n"),
+        "{output}{errors}"
+    );
     assert_eq!(status, Some(0));
+    let (_, _, status) = run_with_input(
+        &["rules", "check", "-", "--prometheus-url=http://127.0.0.1:1"],
+        &format!("externalRules: [{rule}]\n"),
+    );
+    assert_eq!(status, Some(2));
     let (_, errors, status) = run_with_input(&["rules", "check", "-"], "rule: []\n");
     assert!(errors.contains("standard input: line 1, column 1: unknown field"), "{errors}");
     assert_eq!(status, Some(1));

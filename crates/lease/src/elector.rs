@@ -27,6 +27,9 @@ use crate::{
     request_error::RequestError,
 };
 
+/// A lasting failure is logged again after this time.
+const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
+
 type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 
 pub(crate) struct Elector {
@@ -45,8 +48,8 @@ pub(crate) struct Elector {
     /// Started when a GET finds the lease. Ends if the watch fails or this instance acquires or
     /// renews the lease.
     watch: Option<LeaseWatch>,
-    /// The last request failed.
-    is_failing: bool,
+    /// The time of the last log line about a failed request. `None` if the last request succeeded.
+    failure_logged: Option<Instant>,
 }
 
 /// The outcome of an acquisition or a renewal.
@@ -79,7 +82,7 @@ impl Elector {
             predecessor: None,
             hooks,
             watch: None,
-            is_failing: false,
+            failure_logged: None,
         };
         (elector, receiver)
     }
@@ -348,14 +351,16 @@ impl Elector {
     }
 
     fn log_success(&mut self) {
-        if std::mem::take(&mut self.is_failing) {
+        if self.failure_logged.take().is_some() {
             info!(lease = %self.lease_name(), "requests for the leader lease succeed again");
         }
     }
 
-    /// Logs the first of consecutive failures.
+    /// Logs the first of consecutive failures, and again every minute while they last, because a
+    /// standby that can't read the lease waits for nothing else.
     fn log_failure(&mut self, error: &RequestError) {
-        if !std::mem::replace(&mut self.is_failing, true) {
+        if self.failure_logged.is_none_or(|last| last.elapsed() >= LOG_AGAIN_AFTER) {
+            self.failure_logged = Some(Instant::now());
             warn!(lease = %self.lease_name(), %error, "failed to read or write the leader lease");
         }
     }
@@ -399,7 +404,23 @@ mod tests {
         let mut elector = elector(|_| 404);
         assert!(elector.read_lease().await, "there is no lease");
         assert!(matches!(elector.write_lease(Step::Create).await, LeaseWrite::Failed));
-        assert!(elector.is_failing, "the failure is logged");
+        assert!(elector.failure_logged.is_some(), "the failure is logged");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lasting_failure_is_logged_once_a_minute() {
+        for code in [401, 403, 500] {
+            let mut elector = elector(move |_| code);
+            assert!(!elector.read_lease().await);
+            let first = elector.failure_logged;
+            assert!(first.is_some(), "{code}");
+            tokio::time::advance(Duration::from_secs(59)).await;
+            assert!(!elector.read_lease().await);
+            assert_eq!(elector.failure_logged, first, "{code}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(!elector.read_lease().await);
+            assert_eq!(elector.failure_logged, Some(Instant::now()), "{code}");
+        }
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    other_pods::{MAX_PODS, OtherPods, RunningPods},
+    other_pods::{OtherPods, RunningPods},
     pod_template::PodTemplate,
     workload::{
         model::{
@@ -18,7 +18,7 @@ use crate::{
         number,
         profile::PodProfile,
         rollout::{RevisionState, next_replicas},
-        scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
+        scenario::{Incident, IncidentKind, MAX_PODS, Scenario, WorkloadSpec},
         stateful_set::StatefulSetSpec,
     },
 };

@@ -53,6 +53,7 @@ pub use self::{
         BASE, Cost, Objective, Position, ScenarioFile, ScenarioFileError, Variant, json_schema,
     },
     measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
-    other_pods::{MAX_PODS, OtherPods},
+    other_pods::OtherPods,
     run::{ControllerSettings, Problem, Run, RunOptions, Scaling, TimelinePoint, map_parallel},
+    workload::scenario::MAX_PODS,
 };

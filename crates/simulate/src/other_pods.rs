@@ -15,9 +15,6 @@ use crate::{
     workload::seconds::{Seconds, timestamp_at, whole_second},
 };
 
-/// The maximum number of pods of a workload, and of other pods in all entries together.
-pub const MAX_PODS: u32 = 10_000;
-
 /// Pods that the selector matches and the target doesn't own. They have the labels and the requests
 /// of the workload's pods, are ready at once, and have no custom metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

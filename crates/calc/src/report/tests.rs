@@ -237,7 +237,7 @@ fn other_autoscaler_of_the_same_pods_is_named_first() {
     inputs.selected.autoscalers = names.into();
     let report = inputs.report();
     assert_eq!(report.sentence, "isn't scaled: rhpa/shop/sched selects the same pods");
-    assert_contains(&report, "Delete rhpa/shop/sched, or give the targets selectors");
+    assert_contains(&report, "Merge this one and rhpa/shop/sched into one autoscaler");
     // Seen from the custom API.
     inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/other".to_owned()];
     assert_eq!(inputs.report().sentence, "isn't scaled: shop/other selects the same pods");
@@ -247,7 +247,7 @@ fn other_autoscaler_of_the_same_pods_is_named_first() {
     inputs.selected.own_name = Some("shop/web".to_owned());
     let report = inputs.report();
     assert_eq!(report.sentence, "isn't scaled: rhpa/shop/web selects the same pods");
-    assert_contains(&report, "Delete rhpa/shop/web, or give");
+    assert_contains(&report, "Merge this one and rhpa/shop/web into one");
 }
 
 #[test]

@@ -54,7 +54,7 @@ const OTHERS: [&str; 26] = [
     "is_object",
 ];
 
-/// As in Go, the decoders accept trailing bits. [`convert_base64`] removes line breaks before.
+/// As in Go, the decoders accept trailing bits. `convert_base64` removes line breaks before.
 const DECODER: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

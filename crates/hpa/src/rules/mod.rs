@@ -26,7 +26,11 @@ use crate::{
 /// Runs a subcommand. Reports go to standard output.
 pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
     let (text, is_success) = match command {
-        RulesCommand::Check(arguments) => block_on(check::check_rules(&arguments))?,
+        RulesCommand::Check(arguments) => {
+            let (text, outcome) = block_on(check::check_rules(&arguments))?;
+            crate::terminal::print(&text)?;
+            return Ok(outcome.exit_code());
+        }
         RulesCommand::Explain(arguments) => block_on(explain::explain_metric(&arguments))?,
         RulesCommand::Generate(arguments) => (generate(&arguments)?, true),
         RulesCommand::Compare(arguments) => return compare::run(&arguments),

@@ -6,7 +6,10 @@ use std::path::Path;
 use clap::Parser;
 use hpa_prometheus::rules::Config;
 
-use super::{check, generate};
+use super::{
+    check::{self, CheckOutcome},
+    generate,
+};
 use crate::args::{Arguments, Command, GenerateArguments, RulesArguments, RulesCommand};
 
 async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
@@ -14,6 +17,11 @@ async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
 }
 
 async fn check_with(arguments: &[&str]) -> anyhow::Result<(String, bool)> {
+    let (report, outcome) = check_outcome(arguments).await?;
+    Ok((report, outcome == CheckOutcome::NoProblems))
+}
+
+async fn check_outcome(arguments: &[&str]) -> anyhow::Result<(String, CheckOutcome)> {
     let parsed = Arguments::try_parse_from(["hpa", "rules"].iter().chain(arguments));
     match parsed.unwrap().command {
         Command::Rules(RulesArguments { command: RulesCommand::Check(arguments) }) => {
@@ -30,7 +38,9 @@ async fn check_without_a_server_reports_refused_rules() {
     std::fs::write(&path, "rules:\n- {seriesQuery: up, name: {matches: '('}}\n").unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
-    let mistakes: Vec<_> = report.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    let (first, mistakes) = report.split_once('\n').unwrap();
+    assert_eq!(first, format!("{}: 2 problems (1 rule)", path.display()));
+    let mistakes: Vec<_> = mistakes.lines().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(mistakes, ["line 2, column 3", "line 2, column 37"], "{report}");
     assert!(report.contains("rules[0].name.matches: `(` is not a valid regular"), "{report}");
 
@@ -81,7 +91,8 @@ async fn generated_rules_are_valid() {
     std::fs::write(&path, generated("2m", "kube_").unwrap()).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(is_good, "{report}");
-    assert!(report.starts_with("valid: 6 rules, resourceRules\n"), "{report}");
+    let first = format!("{}: no problems (6 rules, resourceRules)\n", path.display());
+    assert!(report.starts_with(&first), "{report}");
     let error = generated("soon", "").unwrap_err().to_string();
     assert_eq!(error, "--rate-interval soon");
     assert!(generated("2m", "'").is_err());
@@ -96,10 +107,12 @@ async fn check_without_a_server_finds_mistakes_in_helm_values() {
     std::fs::write(&path, values).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
-    assert!(report.starts_with("line 4, column 18: rules[0].seriesQuery: it must be a selector"));
+    let expected = ": 1 problem, 1 warning (1 rule)\nline 4, column 18: rules[0].seriesQuery: it must be a \
+                    selector";
+    assert!(report.contains(expected), "{report}");
     std::fs::write(&path, values.replace("sum(a) / sum(b)", "a")).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
-    assert!(is_good && report.contains("\nvalid: 1 rule\n"), "{report}");
+    assert!(is_good && report.contains(" (1 rule)\n"), "{report}");
 }
 
 #[tokio::test]
@@ -111,13 +124,13 @@ async fn check_numbers_the_rules_of_helm_values_as_in_the_file() {
     std::fs::write(&path, values).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
-    let expected = "line 6, column 19: rules[0].metricsQuery: not PromQL";
-    assert!(report.starts_with(expected), "{report}");
+    let expected = "\nline 6, column 19: rules[0].metricsQuery: not PromQL";
+    assert!(report.contains(expected), "{report}");
     std::fs::write(&path, values.replace("sum(", "m")).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
-    assert!(is_good && report.contains("\nvalid: 6 default rules, 1 rule\n"), "{report}");
-    let expected = "line 6, column 19: rules[0].metricsQuery: warning: the query selects no";
-    assert!(report.starts_with(expected), "{report}");
+    assert!(is_good && report.contains(" (6 default rules, 1 rule)\n"), "{report}");
+    let expected = "\nline 6, column 19: rules[0].metricsQuery: warning: the query selects no";
+    assert!(report.contains(expected), "{report}");
 }
 
 #[tokio::test]
@@ -137,12 +150,17 @@ async fn check_names_each_config_map_of_a_file() {
     std::fs::write(&path, maps.concat()).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(!is_good);
-    let start = "rules in 3 places: 2 with problems: ConfigMap m/b, key rules.yaml; ConfigMap m/c, \
-         key rules.yaml\n\nConfigMap m/a, key rules.yaml\nvalid: 1 rule\n";
-    assert!(report.starts_with(start), "{report}");
-    let second =
-        "\n\nConfigMap m/b, key rules.yaml\nline 17, column 21: rules[0].metricsQuery: not";
-    assert!(report.contains(second), "{report}");
+    let file = path.display();
+    let start = format!(
+        "rules in 3 places: 2 with problems: ConfigMap m/b, key rules.yaml; ConfigMap m/c, \
+         key rules.yaml\n\nConfigMap m/a, key rules.yaml\n{file}: no problems (1 rule)\n"
+    );
+    assert!(report.starts_with(&start), "{report}");
+    let second = format!(
+        "\n\nConfigMap m/b, key rules.yaml\n{file}: 1 problem (1 rule)\nline 17, column 21: \
+         rules[0].metricsQuery: not"
+    );
+    assert!(report.contains(&second), "{report}");
     let third = "maps.yaml: line 24, column 7: rules[0]: unknown field `seriesQuerys`";
     assert!(report.contains(third), "{report}");
     let both = [map("a", valid), map("b", valid)].concat();
@@ -163,8 +181,11 @@ async fn check_without_a_server_warns_of_queries_without_matchers_or_grouping() 
         std::fs::write(&path, rules).unwrap();
         let (report, is_good) = check_file(&path).await.unwrap();
         assert!(is_good, "{report}");
-        let warnings = report.split_once("valid: 1 rule\n").unwrap().0;
-        warnings.lines().map(str::to_owned).collect::<Vec<_>>()
+        let lines: Vec<_> = report.lines().map(str::to_owned).collect();
+        let [first, warnings @ .., _hint] = lines.as_slice() else { panic!("{report}") };
+        let counts = if warnings.is_empty() { "no problems" } else { "no problems, 1 warning" };
+        assert!(first.ends_with(&format!(": {counts} (1 rule)")), "{report}");
+        warnings.to_vec()
     };
     let unmatched =
         "line 4, column 17: rules[0].metricsQuery: warning: the query selects no objects";
@@ -219,9 +240,43 @@ async fn servers_of_the_file_are_reached_only_on_request() {
         "{report}"
     );
 
+    assert_eq!(check_outcome(&connect).await.unwrap().1, CheckOutcome::NotChecked);
+
     let url = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
     let error = format!("{:#}", check_with(&url).await.unwrap_err());
     assert!(error.contains("the token file /etc/hpa/credentials/secret"), "{error}");
+}
+
+#[tokio::test]
+async fn mistakes_are_reported_while_prometheus_is_unreachable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    let rules = "rules:
+- seriesQuery: up
+  resources: {template: <<.Resource>>}
+  metricsQuery: <<.Series>>{<<.LabelMatchers>>}
+externalRules:
+- seriesQuery: up
+  resources: {namespaced: false}
+  metricsQuery: sum(
+";
+    std::fs::write(&path, rules).unwrap();
+    let file = path.to_str().unwrap();
+    let connect = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
+    let (report, outcome) = check_outcome(&connect).await.unwrap();
+    assert_eq!(outcome, CheckOutcome::NotChecked);
+    let starts = [
+        format!("{file}: 1 problem (1 rule, 1 external rule)"),
+        "line 8, column 17: externalRules[0].metricsQuery: not PromQL".to_owned(),
+        "not checked against Prometheus: the request to Prometheus at 127.0.0.1:1 failed: \
+         Connection refused"
+            .to_owned(),
+    ];
+    let lines: Vec<&str> = report.lines().collect();
+    assert_eq!(lines.len(), starts.len(), "{report}");
+    for (line, start) in lines.iter().zip(&starts) {
+        assert!(line.starts_with(start), "{report}");
+    }
 }
 
 /// Checks each example of rules in docs/prometheus.md.

@@ -113,19 +113,18 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     ] {
         add(Level::Warning, by_warning.get(&warning), text);
     }
-    if let Some((name, cause)) = waiting.first() {
-        let names: Vec<_> = waiting.iter().map(|(name, _)| (*name).clone()).collect();
-        let text = format!(
-            "{} waiting for pods: {}",
-            counted(names.len(), "autoscaler"),
-            shorten_names(&names)
-        );
-        checks.push(
-            Check::new(Level::Warning, text)
-                .with_hint(format!("{cause}; hpa explain {}", quote(name))),
-        );
-    }
+    checks.extend(waiting_check(&waiting));
     checks
+}
+
+/// The check of autoscalers that wait for pods, by name and cause. `None` if there are none.
+fn waiting_check(waiting: &[(&String, String)]) -> Option<Check> {
+    let (name, cause) = waiting.first()?;
+    let names: Vec<_> = waiting.iter().map(|(name, _)| (*name).clone()).collect();
+    let count = counted(names.len(), "autoscaler");
+    let text = format!("{count} waiting for pods: {}", shorten_names(&names));
+    let hint = format!("{cause}; hpa explain {}", quote(name));
+    Some(Check::new(Level::Warning, text).with_hint(hint))
 }
 
 fn failing_checks(failing: &FailuresByReason) -> impl Iterator<Item = Check> {

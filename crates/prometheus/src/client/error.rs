@@ -79,6 +79,11 @@ impl QueryFailure {
         Self::Request { server, cause: connection_cause(error, CA_SETTING) }
     }
 
+    /// Whether no response arrived. The query itself may be correct.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Connection(_) | Self::Request { .. } | Self::Timeout { .. })
+    }
+
     /// A short reason for unauthorized clients, without text from a URL, a file or a response.
     pub fn reason(&self) -> String {
         match self {

@@ -90,6 +90,10 @@ enum ReadFailure {
 }
 
 impl ReadFailure {
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Query(failure) if failure.is_unreachable())
+    }
+
     /// A short reason, without text from the server.
     fn reason(&self) -> String {
         match self {
@@ -161,9 +165,11 @@ impl Pass<'_> {
             Err(error) => {
                 status.error = Some(describe(error));
                 status.reason = Some(INVALID_RULE.to_owned());
-                return RuleEntry { definition: definition.clone(), source: None, status };
+                let definition = definition.clone();
+                return RuleEntry { definition, source: None, status, is_unreachable: false };
             }
         };
+        let is_unreachable = matches!(&result, Some(Err(error)) if error.is_unreachable());
         let previous_source = previous.and_then(|entry| entry.source.as_ref());
         let series = match result {
             Some(Ok(DiscoveredSeries { series, read_at })) => {
@@ -181,7 +187,7 @@ impl Pass<'_> {
             None => previous_source.map(|source| source.series.clone()),
         };
         let source = series.map(|series| DiscoveredRule { index, rule, series });
-        RuleEntry { definition: definition.clone(), source, status }
+        RuleEntry { definition: definition.clone(), source, status, is_unreachable }
     }
 
     /// Reads the series of all valid rules. Rules with the same server and `seriesQuery` share a

@@ -96,6 +96,14 @@ pub enum RelistError {
     /// Some rules are invalid, or their series can't be read. The messages name the rules.
     #[error("unable to discover the series of {}", .0.join("; "))]
     Rules(Vec<String>),
+    /// No server responded, so no rule's series could be read.
+    #[error("unable to discover the series of {}", .failures.join("; "))]
+    Unreachable {
+        /// The invalid and the unread rules, as in [`RelistError::Rules`].
+        failures: Vec<String>,
+        /// The different errors of the reads, without the names of the rules.
+        causes: Vec<String>,
+    },
 }
 
 /// Reads metrics from Prometheus. Keeps only the names and label names of series in memory, and the
@@ -151,13 +159,13 @@ impl PrometheusSource {
         let rules = self.rules.read().clone();
         let previous = self.state.read().clone();
         let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await?;
-        let failures = state.failures();
+        let result = state.outcome();
         if !Arc::ptr_eq(&previous.rules.servers, &rules.servers) {
             self.sharing.clear();
         }
         // If the rules were reloaded meanwhile, the next discovery uses them.
         *self.state.write() = Arc::new(state);
-        if failures.is_empty() { Ok(()) } else { Err(RelistError::Rules(failures)) }
+        result
     }
 
     /// Discovers series at the relist interval, sooner after a failure, and when the rules file has

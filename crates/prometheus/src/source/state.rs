@@ -10,7 +10,7 @@ use crate::rules::{
 use hpa_metrics::resource::{ApiResources, GroupResource};
 use jiff::Timestamp;
 
-use super::servers::Servers;
+use super::{RelistError, servers::Servers};
 
 /// The short reason for a rule that can't be compiled.
 pub(super) const INVALID_RULE: &str = "the rule is invalid";
@@ -48,6 +48,8 @@ pub(super) struct RuleEntry {
     /// `None` if the rule is invalid or its series have never been read.
     pub(super) source: Option<DiscoveredRule>,
     pub(super) status: RuleStatus,
+    /// The last read got no response.
+    pub(super) is_unreachable: bool,
 }
 
 /// The state of a rule. That of `resourceRules`, which have no discovery, has only `rule`, `error`
@@ -110,13 +112,38 @@ impl DiscoveryState {
     }
 
     /// The rules of both lists that are invalid or whose series can't be read, with the error.
-    pub(super) fn failures(&self) -> Vec<String> {
+    fn failures(&self) -> Vec<String> {
         let entries = self.custom.entries.iter().chain(&self.external.entries);
         let failures = entries.filter_map(|entry| {
             let error = entry.status.error.as_ref()?;
             Some(format!("{}: {error}", entry.status.rule))
         });
         failures.collect()
+    }
+
+    /// The outcome of the discovery.
+    pub(super) fn outcome(&self) -> Result<(), RelistError> {
+        let failures = self.failures();
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let entries = self.custom.entries.iter().chain(&self.external.entries);
+        let mut causes: Vec<String> = Vec::new();
+        for RuleEntry { status, is_unreachable, .. } in entries {
+            if status.reason.as_deref() == Some(INVALID_RULE) {
+                continue;
+            }
+            if !is_unreachable {
+                return Err(RelistError::Rules(failures));
+            }
+            if let Some(cause) = status.error.as_ref().filter(|cause| !causes.contains(*cause)) {
+                causes.push(cause.clone());
+            }
+        }
+        if causes.is_empty() {
+            return Err(RelistError::Rules(failures));
+        }
+        Err(RelistError::Unreachable { failures, causes })
     }
 
     /// The first mistakes in the rules, as `hpa rules check` reports them, except for those of rules

@@ -395,6 +395,22 @@ async fn invalid_rule_disables_all_rules_only_with_compatibility() {
     assert!(!has_custom(&source, &GroupResource::pods(), true, "http_requests_total"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn server_is_unreachable_if_no_valid_rule_gets_a_response() {
+    let rules = RULES.replacen("seriesQuery: http", "name: {matches: '('}\n  seriesQuery: http", 1);
+    let server = prometheus();
+    let source = source_with(&server, &rules, Compat::Off);
+    server.hang("inflight");
+    assert!(matches!(source.relist().await, Err(RelistError::Rules(_))), "another rule is read");
+    server.hang("queue_length");
+    let Err(RelistError::Unreachable { failures, causes }) = source.relist().await else {
+        panic!("reachable");
+    };
+    assert_eq!(failures.len(), 3, "with the invalid rule: {failures:?}");
+    assert_eq!(causes.len(), 1, "{causes:?}");
+    assert!(causes[0].starts_with("no response from Prometheus"), "{causes:?}");
+}
+
 #[tokio::test]
 async fn rule_reads_from_the_server_that_it_names() {
     let (main, other) = (prometheus(), Prometheus::default());

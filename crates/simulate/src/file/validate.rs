@@ -5,12 +5,9 @@ use std::collections::BTreeSet;
 use hpa_crd::FieldError;
 
 use super::{BASE, Variant, VariantSpec};
-use crate::{
-    other_pods::MAX_PODS,
-    workload::{
-        field::{ensure, field_error},
-        scenario::WorkloadSpec,
-    },
+use crate::workload::{
+    field::{ensure, field_error},
+    scenario::{MAX_PODS, WorkloadSpec, check_pods},
 };
 
 /// The maximum number of variants of a file, without the base.
@@ -47,7 +44,7 @@ pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
         ensure(value == expected, format!("workload.{field}"), message)?;
     }
     check_workload_spec(workload)?;
-    check_pods(variant)?;
+    check_pods_of_variant(variant)?;
     let is_short_enough =
         variant.cluster.duration.get() <= f64::from(MAX_DURATION_DAYS) * SECONDS_PER_DAY;
     ensure(is_short_enough, "duration", format!("must be at most {MAX_DURATION_DAYS}d"))?;
@@ -65,22 +62,15 @@ pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
     })
 }
 
-/// Checks all numbers of pods against [`MAX_PODS`].
-fn check_pods(variant: &Variant) -> Result<(), FieldError> {
-    let Variant { workload, autoscaler, other_pods, cluster, .. } = variant;
-    let check = |field: String, pods: u32| {
-        ensure(pods <= MAX_PODS, field, format!("is {pods}, but must be at most {MAX_PODS}"))
-    };
+/// Checks the numbers of pods that [`Scenario::validate`](crate::workload::scenario::Scenario)
+/// doesn't check.
+fn check_pods_of_variant(variant: &Variant) -> Result<(), FieldError> {
     // `workload.replicas` defaults to `minReplicas`.
-    let min_replicas = autoscaler.spec.effective_min_replicas();
-    check("autoscaler.spec.minReplicas".to_owned(), min_replicas.try_into().unwrap_or_default())?;
-    check("workload.replicas".to_owned(), workload.replicas)?;
-    for (index, incident) in cluster.incidents.iter().enumerate() {
-        check(format!("incidents[{index}].replicas"), incident.replicas.unwrap_or_default())?;
-    }
+    let min_replicas = variant.autoscaler.spec.effective_min_replicas();
+    check_pods("autoscaler.spec.minReplicas", min_replicas.try_into().unwrap_or_default())?;
     let mut total: u32 = 0;
-    for (index, entry) in other_pods.iter().enumerate() {
-        check(format!("otherPods[{index}].pods"), entry.pods)?;
+    for (index, entry) in variant.other_pods.iter().enumerate() {
+        check_pods(format!("otherPods[{index}].pods"), entry.pods)?;
         total = total.saturating_add(entry.pods);
     }
     if total > MAX_PODS {

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     file::{Cost, Variant},
-    other_pods::MAX_PODS,
     run::{Problem, Run, Scaling},
+    workload::scenario::MAX_PODS,
 };
 
 /// The header of a column, and a function that returns the cell of a result. If it returns `None`

@@ -126,7 +126,10 @@ fn conflicting_vpas(subject: &Subject<'_>, utilization: &Utilization<'_>) -> Vec
     let target = subject.target_reference();
     let vpas = subject.workspace.vertical_autoscalers_of(subject.manifest, &target);
     let conflicting = vpas.filter(|vpa| changes_request(&vpa.object, utilization));
-    conflicting.take(MAX_NAMED_OBJECTS).map(|vpa| string_at(&vpa.object, "/metadata/name").to_owned()).collect()
+    conflicting
+        .take(MAX_NAMED_OBJECTS)
+        .map(|vpa| string_at(&vpa.object, "/metadata/name").to_owned())
+        .collect()
 }
 
 /// Whether a `VerticalPodAutoscaler` changes the request that the metric's target is a percentage

@@ -41,8 +41,7 @@ fn time_is_in_proportion_to_the_objects(#[case] objects: fn(usize) -> Vec<Value>
     let time = |count: usize| {
         let objects = numbered(objects(count));
         let start = std::time::Instant::now();
-        let findings = find_violations(&Workspace::from_manifests(objects));
-        assert!(findings.len() >= count, "{}", findings.len());
+        find_violations(&Workspace::from_manifests(objects));
         start.elapsed()
     };
     let (few, many) = (time(200), time(2000));

@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::{fmt::Write, mem};
+use std::{fmt::Write, iter, mem, process::ExitCode};
 
 use anyhow::Context;
 use hpa_calc::explain::counted;
@@ -13,6 +13,7 @@ use hpa_prometheus::{
         config::{Issues, ManifestRules},
         labels::AmbiguousLabel,
         lint::{lint, lint_each, merge_unknown_fields, query_warnings},
+        query::on_one_line,
     },
     source::RelistError,
 };
@@ -21,48 +22,85 @@ use self::report::Report;
 use super::{connect_cluster, connect_source, resource::ClusterObjects, resource_mapper};
 use crate::{
     args::{CheckArguments, RulesConnection},
+    lint::EXIT_NOT_CHECKED,
     manifests::file_name,
     rules_source::read_configs,
 };
 
-/// Checks the rules of a file. Returns the report, and whether all rules work.
-pub(super) async fn check_rules(arguments: &CheckArguments) -> anyhow::Result<(String, bool)> {
+/// The outcome of a check, by severity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CheckOutcome {
+    /// There may be warnings.
+    NoProblems,
+    Problems,
+    /// Prometheus should have been read, but no server responded. There may be problems.
+    NotChecked,
+}
+
+impl CheckOutcome {
+    fn from_problems(problems: usize) -> Self {
+        if problems == 0 { Self::NoProblems } else { Self::Problems }
+    }
+
+    pub(super) fn exit_code(self) -> ExitCode {
+        match self {
+            Self::NoProblems => ExitCode::SUCCESS,
+            Self::Problems => ExitCode::FAILURE,
+            Self::NotChecked => ExitCode::from(EXIT_NOT_CHECKED),
+        }
+    }
+}
+
+/// Checks the rules of a file. Returns the report and the outcome.
+pub(super) async fn check_rules(
+    arguments: &CheckArguments,
+) -> anyhow::Result<(String, CheckOutcome)> {
     let all = read_configs(&arguments.file)?;
     let count = all.len();
     let (mut sections, mut failed_places, mut warnings) = (String::new(), Vec::new(), 0);
+    let mut worst = CheckOutcome::NoProblems;
     for ManifestRules { place, config } in all {
         let config = config.with_context(|| file_name(&arguments.file));
-        let CheckedRules { text, is_good, warnings: of_place } = match config {
+        let CheckedRules { text, problems, warnings: of_place, outcome } = match config {
             Ok(config) => check_config(arguments, &config).await?,
             Err(error) => {
                 let error = with_other_mistakes(error, &arguments.connection).await;
                 if count == 1 {
                     return Err(error);
                 }
-                CheckedRules { text: format!("{error:#}\n"), is_good: false, warnings: 0 }
+                CheckedRules::new(format!("{error:#}\n"), 1, 0)
             }
         };
         if count == 1 {
-            return Ok((text, is_good));
+            return Ok((text, outcome));
         }
         // Writing to a string can't fail.
         let _ = write!(sections, "\n{place}\n{text}");
-        failed_places.extend((!is_good).then_some(place));
+        failed_places.extend((problems > 0).then_some(place));
         warnings += of_place;
+        worst = worst.max(outcome);
     }
     let result = match failed_places.as_slice() {
         [] => count_findings(0, warnings),
         places => format!("{} with problems: {}", places.len(), places.join("; ")),
     };
-    Ok((format!("rules in {count} places: {result}\n{sections}"), failed_places.is_empty()))
+    let is_checked = worst != CheckOutcome::NotChecked;
+    let unchecked = if is_checked { "" } else { "; not checked against Prometheus" };
+    Ok((format!("rules in {count} places: {result}{unchecked}\n{sections}"), worst))
 }
 
 /// The report about the rules of one place.
 struct CheckedRules {
     text: String,
-    /// Whether there is no problem. There may be warnings.
-    is_good: bool,
+    problems: usize,
     warnings: usize,
+    outcome: CheckOutcome,
+}
+
+impl CheckedRules {
+    fn new(text: String, problems: usize, warnings: usize) -> Self {
+        Self { text, problems, warnings, outcome: CheckOutcome::from_problems(problems) }
+    }
 }
 
 /// The numbers of problems and warnings, such as "no problems, 2 warnings".
@@ -77,18 +115,21 @@ fn count_findings(problems: usize, warnings: usize) -> String {
 
 /// Checks the rules of one place, such as a file or a `ConfigMap` in it.
 async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Result<CheckedRules> {
-    let flags = &arguments.connection;
+    let (flags, file) = (&arguments.connection, file_name(&arguments.file));
     let Some(source) = connect_source(config, flags).await? else {
         let resources = resource_mapper(flags).await?.load().await?;
-        return Ok(check_syntax(config, &resources));
+        return Ok(check_offline(&file, config, &resources));
     };
     let objects = match connect_cluster(flags).await? {
         Some(client) if config.resource_rules.is_some() => ClusterObjects::list(client).await?,
         _ => ClusterObjects::default(),
     };
-    let discovery = source.relist().await;
-    if let Err(error @ RelistError::Mapper(_)) = &discovery {
-        anyhow::bail!("{}", with_causes(error));
+    match source.relist().await {
+        Err(error @ RelistError::Mapper(_)) => anyhow::bail!("{}", with_causes(&error)),
+        Err(RelistError::Unreachable { causes, .. }) => {
+            return Ok(check_unreachable(&file, config, &source.resources(), &causes));
+        }
+        _ => {}
     }
     let compiled = RuleSet::compile(config, &source.resources());
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
@@ -113,10 +154,10 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
     let Report { text, problems, warnings, .. } = report;
     sections.push((config.positions.get("resourceRules"), text));
     sections.sort_by_key(|(position, _)| *position);
-    let (file, counts) = (file_name(&arguments.file), count_findings(problems, warnings));
+    let counts = count_findings(problems, warnings);
     let sections: String = sections.into_iter().map(|(_, text)| text).collect();
     let text = format!("{file}: {counts}\n{sections}");
-    Ok(CheckedRules { text, is_good: problems == 0, warnings })
+    Ok(CheckedRules::new(text, problems, warnings))
 }
 
 /// Adds the mistakes in all other fields to an error about undecodable fields. If there are
@@ -150,14 +191,43 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
     // The outermost context is the name of the file.
     let headline = format!("{error}: {}", count_findings(lines.len() - warnings, warnings));
     let lines = lines.into_iter().map(|(_, line)| line);
-    let text: Vec<String> = std::iter::once(headline).chain(lines).collect();
+    let text: Vec<String> = iter::once(headline).chain(lines).collect();
     anyhow::Error::msg(text.join("\n"))
 }
 
-/// Checks rules without a server.
-fn check_syntax(config: &Config, resources: &ApiResources) -> CheckedRules {
+/// Checks rules without a server, because no flag allows one.
+fn check_offline(file: &str, config: &Config, resources: &ApiResources) -> CheckedRules {
+    let mut checked = check_syntax(file, config, resources);
+    if checked.problems == 0 {
+        let is_named = !config.servers.is_empty();
+        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
+        // Writing to a string can't fail.
+        let _ = writeln!(checked.text, "To check against series, add --prometheus-url{connect}");
+    }
+    checked
+}
+
+/// Checks rules without the servers that didn't respond.
+fn check_unreachable(
+    file: &str,
+    config: &Config,
+    resources: &ApiResources,
+    causes: &[String],
+) -> CheckedRules {
+    let mut checked = check_syntax(file, config, resources);
+    let causes = on_one_line(&causes.join("; "));
+    let _ = writeln!(checked.text, "not checked against Prometheus: {causes}");
+    checked.outcome = CheckOutcome::NotChecked;
+    checked
+}
+
+/// Checks rules without a server. The first line has the numbers of findings and of rules. The
+/// findings follow in the order of the file.
+fn check_syntax(file: &str, config: &Config, resources: &ApiResources) -> CheckedRules {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
+    let mistakes = findings.iter().filter(|finding| !finding.is_warning).count();
+    let problems = rules.errors().count() + mistakes;
     let refused = rules.errors().map(|error| (error.position, error.describe()));
     let warnings = query_warnings(config, &rules, resources);
     let others = findings.iter().chain(&warnings).map(|one| (one.position, one.to_string()));
@@ -174,16 +244,10 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> CheckedRules {
     let likely_mistakes = findings.iter().chain(&warnings).filter(|finding| finding.is_warning);
     let warnings = likely_mistakes.count() + ambiguous.len();
     lines.extend(ambiguous);
-    let is_valid =
-        rules.first_error().is_none() && findings.iter().all(|finding| finding.is_warning);
-    if is_valid {
-        lines.push(format!("valid: {}", rule_counts(config)));
-        let is_named = !config.servers.is_empty();
-        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
-        lines.push(format!("To check against series, add --prometheus-url{connect}"));
-    }
-    let text = lines.into_iter().map(|line| line + "\n").collect();
-    CheckedRules { text, is_good: is_valid, warnings }
+    let counts = count_findings(problems, warnings);
+    let headline = format!("{file}: {counts} ({})", rule_counts(config));
+    let lines = iter::once(headline).chain(lines);
+    CheckedRules::new(lines.map(|line| line + "\n").collect(), problems, warnings)
 }
 
 /// The numbers of rules, such as "1 rule, 2 external rules, resourceRules".

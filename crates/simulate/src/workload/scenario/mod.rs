@@ -5,6 +5,7 @@ mod incident;
 mod spec;
 mod validate;
 
+pub(crate) use self::validate::check_pods;
 pub use self::{
     error::{ScenarioError, SyntaxProblem},
     incident::{Incident, IncidentKind, OutageScope},
@@ -12,4 +13,5 @@ pub use self::{
         ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
         PAST_MINUTES, PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,
     },
+    validate::MAX_PODS,
 };

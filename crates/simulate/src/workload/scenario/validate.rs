@@ -7,6 +7,14 @@ use hpa_crd::FieldError;
 use super::spec::{MetricValue, Scenario, WorkloadSpec};
 use crate::workload::field::{ensure, within};
 
+/// The maximum number of pods of a workload, and of pods of other owners together.
+pub const MAX_PODS: u32 = 10_000;
+
+/// Fails if a number of pods is above [`MAX_PODS`].
+pub(crate) fn check_pods(field: impl Into<String>, pods: u32) -> Result<(), FieldError> {
+    ensure(pods <= MAX_PODS, field, format!("is {pods}, but must be at most {MAX_PODS}"))
+}
+
 impl Scenario {
     /// Validates a scenario that was built in code. [`Scenario::parse`] and [`Scenario::load`] do
     /// this already.
@@ -19,6 +27,7 @@ impl Scenario {
         for (index, incident) in self.incidents.iter().enumerate() {
             let path = format!("incidents[{index}]");
             incident.validate(&path)?;
+            check_pods(format!("{path}.replicas"), incident.replicas.unwrap_or_default())?;
             if let Some(workload) = &incident.workload {
                 self.check_workload(format!("{path}.workload"), workload)?;
             }
@@ -56,6 +65,7 @@ impl Scenario {
             ensure(is_new, path("name"), "is a duplicate")?;
             let message = format!("is required for the kind \"{kind}\"");
             ensure(workload.api_version().is_some(), path("apiVersion"), message)?;
+            check_pods(path("replicas"), workload.replicas)?;
             if let Some(profile) = &workload.profile {
                 within(path("profile"), profile.validate())?;
             }
