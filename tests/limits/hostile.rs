@@ -157,6 +157,16 @@ struct Durations {
     control: Vec<Duration>,
 }
 
+/// Starts `hpa run` with these flags beside others. Returns the port of its probes.
+fn start_controller(served: &ServedTestbed, flags: &[&str]) -> (tokio::process::Child, u16) {
+    let [port] = hpa_tests::kube_apiserver::free_ports().expect("a port");
+    let metrics_port = format!("--metrics-port={port}");
+    let common = ["run", "--leader-elect=false", "--log-level=error", &metrics_port];
+    let program = hpa_binary().display().to_string();
+    let mut command = served.command(&program, &[&common, flags].concat());
+    (command.stdin(Stdio::null()).spawn().expect("the binary runs"), port)
+}
+
 /// Calls the probes and the control server forever.
 async fn probe(port: u16, control: u16, durations: &Mutex<Durations>) {
     let mut ticks = interval(Duration::from_millis(200));
@@ -191,20 +201,13 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     testbed.apply_all(scaled_by_pods("web", 2, good.port()));
     testbed.apply_all(scaled_by_endpoint("mail", &format!("http://{good}/metrics"), "$.rps"));
     let served = ServedTestbed::new(&testbed).await;
-    let [port] = hpa_tests::kube_apiserver::free_ports().expect("a port");
     let flags = [
-        "run",
-        "--leader-elect=false",
-        "--log-level=error",
         "--collectors",
         "--collector-address=127.0.0.1",
         "--horizontal-pod-autoscaler-sync-period=2s",
         "--horizontal-pod-autoscaler-downscale-stabilization=0s",
-        &format!("--metrics-port={port}"),
     ];
-    let program = hpa_binary().display().to_string();
-    let mut command = served.command(&program, &flags);
-    let process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
+    let (process, port) = start_controller(&served, &flags);
     let replicas = async |web: i64, mail: i64| {
         let started = Instant::now();
         tokio::join!(
@@ -319,18 +322,8 @@ async fn probes_are_quick_beside_a_large_schedule_and_bursts_of_connections() {
     testbed.apply_all([always]);
     testbed.apply_all(scaled_by_schedule("web", "always", 1));
     let served = ServedTestbed::new(&testbed).await;
-    let [port] = hpa_tests::kube_apiserver::free_ports().expect("a port");
-    let flags = [
-        "run",
-        "--leader-elect=false",
-        "--log-level=error",
-        "--scaling-schedule",
-        "--horizontal-pod-autoscaler-sync-period=1s",
-        &format!("--metrics-port={port}"),
-    ];
-    let program = hpa_binary().display().to_string();
-    let mut command = served.command(&program, &flags);
-    let _process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
+    let flags = ["--scaling-schedule", "--horizontal-pod-autoscaler-sync-period=1s"];
+    let (_process, port) = start_controller(&served, &flags);
     served.wait_for_replicas(&testbed, "web", 4).await;
     let control = Router::new().route("/", get_route(async || "ok"));
     let control = hpa_tests::harness::serve(control).await.port();

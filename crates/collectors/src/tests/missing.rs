@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use hpa_prometheus::client::{Client, Settings as ServerSettings};
-use jiff::ToSpan;
 
 use super::*;
 use crate::{Credential, Secret, ServiceSettings, registry::COLLECTORS};
@@ -94,14 +93,8 @@ fn operator(url: &str) -> Settings {
 }
 
 fn objects() -> Objects {
-    let pod = Pod {
-        name: "web-0".to_owned(),
-        ip: "127.0.0.1".to_owned(),
-        ready_since: Some(now() - 30.seconds()),
-        is_terminating: false,
-    };
     Objects {
-        pods: vec![pod],
+        pods: vec![pod("web-0", "127.0.0.1")],
         replicas: 1,
         ingress: Some(Ingress { hosts: vec!["a.example.org".to_owned()], ..Ingress::default() }),
         route_group: Some(RouteGroup {

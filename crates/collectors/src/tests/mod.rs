@@ -23,7 +23,7 @@ use std::{
 use crate::{CollectorPlan, Compat, Environment, annotations::Annotations, metric_configs};
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
-use jiff::Timestamp;
+use jiff::{Timestamp, ToSpan};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
@@ -73,6 +73,20 @@ impl Cluster for Objects {
 fn not_found(kind: &str, namespace: &str, name: &str) -> LookupError {
     let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
     LookupError::NotFound { kind, namespace, name }
+}
+
+/// A pod that has been ready for 30 s.
+fn pod(name: &str, ip: &str) -> Pod {
+    Pod {
+        name: name.to_owned(),
+        ip: ip.to_owned(),
+        ready_since: Some(now() - 30.seconds()),
+        is_terminating: false,
+    }
+}
+
+fn with_pods(pods: &[Pod]) -> Objects {
+    Objects { pods: pods.to_vec(), ..Objects::default() }
 }
 
 pub(crate) fn now() -> Timestamp {

@@ -15,13 +15,7 @@ async fn division_by_zero_in_a_pod_is_an_error_of_the_pod(
 ) {
     let server = Server::start(|_| ok(r#"{"a": 1, "b": 0, "values": [3]}"#)).await;
     let port = server.address.port().to_string();
-    let pod = Pod {
-        name: "a".to_owned(),
-        ip: "127.0.0.1".to_owned(),
-        ready_since: Some(now()),
-        is_terminating: false,
-    };
-    let objects = Objects { pods: vec![pod], ..Objects::default() };
+    let objects = with_pods(&[pod("a", "127.0.0.1")]);
     let plan = pod_plan(&[(key, expression), ("port", &port)]);
     let error = error(fetch(settings(), objects, &plan).await);
     assert!(error.contains("division by zero") || error.contains("selects nothing"), "{error}");

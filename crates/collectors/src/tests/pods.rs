@@ -3,24 +3,10 @@
 use std::time::Duration;
 
 use hpa_metrics::describe;
-use jiff::ToSpan;
 use rstest::rstest;
 
 use super::*;
 use crate::Limits;
-
-fn pod(name: &str, ip: &str) -> Pod {
-    Pod {
-        name: name.to_owned(),
-        ip: ip.to_owned(),
-        ready_since: Some(now() - 30.seconds()),
-        is_terminating: false,
-    }
-}
-
-fn with_pods(pods: &[Pod]) -> Objects {
-    Objects { pods: pods.to_vec(), ..Objects::default() }
-}
 
 /// Values by pod, in thousandths.
 fn values(fetched: &Values) -> Vec<(&str, i64)> {

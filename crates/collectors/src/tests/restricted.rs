@@ -84,13 +84,7 @@ async fn redirection_to_a_restricted_server_is_refused() {
 #[tokio::test]
 async fn pod_with_the_address_of_a_restricted_server_is_not_read() {
     let server = Server::start(|_| ok(RESPONSE)).await;
-    let pod = Pod {
-        name: "a".to_owned(),
-        ip: "127.0.0.1".to_owned(),
-        ready_since: Some(now()),
-        is_terminating: false,
-    };
-    let objects = Objects { pods: vec![pod], ..Objects::default() };
+    let objects = with_pods(&[pod("a", "127.0.0.1")]);
     let clients = Clients::new(restricted(&server, "bank"), Arc::new(objects)).unwrap();
     let clients = clients.map_http(|http| http.with_resolver(Arc::new(names())));
     let port = server.address.port().to_string();

@@ -266,17 +266,11 @@ async fn pod_cannot_redirect_to_another_host(#[case] location: &str) {
     let victim = Victim::start().await;
     let location = victim.text(location);
     let server = Server::start_on("127.0.0.2:0", None, move |_| redirect(&location)).await;
-    let pod = Pod {
-        name: "a".to_owned(),
-        ip: "127.0.0.2".to_owned(),
-        ready_since: Some(now()),
-        is_terminating: false,
-    };
     let plan = pod_plan(&[("json-key", "$"), ("port", &server.address.port().to_string())]);
     // Both addresses are permitted.
     let mut settings = settings();
     settings.policy.addresses.push("127.0.0.2".parse().unwrap());
-    let objects = Objects { pods: vec![pod], ..Objects::default() };
+    let objects = with_pods(&[pod("a", "127.0.0.2")]);
     let error = error(fetch(settings, objects, &plan).await);
     assert!(error.ends_with("the redirection leads away from the pod"), "{error}");
     assert_eq!((server.requests().len(), victim.connections()), (1, 0));

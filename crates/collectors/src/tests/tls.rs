@@ -32,15 +32,9 @@ async fn start_server(ca: &Ca, name: &str) -> Server {
 }
 
 fn pod_over_https(server: &Server) -> (Objects, CollectorPlan) {
-    let pod = Pod {
-        name: "a".to_owned(),
-        ip: "127.0.0.1".to_owned(),
-        ready_since: Some(now()),
-        is_terminating: false,
-    };
     let port = server.address.port().to_string();
     let plan = pod_plan(&[("json-key", "$.v"), ("scheme", "https"), ("port", &port)]);
-    (Objects { pods: vec![pod], ..Objects::default() }, plan)
+    (with_pods(&[pod("a", "127.0.0.1")]), plan)
 }
 
 /// Settings that trust a CA, which this function writes to `file`.
