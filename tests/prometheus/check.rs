@@ -102,8 +102,8 @@ rules:
         is_success: false,
         expected: &[
             ": 1 problem\n",
-            "  problem: sessions_total has no label `kubernetes_namespace`, by which queries select \
-             the namespace: the series have the label `namespace`: map it with \
+            "  problem: sessions_total has no label `kubernetes_namespace`, which queries use \
+             to select the namespace: the series have the label `namespace`: map it with \
              resources.overrides: {namespace: {resource: namespace}}\n",
         ],
         unexpected: "relabeling",

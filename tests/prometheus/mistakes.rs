@@ -126,8 +126,8 @@ rules:
 ",
         metric: "pods/unlabeled_requests",
         flags: IN_NAMESPACE,
-        advice: "unlabeled_requests has no value: unlabeled_requests has no label `namespace`, by \
-                 which queries select the namespace: add it by relabeling, or use externalRules \
+        advice: "unlabeled_requests has no value: unlabeled_requests has no label `namespace`, which \
+                 queries use to select the namespace: add it by relabeling, or use externalRules \
                  with `namespaced: false`; the labels are instance, job, pod",
     },
     Mistake {
@@ -142,9 +142,9 @@ rules:
 ",
         metric: "pods/requests",
         flags: IN_NAMESPACE,
-        advice: "requests has no value: http_requests_total has no label `kubernetes_namespace`, by \
-                 which queries select the namespace: the series have the label `namespace`: map it \
-                 with resources.overrides: {namespace: {resource: namespace}}",
+        advice: "requests has no value: http_requests_total has no label `kubernetes_namespace`, \
+                 which queries use to select the namespace: the series have the label `namespace`: \
+                 map it with resources.overrides: {namespace: {resource: namespace}}",
     },
     Mistake {
         name: "metric_for_another_resource",

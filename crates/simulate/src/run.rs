@@ -45,7 +45,7 @@ pub struct Run {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent_metrics: Vec<String>,
     /// Whether the autoscaler scaled to more than [`MAX_PODS`](crate::MAX_PODS) replicas. The run
-    /// has no more pods than that.
+    /// keeps to this limit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exceeds_pod_limit: bool,
     /// One point per reconcile. Empty unless [`RunOptions::records_timeline`] is set.

@@ -44,7 +44,7 @@ impl Explanation {
             (Summary::Failed(_), ..) => Reason::Failed,
             (Summary::ScalingDisabled, ..) => Reason::ScalingDisabled,
             (Summary::Paused(_), ..) => Reason::Paused,
-            // The metrics ask for no more than `maxReplicas`: a past recommendation does.
+            // The metrics don't ask for more than `maxReplicas`. A past recommendation does.
             (_, Some(ConditionReason::TooManyReplicas), Some(_)) if !self.exceeds_desired() => {
                 Reason::Stabilization
             }

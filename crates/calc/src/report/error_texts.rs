@@ -1,4 +1,4 @@
-//! Texts in the errors of metrics, by which reports detect the cause of a failure. The crates that
+//! Texts in the errors of metrics. Reports detect the cause of a failure by them. The crates that
 //! compose these errors use the same constants.
 
 /// Part of the error of a metrics API that doesn't have the metric.

@@ -35,7 +35,7 @@ pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> Str
     format!("{{{}}}", matchers.join(","))
 }
 
-/// Says that series have no label by which queries select objects, and what to write instead.
+/// Says that series lack the label that queries select objects by, and what to write instead.
 /// `singular` is the name of the objects' resource, and `labels` are those of the series.
 pub(super) fn missing_label(
     series: &str,
@@ -44,7 +44,7 @@ pub(super) fn missing_label(
     labels: &[String],
 ) -> String {
     let advice = mapping_advice(singular, labels);
-    format!("{series} has no label `{label}`, by which queries select the {singular}: {advice}")
+    format!("{series} has no label `{label}`, which queries use to select the {singular}: {advice}")
 }
 
 /// Advice for a rule that maps no label of its series to a resource.
@@ -227,7 +227,7 @@ mod tests {
         #[case] advice: &str,
     ) {
         let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
-        let expected = format!("m has no label `x`, by which queries select the {singular}: ");
+        let expected = format!("m has no label `x`, which queries use to select the {singular}: ");
         assert_eq!(missing_label("m", "x", singular, &labels), expected + advice);
     }
 

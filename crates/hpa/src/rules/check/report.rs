@@ -235,7 +235,7 @@ impl Report<'_> {
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
-    /// The labels by which queries of a rule select objects: the one with their name, then the one
+    /// The labels that queries of a rule select objects by: the one with their name, then the one
     /// with their namespace if they have one. Leaves out resources that the rule has no label for.
     fn selected_labels(
         &self,
