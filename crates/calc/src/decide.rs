@@ -104,6 +104,12 @@ impl<'a> Plan<'a> {
 const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
+/// The name of the setting that schedules the bounds.
+pub(crate) const BOUNDS: &str = "bounds";
+
+const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
+const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
+
 /// The reason of the condition about a bound, if the proposal is beyond it and the desired replicas
 /// are at it.
 fn exceeded_bound(bounds: Bounds, proposed: i32, desired: i32) -> Option<ConditionReason> {
@@ -116,12 +122,6 @@ fn exceeded_bound(bounds: Bounds, proposed: i32, desired: i32) -> Option<Conditi
         None
     }
 }
-
-/// The name of the setting that schedules the bounds.
-pub(crate) const BOUNDS: &str = "bounds";
-
-const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
-const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
 
 /// Describes the scheduled bounds and their next change.
 fn schedule_text(bounds: Bounds, change: Option<BoundsChange>) -> String {

@@ -76,6 +76,15 @@ pub(crate) async fn create_source(
     Ok(Some(source))
 }
 
+/// The flags with which [`create_source`] has a server, for advice.
+pub(crate) fn server_flags(config: &Config) -> &'static str {
+    if config.servers.is_empty() {
+        "--prometheus-url"
+    } else {
+        "--prometheus-url, or --connect for the file's servers"
+    }
+}
+
 /// Creates the source of `--metrics-config`, which has no metrics until [`relist`]. `None`
 /// without the flag.
 pub(crate) async fn create_from_flags(
@@ -89,9 +98,7 @@ pub(crate) async fn create_from_flags(
     let config = read_config(path).with_context(name)?;
     let source = create_source(&config, prometheus, *connect, mapper, objects).await;
     let Some(source) = source.with_context(name)? else {
-        let has_servers = !config.servers.is_empty();
-        let connect = if has_servers { ", or --connect for the file's servers" } else { "" };
-        bail!("{} needs a server: add --prometheus-url{connect}", name());
+        bail!("{} needs a server: add {}", name(), server_flags(&config));
     };
     Ok(Some(source))
 }

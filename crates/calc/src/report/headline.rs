@@ -138,7 +138,6 @@ fn status_instead_of_decision(
 /// The reason for the decision, with the metrics that could not be read.
 fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'_>) -> String {
     let (explanation, hpa) = (decision.explanation(), &inputs.hpa);
-    let failures = reported.failures(hpa, explanation);
     let Some(failed_here) = explanation.failures(hpa) else {
         return match decision.error() {
             Some(_) if inputs.scale.is_err() && is_daemon_set(&hpa.spec.scale_target_ref) => {
@@ -149,7 +148,7 @@ fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'
         };
     };
     let (sentence, failed_here) = (explanation.sentence(hpa), one_line(&failed_here));
-    let failures = failures.unwrap_or_default();
+    let failures = reported.failures(hpa, explanation).unwrap_or_default();
     if sentence.contains(&*failed_here) {
         sentence.replacen(&*failed_here, &failures, 1)
     } else {

@@ -273,15 +273,18 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
     let limited = true_reason(hpa, &ConditionType::ScalingLimited);
     let able = true_reason(hpa, &ConditionType::AbleToScale);
     let holds_less = able == Some(&ConditionReason::ScaleUpStabilized);
+    let has_missing = missing_metrics(hpa).next().is_some();
+    let up = 1.0 + Tolerances::for_spec(&hpa.spec, settings).up;
+    // A past recommendation is above `maxReplicas`, while the current load doesn't ask for more
+    // replicas than the target has.
+    let is_past_load = able == Some(&ConditionReason::ScaleDownStabilized)
+        && !has_missing
+        && load.is_some_and(|load| load <= up);
     match (limited, able) {
-        (Some(ConditionReason::TooManyReplicas), _)
-            if !is_past_load_above_maximum(hpa, load, settings) =>
-        {
-            State::AtMaximum
-        }
+        (Some(ConditionReason::TooManyReplicas), _) if !is_past_load => State::AtMaximum,
         // Without the stabilization, the bound would lead to the same replicas.
         (None, _) if holds_less && is_at_bound(hpa, hpa.spec.max_replicas) => State::AtMaximum,
-        _ if missing_metrics(hpa).next().is_some() => State::MetricMissing,
+        _ if has_missing => State::MetricMissing,
         _ if status.current_replicas != status.desired_replicas => State::Scaling,
         (Some(ConditionReason::ScaleUpLimit | ConditionReason::ScaleDownLimit), _) => {
             State::RateLimited
@@ -295,27 +298,10 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
             State::Stabilizing
         }
         (Some(ConditionReason::TooFewReplicas), _) => State::AtMinimum,
-        _ => {
-            let up = 1.0 + Tolerances::for_spec(&hpa.spec, settings).up;
-            // Only missing or unready pods are left as a cause.
-            if load.is_some_and(|load| load > up) { State::WaitingForPods } else { State::Steady }
-        }
+        // Only missing or unready pods are left as a cause.
+        _ if load.is_some_and(|load| load > up) => State::WaitingForPods,
+        _ => State::Steady,
     }
-}
-
-/// Whether a past recommendation is above `maxReplicas`, while the load asks for no more than the
-/// target has.
-fn is_past_load_above_maximum(
-    hpa: &HorizontalPodAutoscaler,
-    load: Option<f64>,
-    settings: &Settings,
-) -> bool {
-    let is_down = Some(&ConditionReason::ScaleDownStabilized);
-    let has_missing = missing_metrics(hpa).next().is_some();
-    let up = 1.0 + Tolerances::for_spec(&hpa.spec, settings).up;
-    true_reason(hpa, &ConditionType::AbleToScale) == is_down
-        && !has_missing
-        && load.is_some_and(|load| load <= up)
 }
 
 /// Whether the desired replicas are at this bound of the spec, which no setting replaces.
@@ -403,6 +389,7 @@ fn sentence(
     scale: Option<&Scale>,
 ) -> String {
     let (status, spec) = (&hpa.status, &hpa.spec);
+    let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
     let limit = match state {
         State::New => return "no controller has stored a status yet".to_owned(),
         State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
@@ -429,11 +416,8 @@ fn sentence(
         State::Scaling => {
             format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
         }
-        State::RateLimited => {
-            let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
-            policy_text(spec, limited_by, status.desired_replicas)
-        }
-        State::Stabilizing if is_held_at_maximum(hpa) => {
+        State::RateLimited => policy_text(spec, limited_by, status.desired_replicas),
+        State::Stabilizing if limited_by == Some(&ConditionReason::TooManyReplicas) => {
             format!(
                 "stabilization holds more, {}",
                 bound_text(hpa, "maxReplicas", spec.max_replicas)
@@ -466,12 +450,6 @@ fn pause_text(state: State, pause: Pause) -> Option<&'static str> {
         (State::Failing | State::Paused, _) => Some("paused for scaling down by annotation"),
         _ => None,
     }
-}
-
-/// Whether `maxReplicas` limits the replicas, by the controller's condition.
-fn is_held_at_maximum(hpa: &HorizontalPodAutoscaler) -> bool {
-    let limited = true_reason(hpa, &ConditionType::ScalingLimited);
-    limited == Some(&ConditionReason::TooManyReplicas)
 }
 
 /// The text about the bound that the desired replicas are at. A setting may replace the bound of

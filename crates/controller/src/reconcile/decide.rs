@@ -55,7 +55,8 @@ impl<'a> Attempt<'a> {
         if self.zero_premarked {
             // Restores the status, because the scale to zero was not written.
             let status = self.hpa.status.clone();
-            self.reconciler.store_status(self.key, self.stored(), status).await;
+            let (key, autoscaler) = (self.key, self.autoscaler);
+            self.reconciler.store_status(key, autoscaler, self.stored(), status).await;
         }
         Outcome::Superseded
     }

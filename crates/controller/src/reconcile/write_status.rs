@@ -21,7 +21,7 @@ use super::{
     },
 };
 use crate::{
-    cache::FailureChange,
+    cache::{Autoscaler, FailureChange},
     k8s::{ApiError, DecodeError, HpaResponse, StoredHpa},
     key::{AutoscalerApi, HpaKey},
 };
@@ -81,7 +81,8 @@ impl Attempt<'_> {
         // The time of the write matters only with an interval.
         let has_interval = !self.reconciler.status_interval.is_zero();
         let is_new = has_interval && self.stored().status != status;
-        let is_stored = self.reconciler.store_status(self.key, self.stored(), status).await;
+        let (key, autoscaler) = (self.key, self.autoscaler);
+        let is_stored = self.reconciler.store_status(key, autoscaler, self.stored(), status).await;
         if is_new && is_stored {
             self.autoscaler.set_status_written_at(self.started);
         }
@@ -107,6 +108,7 @@ impl Reconciler {
     pub(super) async fn store_status(
         &self,
         key: &HpaKey,
+        autoscaler: &Autoscaler,
         stored: &HorizontalPodAutoscaler,
         mut status: HorizontalPodAutoscalerStatus,
     ) -> bool {
@@ -118,7 +120,7 @@ impl Reconciler {
             Ok(Some(stored)) => {
                 // The next reconcile must not depend on the watch to deliver the status.
                 self.autoscalers.apply_own_write(key, stored);
-                self.log_status_write(key, None);
+                log_status_write(autoscaler, None);
                 true
             }
             Err(StatusWriteError::Gone) => {
@@ -127,24 +129,10 @@ impl Reconciler {
             }
             Err(StatusWriteError::Failed(error)) => {
                 let error = error.to_string();
-                self.log_status_write(key, Some(&error));
+                log_status_write(autoscaler, Some(&error));
                 self.record_warning(key, stored, EventReason::FailedUpdateStatus, error);
                 false
             }
-        }
-    }
-
-    /// Logs a failure to write the status when it starts or changes, and its end.
-    fn log_status_write(&self, key: &HpaKey, error: Option<&str>) {
-        // The autoscaler may be deleted at the same time: then the failure is logged.
-        let change = self.autoscalers.get(key).map_or(FailureChange::New, |autoscaler| {
-            autoscaler.set_status_failure(error.map(ToOwned::to_owned))
-        });
-        match (error, change) {
-            (Some(error), FailureChange::New) => warn!(error, "failed to update the status"),
-            (Some(error), _) => debug!(error, "failed to update the status again"),
-            (None, FailureChange::Ended) => info!("updating the status succeeds again"),
-            (None, _) => {}
         }
     }
 
@@ -236,5 +224,15 @@ impl Reconciler {
             self.watch_ages.compare_versions(resource, known, response, sent);
         }
         Ok(StoredHpa { object, spec_hash })
+    }
+}
+
+/// Logs a failure to write the status when it starts or changes, and its end.
+fn log_status_write(autoscaler: &Autoscaler, error: Option<&str>) {
+    match (error, autoscaler.set_status_failure(error.map(ToOwned::to_owned))) {
+        (Some(error), FailureChange::New) => warn!(error, "failed to update the status"),
+        (Some(error), _) => debug!(error, "failed to update the status again"),
+        (None, FailureChange::Ended) => info!("updating the status succeeds again"),
+        (None, _) => {}
     }
 }

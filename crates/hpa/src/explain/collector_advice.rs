@@ -84,6 +84,10 @@ impl EnabledCollectors {
     ) -> Option<String> {
         let CollectorSource { collector, subject, is_annotated, servers } = source;
         let shown = shown_collector(source);
+        let failure = match error {
+            ReadError::Fetch { message, .. } => message.as_str(),
+            _ => "",
+        };
         if !self.has_collectors {
             return is_annotated.then(|| {
                 format!(
@@ -99,8 +103,7 @@ impl EnabledCollectors {
                 CollectorArguments::flags_that_enable(collector)
             ));
         }
-        let not_synced = error_texts::AUTOSCALERS_NOT_SYNCED;
-        if matches!(error, ReadError::Fetch { message, .. } if message.contains(not_synced)) {
+        if failure.contains(error_texts::AUTOSCALERS_NOT_SYNCED) {
             return Some(format!(
                 "{name} is read by the collector {shown} ({subject}), which has to list the \
                  autoscalers and pods first. The message says why it could not."
@@ -121,9 +124,7 @@ impl EnabledCollectors {
             ),
         };
         let refused = error_texts::REFUSED_ADDRESS;
-        let is_refused =
-            matches!(error, ReadError::Fetch { message, .. } if message.contains(refused));
-        let permit = if is_refused {
+        let permit = if failure.contains(refused) {
             format!(" If it is to read the address in the message, add {refused} with it.")
         } else {
             String::new()

@@ -5,7 +5,7 @@ use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
 use hpa_prometheus::{
     client::Client,
     rules::explain::{Explanation, RuleOutcome},
-    source::{PrometheusSource, RuleInspection},
+    source::PrometheusSource,
 };
 
 use super::metric::{Metric, Source, matching_labels};
@@ -246,7 +246,7 @@ impl TargetRef {
                     metric: metric.name.clone(),
                     metric_selector: selector(identifier),
                 });
-                applied_query(source, &explanation, &source.inspect_external())
+                applied_query(source, &explanation, |index| source.external_server(index))
             }
             (_, None) => None,
         };
@@ -309,17 +309,17 @@ fn custom_rule_query(
     names: &[String],
 ) -> Option<RuleQuery> {
     let explanation = source.explain_custom(request, names);
-    applied_query(source, &explanation, &source.inspect_custom())
+    applied_query(source, &explanation, |index| source.custom_server(index))
 }
 
-/// The query of the rule that applies.
+/// The query of the rule that applies. `server_of` returns the server of a rule.
 fn applied_query(
     source: &PrometheusSource,
     explanation: &Explanation,
-    rules: &[RuleInspection],
+    server_of: impl FnOnce(usize) -> Option<String>,
 ) -> Option<RuleQuery> {
     let report = explanation.applied()?;
     let RuleOutcome::Applies { query, .. } = &report.outcome else { return None };
-    let server = &rules.get(report.index)?.definition.server;
-    Some((query.clone(), source.client(server)))
+    let server = server_of(report.index)?;
+    Some((query.clone(), source.client(&server)))
 }

@@ -20,16 +20,14 @@ use super::{
 };
 use crate::{
     args::{ExplainArguments, MetricsApi},
-    rules_source::read_config,
+    rules_source::{read_config, server_flags},
 };
 
 /// Explains a metric. Returns the explanation, and whether the metric has a value.
 pub(super) async fn explain_metric(arguments: &ExplainArguments) -> anyhow::Result<(String, bool)> {
     let config = read_config(&arguments.config)?;
     let Some(source) = connect_source(&config, &arguments.connection).await? else {
-        let is_named = !config.servers.is_empty();
-        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
-        bail!("series are needed to explain a metric: add --prometheus-url{connect}");
+        bail!("series are needed to explain a metric: add {}", server_flags(&config));
     };
     // The explanation covers failed rules, so only a failed mapper is an error.
     if let Err(error @ RelistError::Mapper(_)) = source.relist().await {

@@ -25,19 +25,21 @@ use crate::{
 
 /// Runs a subcommand. Reports go to standard output.
 pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
-    let (text, is_success) = match command {
+    let (text, exit_code) = match command {
         RulesCommand::Check(arguments) => {
             let (text, outcome) = block_on(check::check_rules(&arguments))?;
-            crate::terminal::print(&text)?;
-            return Ok(outcome.exit_code());
+            (text, outcome.exit_code())
         }
-        RulesCommand::Explain(arguments) => block_on(explain::explain_metric(&arguments))?,
-        RulesCommand::Generate(arguments) => (generate(&arguments)?, true),
+        RulesCommand::Explain(arguments) => {
+            let (text, has_value) = block_on(explain::explain_metric(&arguments))?;
+            (text, if has_value { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        RulesCommand::Generate(arguments) => (generate(&arguments)?, ExitCode::SUCCESS),
         RulesCommand::Compare(arguments) => return compare::run(&arguments),
-        RulesCommand::Schema => (JSON_SCHEMA.to_owned(), true),
+        RulesCommand::Schema => (JSON_SCHEMA.to_owned(), ExitCode::SUCCESS),
     };
     crate::terminal::print(&text)?;
-    Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(exit_code)
 }
 
 /// Generates the default rules.

@@ -62,22 +62,24 @@ fn reason_of(
     query: &Query,
     metric: &str,
 ) -> Option<String> {
-    let described = format!("{} of --metrics-config describes {metric}", entry.status.rule);
+    let reason = |problem: &str| {
+        format!("{} of --metrics-config describes {metric}, but {problem}", entry.status.rule)
+    };
     let series = entry.source.as_ref().map(|source| &source.series);
     if let Query::Custom(CustomQuery { resource, .. }) = query
         && series.is_some_and(|series| series.metric(metric).is_some())
     {
-        return Some(format!("{described}, but not for {resource}"));
+        return Some(reason(&format!("not for {resource}")));
     }
     let rule = rule.as_ref().ok()?;
     let is_described =
         rule.naming(constant_name(rule.series_query())?) == Naming::Metric(metric.to_owned());
     let problem = match series {
-        Some(series) if series.series_count() == 0 => "but found no series now",
-        Some(_) => "but none of its series has that name now",
-        None => "but its series could not be read",
+        Some(series) if series.series_count() == 0 => "found no series now",
+        Some(_) => "none of its series has that name now",
+        None => "its series could not be read",
     };
-    is_described.then(|| format!("{described}, {problem}"))
+    is_described.then(|| reason(problem))
 }
 
 /// The name of the series that a `seriesQuery` selects, if it is a constant.

@@ -118,6 +118,18 @@ impl PrometheusSource {
         source.rule.labels().label(resource, &state.resources).ok()
     }
 
+    /// The name of the server of a rule of `rules`.
+    pub fn custom_server(&self, index: usize) -> Option<String> {
+        let state = self.state();
+        Some(state.custom.entries.get(index)?.definition.server.clone())
+    }
+
+    /// The name of the server of a rule of `externalRules`.
+    pub fn external_server(&self, index: usize) -> Option<String> {
+        let state = self.state();
+        Some(state.external.entries.get(index)?.definition.server.clone())
+    }
+
     /// Sends a query to the server with this name. `None` if there is no such server.
     pub async fn query_server(
         &self,

@@ -111,10 +111,14 @@ impl DiscoveryState {
             && is_known(&self.external, config.external_rules.len())
     }
 
+    /// The rules of both lists.
+    fn entries(&self) -> impl Iterator<Item = &RuleEntry> {
+        self.custom.entries.iter().chain(&self.external.entries)
+    }
+
     /// The rules of both lists that are invalid or whose series can't be read, with the error.
     fn failures(&self) -> Vec<String> {
-        let entries = self.custom.entries.iter().chain(&self.external.entries);
-        let failures = entries.filter_map(|entry| {
+        let failures = self.entries().filter_map(|entry| {
             let error = entry.status.error.as_ref()?;
             Some(format!("{}: {error}", entry.status.rule))
         });
@@ -127,9 +131,8 @@ impl DiscoveryState {
         if failures.is_empty() {
             return Ok(());
         }
-        let entries = self.custom.entries.iter().chain(&self.external.entries);
         let mut causes: Vec<String> = Vec::new();
-        for RuleEntry { status, is_unreachable, .. } in entries {
+        for RuleEntry { status, is_unreachable, .. } in self.entries() {
             if status.reason.as_deref() == Some(INVALID_RULE) {
                 continue;
             }
@@ -168,8 +171,7 @@ impl DiscoveryState {
             reason: compiled.as_ref().err().map(|_| INVALID_RULE.to_owned()),
             ..RuleStatus::default()
         });
-        let entries = self.custom.entries.iter().chain(&self.external.entries);
-        entries.map(|entry| entry.status.clone()).chain(resource).collect()
+        self.entries().map(|entry| entry.status.clone()).chain(resource).collect()
     }
 
     pub(super) fn has_custom(

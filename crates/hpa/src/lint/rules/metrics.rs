@@ -13,7 +13,9 @@ use hpa_metrics::resource::GroupResource;
 use super::{
     Subject,
     annotations::environment,
+    is_resource,
     pods::{Utilization, utilizations},
+    source_field,
 };
 use crate::lint::{
     finding::Report,
@@ -53,10 +55,7 @@ pub(super) fn target_type(subject: &Subject<'_>, report: &mut Report<'_>) {
             "the type is {written}, but {field} is set: {}. Write type: {fitting}{instead}",
             effect_of_type(metric, field)
         );
-        report.add(
-            format!("spec.metrics[{index}].{}.target.type", metric.source_type.member()),
-            message,
-        );
+        report.add(format!("{}.target.type", source_field(index, metric)), message);
     }
 }
 
@@ -90,15 +89,14 @@ fn effect_of_type(metric: &MetricSpec, field: &str) -> &'static str {
 /// Reports resources that are not in the resource metrics API.
 pub(super) fn unknown_resource(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        let is_resource = metric.resource.is_some() || metric.container_resource.is_some();
         let name = metric.metric_name();
         let is_known = MEASURED_RESOURCES.contains(&name) || has_value(subject, index, metric);
-        if !is_resource || is_known {
+        if !is_resource(metric) || is_known {
             continue;
         }
         let meant = MEASURED_RESOURCES.iter().find(|known| known.eq_ignore_ascii_case(name));
         let advice = meant.unwrap_or(&"a metric of type Pods, Object or External");
-        let field = format!("spec.metrics[{index}].{}.name", metric.source_type.member());
+        let field = format!("{}.name", source_field(index, metric));
         let message =
             format!("only cpu and memory are in {RESOURCE}, so the metric fails: use {advice}");
         report.add(field, message);
@@ -121,8 +119,7 @@ pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_
 /// millicores were probably meant.
 pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        let is_resource = metric.resource.is_some() || metric.container_resource.is_some();
-        let target = metric.target().filter(|_| is_resource);
+        let target = metric.target().filter(|_| is_resource(metric));
         let Some(value) = target.and_then(|target| target.average_value.as_ref()) else { continue };
         let message = match metric.metric_name() {
             "memory" if value.value() < MIN_PLAUSIBLE_BYTES => {
@@ -140,7 +137,7 @@ pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_
 }
 
 fn average_value_field(index: usize, metric: &MetricSpec) -> String {
-    format!("spec.metrics[{index}].{}.target.averageValue", metric.source_type.member())
+    format!("{}.target.averageValue", source_field(index, metric))
 }
 
 /// The question "did you mean" the number with a suffix. Empty if the number has a suffix already.

@@ -9,7 +9,7 @@ mod pods;
 mod target;
 mod validity;
 
-use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Bounds};
+use hpa_calc::{HorizontalPodAutoscaler, Settings, api::MetricSpec, settings::Bounds};
 use jiff::{SignedDuration, Timestamp};
 
 pub(super) use self::target::{TARGET_POINTER, is_scalable};
@@ -138,6 +138,16 @@ impl<'a> Subject<'a> {
 /// Kind and name of an object, such as `Deployment web`.
 fn kind_and_name(manifest: &Manifest) -> String {
     format!("{} {}", manifest.kind(), string_at(&manifest.object, "/metadata/name"))
+}
+
+/// The path of a metric's source, such as `spec.metrics[0].resource`.
+fn source_field(index: usize, metric: &MetricSpec) -> String {
+    format!("spec.metrics[{index}].{}", metric.source_type.member())
+}
+
+/// Whether a metric is the usage of a resource.
+fn is_resource(metric: &MetricSpec) -> bool {
+    metric.resource.is_some() || metric.container_resource.is_some()
 }
 
 /// Whether an API server has stored the object, as in the output of `kubectl get`.

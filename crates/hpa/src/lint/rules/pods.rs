@@ -4,7 +4,7 @@ use hpa_calc::{Selector, selector::LabelSelector};
 use serde_json::{Value, json};
 
 use super::{
-    Subject, kind_and_name,
+    Subject, is_resource, kind_and_name, source_field,
     target::{MAX_NAMED_OBJECTS, api_group, name_with_api},
 };
 use crate::{
@@ -30,10 +30,9 @@ pub(super) struct Utilization<'a> {
 pub(super) fn utilizations<'a>(subject: &Subject<'a>) -> impl Iterator<Item = Utilization<'a>> {
     subject.hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
         let container = metric.container_resource.as_ref();
-        let is_resource = metric.resource.is_some() || container.is_some();
-        let target = metric.target().filter(|_| is_resource)?;
+        let target = metric.target().filter(|_| is_resource(metric))?;
         Some(Utilization {
-            field: format!("spec.metrics[{index}].{}", metric.source_type.member()),
+            field: source_field(index, metric),
             resource: metric.metric_name(),
             container: container.map(|source| source.container.as_str()),
             percent: target.average_utilization?,

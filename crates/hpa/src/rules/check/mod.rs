@@ -24,7 +24,7 @@ use crate::{
     args::{CheckArguments, RulesConnection},
     lint::EXIT_NOT_CHECKED,
     manifests::file_name,
-    rules_source::read_configs,
+    rules_source::{read_configs, server_flags},
 };
 
 /// The outcome of a check, by severity.
@@ -199,10 +199,8 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
 fn check_offline(file: &str, config: &Config, resources: &ApiResources) -> CheckedRules {
     let mut checked = check_syntax(file, config, resources);
     if checked.problems == 0 {
-        let is_named = !config.servers.is_empty();
-        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
         // Writing to a string can't fail.
-        let _ = writeln!(checked.text, "To check against series, add --prometheus-url{connect}");
+        let _ = writeln!(checked.text, "To check against series, add {}", server_flags(config));
     }
     checked
 }
