@@ -9,23 +9,23 @@ use axum::routing::get as get_route;
 use hpa_tests::harness::{ServedTestbed, http_get};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpSocket},
+    net::TcpListener,
     time::interval,
 };
 
 use super::*;
 
-const HOSTILE: &str = "hostile";
+pub(super) const HOSTILE: &str = "hostile";
 /// The maximum delay from a change of the load to the scaling. Far more than two sync periods of 2
 /// s and two collection intervals of 1 s, because the machine is loaded.
 const MAX_DELAY: Duration = Duration::from_secs(20);
 /// The kubelet's default timeout of probes. After three consecutive failures, it restarts the
 /// container.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The machine is considered busy if a request to the control server takes longer.
 const BUSY_THRESHOLD: Duration = Duration::from_millis(100);
 /// On a busy machine, the limits of delays and probes are multiplied by this.
-const BUSY_FACTOR: u32 = 5;
+pub(super) const BUSY_FACTOR: u32 = 5;
 
 /// Starts a server that sends `chunk` repeatedly, without end. If `chunk` is empty, it sends
 /// nothing.
@@ -95,6 +95,19 @@ fn scaled_by_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
     pods.chain([deployment, hpa]).collect()
 }
 
+pub(super) fn hostile_namespace() -> Value {
+    let mut namespace = objects::namespace();
+    namespace["metadata"]["name"] = HOSTILE.into();
+    namespace
+}
+
+/// Moves objects to [`HOSTILE`].
+pub(super) fn set_hostile_namespace(objects: &mut [Value]) {
+    for object in objects {
+        object["metadata"]["namespace"] = HOSTILE.into();
+    }
+}
+
 async fn hostile_objects() -> Vec<Value> {
     let silent = serve_endlessly(b"").await;
     let flood =
@@ -135,9 +148,7 @@ async fn hostile_objects() -> Vec<Value> {
         let path = format!("/{}", "x".repeat(240 << 10));
         all.push(annotated(hpa, &[("pods.rps.json-path/path", &path)]));
     }
-    for object in &mut all {
-        object["metadata"]["namespace"] = HOSTILE.into();
-    }
+    set_hostile_namespace(&mut all);
     all
 }
 
@@ -151,14 +162,23 @@ async fn request_duration(port: u16, path: &str) -> Duration {
 
 /// The durations of requests.
 #[derive(Default)]
-struct Durations {
-    probes: Vec<Duration>,
+pub(super) struct Durations {
+    pub(super) probes: Vec<Duration>,
     /// Requests to an idle server in this process, to detect a busy machine.
     control: Vec<Duration>,
 }
 
+impl Durations {
+    pub(super) fn is_busy(&self) -> bool {
+        self.control.iter().any(|duration| *duration > BUSY_THRESHOLD)
+    }
+}
+
 /// Starts `hpa run` with these flags beside others. Returns the port of its probes.
-fn start_controller(served: &ServedTestbed, flags: &[&str]) -> (tokio::process::Child, u16) {
+pub(super) fn start_controller(
+    served: &ServedTestbed,
+    flags: &[&str],
+) -> (tokio::process::Child, u16) {
     let [port] = hpa_tests::kube_apiserver::free_ports().expect("a port");
     let metrics_port = format!("--metrics-port={port}");
     let common = ["run", "--leader-elect=false", "--log-level=error", &metrics_port];
@@ -167,8 +187,10 @@ fn start_controller(served: &ServedTestbed, flags: &[&str]) -> (tokio::process::
     (command.stdin(Stdio::null()).spawn().expect("the binary runs"), port)
 }
 
-/// Calls the probes and the control server forever.
-async fn probe(port: u16, control: u16, durations: &Mutex<Durations>) {
+/// Calls the probes and a control server forever.
+pub(super) async fn probe(port: u16, durations: &Mutex<Durations>) {
+    let control = Router::new().route("/", get_route(async || "ok"));
+    let control = hpa_tests::harness::serve(control).await.port();
     let mut ticks = interval(Duration::from_millis(200));
     loop {
         ticks.tick().await;
@@ -194,10 +216,7 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     let good =
         hpa_tests::harness::serve(Router::new().route("/metrics", get_route(document))).await;
     let testbed = Testbed::new(Config::default());
-    testbed.apply_all([objects::namespace()]);
-    let mut namespace = objects::namespace();
-    namespace["metadata"]["name"] = HOSTILE.into();
-    testbed.apply_all([namespace]);
+    testbed.apply_all([objects::namespace(), hostile_namespace()]);
     testbed.apply_all(scaled_by_pods("web", 2, good.port()));
     testbed.apply_all(scaled_by_endpoint("mail", &format!("http://{good}/metrics"), "$.rps"));
     let served = ServedTestbed::new(&testbed).await;
@@ -218,8 +237,6 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     replicas(6, 3).await;
     testbed.apply_all(hostile_objects().await);
-    let control = Router::new().route("/", get_route(async || "ok"));
-    let control = hpa_tests::harness::serve(control).await.port();
     let durations = Mutex::<Durations>::default();
     let scale = async {
         let mut delays = Vec::new();
@@ -233,11 +250,11 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     let delays = tokio::select! {
         delays = scale => delays,
-        () = probe(port, control, &durations) => unreachable!(),
+        () = probe(port, &durations) => unreachable!(),
     };
     let peak = peak_mib(process.id().expect("a process"));
-    let Durations { mut probes, control } = durations.into_inner();
-    let is_busy = control.iter().any(|duration| *duration > BUSY_THRESHOLD);
+    let durations = durations.into_inner();
+    let (is_busy, mut probes) = (durations.is_busy(), durations.probes);
     let factor = if is_busy { BUSY_FACTOR } else { 1 };
     let probe_limit = PROBE_TIMEOUT * factor;
     let has_failed = probes.windows(3).any(|three| three.iter().all(|one| *one > probe_limit));
@@ -251,91 +268,4 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     assert!(delays.iter().all(|delay| *delay < MAX_DELAY * factor), "{delays:?}");
     assert!(p99 < probe_limit && !has_failed, "{p99:?}");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
-}
-
-/// An autoscaler on a schedule, with as many metrics of it as `count`.
-fn scaled_by_schedule(name: &str, schedule: &str, count: usize) -> [Value; 2] {
-    let metrics = (0..count).map(|at| {
-        json!({ "type": "Object", "object": {
-            "describedObject": {
-                "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": schedule,
-            },
-            "metric": { "name": format!("m{at}") },
-            "target": { "type": "AverageValue", "averageValue": "1" },
-        } })
-    });
-    [objects::running_deployment(name, 2), objects::hpa(name, 1..=9, metrics)]
-}
-
-/// A schedule of 9000 entries, of which the first is invalid, and autoscalers that read it 512
-/// times.
-fn hostile_schedule() -> Vec<Value> {
-    let mut large = schedule(HOSTILE, "large", &["Sun", "Mon"]);
-    let mut entry = large["spec"]["schedules"][0].clone();
-    let valid = vec![entry.clone(); 8999];
-    entry["period"]["timezone"] = "Nowhere/X".into();
-    large["spec"]["schedules"] = std::iter::once(entry).chain(valid).collect();
-    let mut all = vec![large];
-    for name in ["first", "second"] {
-        all.extend(scaled_by_schedule(name, "large", 256));
-    }
-    for object in &mut all {
-        object["metadata"]["namespace"] = HOSTILE.into();
-    }
-    all
-}
-
-/// Opens 300 connections at once each second, forever. They have another address than the probes,
-/// because a new connection may replace an idle one of its own address.
-async fn open_bursts(port: u16) {
-    let connect = async || {
-        let socket = TcpSocket::new_v4()?;
-        socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into())?;
-        socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
-    };
-    let mut ticks = interval(Duration::from_secs(1));
-    loop {
-        ticks.tick().await;
-        let burst = futures::future::join_all((0..300).map(|_| connect())).await;
-        let failed = burst.iter().filter(|connection| connection.is_err()).count();
-        assert!(failed < burst.len(), "no connection of the burst was accepted");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_quick_beside_a_large_schedule_and_bursts_of_connections() {
-    if !are_long_tests_enabled() {
-        println!("large schedule: skipped, HPA_LONG_TESTS=1 runs it");
-        return;
-    }
-    let testbed = Testbed::new(Config::default());
-    testbed.apply_all(
-        hpa_collectors::schedules::definition::schedule_definitions().expect("definitions"),
-    );
-    let mut namespace = objects::namespace();
-    namespace["metadata"]["name"] = HOSTILE.into();
-    testbed.apply_all([objects::namespace(), namespace]);
-    testbed.apply_all(hostile_schedule());
-    let all_days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    let mut always = schedule("shop", "always", &all_days);
-    always["spec"]["schedules"][0]["value"] = 4.into();
-    testbed.apply_all([always]);
-    testbed.apply_all(scaled_by_schedule("web", "always", 1));
-    let served = ServedTestbed::new(&testbed).await;
-    let flags = ["--scaling-schedule", "--horizontal-pod-autoscaler-sync-period=1s"];
-    let (_process, port) = start_controller(&served, &flags);
-    served.wait_for_replicas(&testbed, "web", 4).await;
-    let control = Router::new().route("/", get_route(async || "ok"));
-    let control = hpa_tests::harness::serve(control).await.port();
-    let durations = Mutex::<Durations>::default();
-    tokio::select! {
-        _ = timeout(Duration::from_secs(5), probe(port, control, &durations)) => {}
-        () = open_bursts(port) => unreachable!(),
-    }
-    let Durations { probes, control } = durations.into_inner();
-    let is_busy = control.iter().any(|duration| *duration > BUSY_THRESHOLD);
-    let limit = PROBE_TIMEOUT * if is_busy { BUSY_FACTOR } else { 1 };
-    let slowest = probes.iter().max().expect("probes");
-    println!("large schedule: {} probes, all within {slowest:?}", probes.len());
-    assert!(*slowest < limit, "{slowest:?}");
 }

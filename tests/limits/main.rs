@@ -14,6 +14,7 @@
 #![cfg(target_os = "linux")]
 
 mod hostile;
+mod schedules;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -394,42 +395,5 @@ async fn memory_is_bounded_for_settings_of_all_autoscalers_in_a_namespace() {
     for program in [Program::ControllerWithCollectors, Program::AdapterWithCollectors] {
         let reasons = &["CreateNewMetricsCollector"];
         assert_program_is_bounded(&program, set_up_settings_of_a_namespace, reasons, 10).await;
-    }
-}
-
-fn schedule(namespace: &str, name: &str, days: &[&str]) -> Value {
-    let period = json!({ "startTime": "00:00", "days": days, "timezone": "UTC" });
-    let entry = json!({ "type": "Repeating", "period": period, "durationMinutes": 1440,
-        "value": 1 });
-    json!({
-        "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
-        "metadata": { "namespace": namespace, "name": name },
-        "spec": { "schedules": [entry] },
-    })
-}
-
-/// Schedules of 1.45 MB in one namespace, and an always active one in another.
-fn set_up_large_schedules(testbed: &Testbed) {
-    testbed.apply_all(
-        hpa_collectors::schedules::definition::schedule_definitions().expect("definitions"),
-    );
-    let mut namespace = objects::namespace();
-    namespace["metadata"]["name"] = "hostile".into();
-    apply(testbed, namespace);
-    let large = schedule("hostile", "large", &vec!["Sun"; 240_000]);
-    for index in 0..30 {
-        let mut large = large.clone();
-        large["metadata"]["name"] = format!("large-{index}").into();
-        apply(testbed, large);
-    }
-    let all_days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    apply(testbed, schedule("shop", "always", &all_days));
-}
-
-/// The status is written after all schedules are listed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memory_is_bounded_for_schedules_of_a_megabyte() {
-    for program in [Program::ControllerWithSchedules, Program::AdapterWithSchedules] {
-        assert_program_is_bounded(&program, set_up_large_schedules, &[ACTIVE], 1).await;
     }
 }

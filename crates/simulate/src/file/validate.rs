@@ -6,7 +6,7 @@ use hpa_crd::FieldError;
 
 use super::{BASE, Variant, VariantSpec};
 use crate::workload::{
-    field::{ensure, field_error},
+    field::ensure,
     scenario::{MAX_PODS, WorkloadSpec, check_pods},
 };
 
@@ -73,11 +73,8 @@ fn check_pods_of_variant(variant: &Variant) -> Result<(), FieldError> {
         check_pods(format!("otherPods[{index}].pods"), entry.pods)?;
         total = total.saturating_add(entry.pods);
     }
-    if total > MAX_PODS {
-        let message = format!("has {total} pods, but may have at most {MAX_PODS} in all entries");
-        return Err(field_error("otherPods", message));
-    }
-    Ok(())
+    let message = format!("has {total} pods, but may have at most {MAX_PODS} in all entries");
+    ensure(total <= MAX_PODS, "otherPods", message)
 }
 
 fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldError> {

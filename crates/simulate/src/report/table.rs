@@ -144,11 +144,8 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         };
         format!("overloaded for {overload}, at {cost}")
     };
-    let mut notes = absence_sentence(results);
-    if let Some(sentence) = pod_limit_sentence(results) {
-        notes += &sentence;
-        notes.push(' ');
-    }
+    let notes = [absence_sentence(results), pod_limit_sentence(results)];
+    let notes: String = notes.into_iter().flatten().map(|sentence| sentence + " ").collect();
     let Some((variant, run)) = best_index(results).and_then(|index| results.get(index)) else {
         return format!("{notes}The pods were {}.", outcome(base, base_run));
     };
@@ -159,23 +156,23 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
     )
 }
 
-/// Names the metrics of the autoscalers that the scenario lacks. Empty if there are none.
-fn absence_sentence(results: &[VariantRun]) -> String {
+/// Names the metrics of the autoscalers that the scenario lacks. `None` if there are none.
+fn absence_sentence(results: &[VariantRun]) -> Option<String> {
     let absent = results.iter().filter(|(_, run)| !run.absent_metrics.is_empty());
     let variants: Vec<&str> = absent.map(|(variant, _)| variant.name.as_str()).collect();
     let metrics: BTreeSet<&str> =
         results.iter().flat_map(|(_, run)| &run.absent_metrics).map(String::as_str).collect();
     let (verb, pronoun) = match metrics.len() {
-        0 => return String::new(),
+        0 => return None,
         1 => ("isn't", "it"),
         _ => ("aren't", "them"),
     };
     let affected = affected_suffix(&variants, results);
     let metrics: Vec<&str> = metrics.into_iter().collect();
-    format!(
-        "{} {verb} in the scenario{affected}, so nothing can scale on {pronoun}. ",
+    Some(format!(
+        "{} {verb} in the scenario{affected}, so nothing can scale on {pronoun}.",
         metrics.join(" and ")
-    )
+    ))
 }
 
 /// Names the variants that scale to more pods than a run can have. `None` if there are none.

@@ -15,8 +15,7 @@ fn failing_inputs(error: &str, message: &str) -> Inputs {
     let mut inputs = inputs(json!({}));
     let error = ReadError::fetch(MetricsApi::Resource, error);
     inputs.readings = [(0, Err(error))].into_iter().collect();
-    let condition = json!({ "type": "ScalingActive", "status": "False",
-        "reason": "FailedGetResourceMetric", "message": format!("{FAILED}{message}") });
+    let condition = scaling_inactive("FailedGetResourceMetric", &format!("{FAILED}{message}"));
     inputs.hpa.status.conditions = vec![serde_json::from_value(condition).unwrap()];
     inputs
 }
@@ -98,10 +97,7 @@ fn reported_absence_of_an_api_has_advice_for_its_metrics() {
         let mut inputs = failing_inputs(here, message);
         let mut memory = inputs.hpa.spec.metrics[0].clone();
         memory.resource.as_mut().unwrap().name = "memory".to_owned();
-        let target = json!({ "type": "AverageValue", "averageValue": "10" });
-        let source = json!({ "metric": { "name": "rps" }, "target": target });
-        let rps = json!({ "type": "Pods", "pods": source });
-        inputs.hpa.spec.metrics.extend([memory, serde_json::from_value(rps).unwrap()]);
+        inputs.hpa.spec.metrics.extend([memory, serde_json::from_value(rps_spec()).unwrap()]);
         inputs.advice_about_unserved_api()
     };
     let unserved = advice(NOT_FOUND);
@@ -117,10 +113,7 @@ fn reported_absence_of_an_api_has_advice_for_its_metrics() {
 /// CPU, and a Pods metric `rps` that a rule of the controller has, but that can't be read here.
 fn inputs_with_rule(cpu: Result<Reading, ReadError>, condition: Value, rps: &Value) -> Inputs {
     let mut inputs = failing_inputs(NOT_FOUND, NOT_FOUND);
-    let target = json!({ "type": "AverageValue", "averageValue": "10" });
-    let source = json!({ "metric": { "name": "rps" }, "target": target });
-    let metric = json!({ "type": "Pods", "pods": source });
-    inputs.hpa.spec.metrics.push(serde_json::from_value(metric).unwrap());
+    inputs.hpa.spec.metrics.push(serde_json::from_value(rps_spec()).unwrap());
     let no_api = ReadError::fetch(MetricsApi::Custom, error_texts::NO_CUSTOM_API);
     inputs.readings = [(0, cpu), (1, Err(no_api))].into_iter().collect();
     inputs.hpa.status.conditions = vec![serde_json::from_value(condition).unwrap()];
@@ -129,8 +122,22 @@ fn inputs_with_rule(cpu: Result<Reading, ReadError>, condition: Value, rps: &Val
     inputs
 }
 
-fn scaling_active(status: &str, reason: &str, message: &str) -> Value {
-    json!({ "type": "ScalingActive", "status": status, "reason": reason, "message": message })
+fn rps_spec() -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": target } })
+}
+
+fn scaling_inactive(reason: &str, message: &str) -> Value {
+    json!({ "type": "ScalingActive", "status": "False", "reason": reason, "message": message })
+}
+
+/// The controller's condition if a rule could not return `rps`.
+fn rps_failure(cause: &str) -> Value {
+    let message = format!(
+        "the HPA was unable to compute the replica count: unable to get metric rps: unable to \
+         fetch metrics from custom metrics API: {cause}"
+    );
+    scaling_inactive("FailedGetPodsMetric", &message)
 }
 
 #[test]
@@ -140,7 +147,7 @@ fn failure_of_one_metric_by_its_api_does_not_blame_the_api_for_another() {
         "metric": { "name": "rps" }, "current": { "averageValue": "7" },
     } });
     let message = format!("{FAILED}{NOT_FOUND}");
-    let failed = scaling_active("False", "FailedGetResourceMetric", &message);
+    let failed = scaling_inactive("FailedGetResourceMetric", &message);
     let report = inputs_with_rule(cpu, failed, &rps).report();
     let expected = format!(
         "stays at 4: cpu cannot be read: {NOT_FOUND}; rps is at 7 per pod, target 10, as the \
@@ -162,12 +169,7 @@ fn rule_without_series_is_named_before_the_api() {
         error_texts::ALSO_NOT_BY_API,
         error_texts::NO_CUSTOM_API
     );
-    let message = format!(
-        "the HPA was unable to compute the replica count: unable to get metric rps: unable to \
-         fetch metrics from custom metrics API: {cause}"
-    );
-    let failed = scaling_active("False", "FailedGetPodsMetric", &message);
-    let report = inputs_with_rule(cpu, failed, &json!({})).report();
+    let report = inputs_with_rule(cpu, rps_failure(&cause), &json!({})).report();
     let expected = format!(
         "rps cannot be read: {cause}, as the controller last reported; this can't be read here: {}",
         error_texts::NO_CUSTOM_API
@@ -197,7 +199,7 @@ fn metric_in_the_url_of_a_cause_is_not_the_one_that_failed() {
         "the HPA was unable to compute the replica count: unable to get external metric \
          shop/jobs/nil: unable to fetch metrics from external metrics API: {cause}"
     );
-    let failed = scaling_active("False", "FailedGetExternalMetric", &message);
+    let failed = scaling_inactive("FailedGetExternalMetric", &message);
     inputs.hpa.status.conditions = vec![serde_json::from_value(failed).unwrap()];
     let report = inputs.report();
     let expected = format!("jobs cannot be read: {cause}, as the controller last reported");
@@ -209,12 +211,7 @@ fn metric_in_the_url_of_a_cause_is_not_the_one_that_failed() {
 fn cause_of_a_rule_for_one_metric_does_not_blame_an_api_for_another() {
     let cpu = Err(ReadError::fetch(MetricsApi::Resource, NOT_FOUND));
     let refused = "unable to fetch metrics: the request to Prometheus at p failed: refused";
-    let message = format!(
-        "the HPA was unable to compute the replica count: unable to get metric rps: unable to \
-         fetch metrics from custom metrics API: {refused}"
-    );
-    let failed = scaling_active("False", "FailedGetPodsMetric", &message);
-    let report = inputs_with_rule(cpu, failed, &json!({})).report();
+    let report = inputs_with_rule(cpu, rps_failure(refused), &json!({})).report();
     let expected = format!(
         "stays at 4: rps cannot be read: {refused}, as the controller last reported; this can't be \
          read here: {}; cpu cannot be read here: {NOT_FOUND}",
