@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The binary is not built here: see [`hpa_tests::harness::hpa_binary`]. The lease duration is
-//! shorter than the default, to keep the test fast. All times are real, so that bounds are generous
+//! shorter than the default, to keep the test fast. All times are real, and bounds are generous
 //! for busy machines.
 
 #![allow(
@@ -19,6 +19,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "reports takeover times")]
 
+mod collectors;
 mod instances;
 mod log;
 mod proxy;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-/// Waits until `done` holds for the object `name`.
+/// Waits until `done` is true for the object `name`.
 pub(crate) async fn object<K>(
     api: &Api<K>,
     name: &str,

@@ -25,7 +25,7 @@ pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The machine is considered busy if a request to the control server takes longer.
 const BUSY_THRESHOLD: Duration = Duration::from_millis(100);
 /// On a busy machine, the limits of delays and probes are multiplied by this.
-pub(super) const BUSY_FACTOR: u32 = 5;
+const BUSY_FACTOR: u32 = 5;
 
 /// Starts a server that sends `chunk` repeatedly, without end. If `chunk` is empty, it sends
 /// nothing.
@@ -63,7 +63,7 @@ fn json_path_metric() -> Value {
 }
 
 /// A Deployment, and its autoscaler on a metric from an HTTP endpoint.
-fn scaled_by_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
+pub(super) fn scaled_by_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
     let hpa = annotated(
         objects::hpa(name, 1..=9, [json_path_metric()]),
         &[
@@ -76,7 +76,7 @@ fn scaled_by_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
 }
 
 /// Pods with a Deployment, and its autoscaler on a metric that the pods serve.
-fn scaled_by_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
+pub(super) fn scaled_by_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
     let hpa = annotated(
         objects::hpa(name, 1..=9, [objects::pods_metric("rps", "10")]),
         &[
@@ -108,7 +108,7 @@ pub(super) fn set_hostile_namespace(objects: &mut [Value]) {
     }
 }
 
-async fn hostile_objects() -> Vec<Value> {
+pub(super) async fn hostile_objects() -> Vec<Value> {
     let silent = serve_endlessly(b"").await;
     let flood =
         serve_endlessly(b"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",")
@@ -169,8 +169,28 @@ pub(super) struct Durations {
 }
 
 impl Durations {
-    pub(super) fn is_busy(&self) -> bool {
+    fn is_busy(&self) -> bool {
         self.control.iter().any(|duration| *duration > BUSY_THRESHOLD)
+    }
+
+    /// The factor of limits.
+    pub(super) fn busy_factor(&self) -> u32 {
+        if self.is_busy() { BUSY_FACTOR } else { 1 }
+    }
+
+    /// Fails if three probes in a row exceed their timeout, or more than 1 % of all.
+    pub(super) fn assert_are_quick(mut self, name: &str) {
+        let (is_busy, limit) = (self.is_busy(), PROBE_TIMEOUT * self.busy_factor());
+        let is_slow = |probe: &Duration| *probe > limit;
+        let has_failed = self.probes.windows(3).any(|three| three.iter().all(is_slow));
+        self.probes.sort_unstable();
+        let count = self.probes.len();
+        let [p99, slowest] = [count * 99 / 100, count - 1].map(|at| self.probes[at]);
+        println!(
+            "{name}: {count} probes, 99% within {p99:?}, all within {slowest:?}; busy machine: \
+             {is_busy}"
+        );
+        assert!(p99 < limit && !has_failed, "{p99:?}");
     }
 }
 
@@ -254,18 +274,9 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     let peak = peak_mib(process.id().expect("a process"));
     let durations = durations.into_inner();
-    let (is_busy, mut probes) = (durations.is_busy(), durations.probes);
-    let factor = if is_busy { BUSY_FACTOR } else { 1 };
-    let probe_limit = PROBE_TIMEOUT * factor;
-    let has_failed = probes.windows(3).any(|three| three.iter().all(|one| *one > probe_limit));
-    probes.sort_unstable();
-    let [p99, slowest] = [probes.len() * 99 / 100, probes.len() - 1].map(|at| probes[at]);
-    println!(
-        "hostile tenant: scaled after {delays:?}; {} probes, 99% within {p99:?}, all within \
-         {slowest:?}; {peak} MiB; busy machine: {is_busy}",
-        probes.len()
-    );
+    let factor = durations.busy_factor();
+    println!("hostile tenant: scaled after {delays:?}; {peak} MiB");
+    durations.assert_are_quick("hostile tenant");
     assert!(delays.iter().all(|delay| *delay < MAX_DELAY * factor), "{delays:?}");
-    assert!(p99 < probe_limit && !has_failed, "{p99:?}");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
 }

@@ -1,4 +1,4 @@
-//! The memory of the binary stays bounded for any stored objects.
+//! The memory of the binary stays bounded for any stored objects, and its probes stay quick.
 //!
 //! Each test runs the real binary against the testbed, with input from tenants, and checks the peak
 //! of its resident memory, to which memory limits apply. Tests take a minute or two, and run only
@@ -13,6 +13,8 @@
 )]
 #![cfg(target_os = "linux")]
 
+mod adapter;
+mod autoscalers;
 mod hostile;
 mod schedules;
 
@@ -242,10 +244,22 @@ async fn assert_program_is_bounded(
     reasons: &'static [&'static str],
     count: usize,
 ) {
+    let peak = peak_of_program(program, set_up, reasons, count).await;
+    assert!(peak.is_none_or(|peak| peak < program.max_peak_mib()), "{peak:?} MiB");
+}
+
+/// Runs a program on a testbed until `count` autoscalers have one of the reasons. Returns the peak
+/// of its memory, or `None` if long tests are skipped.
+async fn peak_of_program(
+    program: &Program,
+    set_up: impl FnOnce(&Testbed),
+    reasons: &'static [&'static str],
+    count: usize,
+) -> Option<u64> {
     let name = reasons.join(" or ");
     if !are_long_tests_enabled() {
         println!("{name}: skipped, HPA_LONG_TESTS=1 runs it");
-        return;
+        return None;
     }
     let counter = ReasonCounter::new(reasons);
     let testbed = Testbed::new(Config {
@@ -261,7 +275,7 @@ async fn assert_program_is_bounded(
     counter.wait_for(count).await;
     let peak = peak_mib(running.process.id());
     println!("{name}: peak of {peak} MiB");
-    assert!(peak < program.max_peak_mib(), "{peak} MiB");
+    Some(peak)
 }
 
 fn apply(testbed: &Testbed, object: Value) {

@@ -5,8 +5,8 @@ use tokio::{net::TcpSocket, time::interval};
 
 use super::{
     hostile::{
-        BUSY_FACTOR, Durations, HOSTILE, PROBE_TIMEOUT, hostile_namespace, probe,
-        set_hostile_namespace, start_controller,
+        Durations, HOSTILE, PROBE_TIMEOUT, hostile_namespace, probe, set_hostile_namespace,
+        start_controller,
     },
     *,
 };
@@ -86,7 +86,7 @@ fn hostile_schedule() -> Vec<Value> {
 
 /// Opens 300 connections at once each second, forever. They have another address than the probes,
 /// because a new connection may replace an idle one of its own address.
-async fn open_bursts(port: u16) {
+pub(super) async fn open_bursts(port: u16) {
     let connect = async || {
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into())?;
@@ -122,7 +122,7 @@ async fn probes_are_quick_beside_a_large_schedule_and_bursts_of_connections() {
         () = open_bursts(port) => unreachable!(),
     }
     let durations = durations.into_inner();
-    let limit = PROBE_TIMEOUT * if durations.is_busy() { BUSY_FACTOR } else { 1 };
+    let limit = PROBE_TIMEOUT * durations.busy_factor();
     let (probes, slowest) = (durations.probes.len(), durations.probes.iter().max());
     let slowest = slowest.expect("probes");
     println!("large schedule: {probes} probes, all within {slowest:?}");

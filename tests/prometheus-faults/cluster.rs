@@ -17,7 +17,9 @@ use hpa_metrics::{
 };
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, Servers};
-use hpa_testbed::{ApiError, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed};
+use hpa_testbed::{
+    ApiError, Effect, Faults, Match, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed,
+};
 use hpa_tests::harness::{
     NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, clients,
     controller_options, objects,
@@ -88,6 +90,8 @@ pub(crate) struct Cluster {
     pub(crate) source: Arc<PrometheusSource>,
     pub(crate) cpu: Arc<SettableMetrics>,
     testbed: Testbed,
+    /// The faults of the API server.
+    faults: Faults,
     adapter: Adapter,
     _controller: RunningController,
     _tasks: JoinSet<()>,
@@ -96,8 +100,10 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn start(prometheus: &Prometheus) -> Self {
         let cpu = Arc::new(SettableMetrics::new(50, 0));
+        let faults = Faults::new(1);
         let config = hpa_testbed::Config {
             metrics: Some(Arc::new(CpuOnly(cpu.clone()))),
+            interceptor: Some(Arc::new(faults.clone())),
             ..hpa_testbed::Config::default()
         };
         let testbed = Testbed::new(config);
@@ -113,6 +119,7 @@ impl Cluster {
             source,
             cpu,
             testbed,
+            faults,
             _controller: controller,
             _tasks: tasks,
         }
@@ -120,6 +127,17 @@ impl Cluster {
 
     pub(crate) fn replicas(&self, name: &str) -> i64 {
         self.testbed.replicas(name)
+    }
+
+    /// Ends all watches, and makes all requests to the API server fail.
+    pub(crate) fn fail_api_server(&self) {
+        let fault = hpa_testbed::Fault::on(Match::any()).effect(Effect::ServiceUnavailable);
+        self.faults.add(fault);
+        self.testbed.end_watches();
+    }
+
+    pub(crate) fn recover_api_server(&self) {
+        self.faults.clear();
     }
 
     pub(crate) async fn wait_for_replicas(&self, name: &str, replicas: i64) {

@@ -148,6 +148,33 @@ async fn slow_responses_are_used() {
     assert_eq!(cluster.source.problems(), [""; 0]);
 }
 
+/// Prometheus fails every other 20 s, and the API server every other 30 s: alone, together and in
+/// both orders.
+#[tokio::test(start_paused = true)]
+async fn flapping_prometheus_and_api_server_scale_nothing() {
+    let cluster = scaled_up_cluster().await;
+    let before = ["web", "mail", "cpu"].map(|name| cluster.replicas(name));
+    for second in 0..300 {
+        match second % 40 {
+            0 => cluster.prometheus.fail(Fault::Refused),
+            20 => cluster.prometheus.recover(),
+            _ => {}
+        }
+        match second % 60 {
+            0 => cluster.fail_api_server(),
+            30 => cluster.recover_api_server(),
+            _ => {}
+        }
+        sleep(Duration::from_secs(1)).await;
+        let now = ["web", "mail", "cpu"].map(|name| cluster.replicas(name));
+        assert_eq!(now, before, "after {second} s");
+    }
+    cluster.recover_api_server();
+    change_load(&cluster);
+    recover_and_check(&cluster).await;
+    cluster.wait_for_replicas("cpu", 4).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn metrics_are_served_once_prometheus_starts() {
     let prometheus = Prometheus::default();
@@ -156,10 +183,7 @@ async fn metrics_are_served_once_prometheus_starts() {
     prometheus.set_value("queue_length", 30.0);
     let cluster = Cluster::start(&prometheus);
     let message = cluster.wait_for_failure("web", "FailedGetPodsMetric").await;
-    assert!(
-        message.contains("the metrics of rules and collectors are not discovered yet"),
-        "{message}"
-    );
+    assert!(message.contains("the metrics of rules are not discovered yet"), "{message}");
     let (status, body) = cluster.get("/readyz").await;
     assert_eq!(status, 500, "{body}");
     assert!(body.to_string().contains("rules[0]"), "{body}");

@@ -44,6 +44,35 @@ rules:
         unexpected: "problem:",
     },
     Case {
+        name: "external_value_that_is_no_number_is_a_warning",
+        rules: "
+externalRules:
+- seriesQuery: 'worker_threads{pod=\"web-3\"}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: >-
+    sum(worker_threads_busy{<<.LabelMatchers>>,pod=\"web-3\"}) /
+    sum(worker_threads{<<.LabelMatchers>>,pod=\"web-3\"})
+",
+        is_success: true,
+        expected: &["  warning: worker_threads {}: the sample is not a number (NaN)\n"],
+        unexpected: "no result",
+    },
+    Case {
+        name: "series_query_with_labels_that_the_series_do_not_have",
+        rules: "
+rules:
+- seriesQuery: 'nginx_ingress_controller_requests{namespace!=\"\",ingress!=\"\"}'
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        is_success: false,
+        expected: &[
+            "  problem: nginx_ingress_controller_requests has no label `namespace`, which \
+             seriesQuery requires; it has exported_namespace\n",
+        ],
+        unexpected: "no such series",
+    },
+    Case {
         name: "series_without_a_namespace",
         rules: "
 rules:

@@ -116,6 +116,20 @@ rules:
                  in shop",
     },
     Mistake {
+        name: "series_query_with_labels_that_the_series_do_not_have",
+        rules: "
+rules:
+- seriesQuery: 'nginx_ingress_controller_requests{namespace!=\"\",ingress!=\"\"}'
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "ingresses/nginx_ingress_controller_requests",
+        flags: IN_NAMESPACE,
+        advice: "nginx_ingress_controller_requests has no value: rules[0] (line 3, column 3): \
+                 nginx_ingress_controller_requests has no label `namespace`, which seriesQuery \
+                 requires; it has exported_namespace\n",
+    },
+    Mistake {
         name: "no_namespace_label",
         rules: "
 rules:

@@ -64,7 +64,7 @@ pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     let running = simulation.start(&testbed).expect("the objects are valid");
     clock.sleep(CONTROLLER_START).await;
     let options = Options {
-        settings: variant.controller.engine(),
+        settings: variant.controller.decision_settings(),
         sync_period: Duration::from_secs_f64(variant.controller.sync_period.get()),
         ..controller_options()
     };

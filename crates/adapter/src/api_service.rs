@@ -96,7 +96,8 @@ pub enum ControllerError {
     Certificate(#[from] CertificateError),
 }
 
-/// Keeps a serving certificate in a Secret, and the `caBundle` of the API services up to date.
+/// Stores a serving certificate in a Secret, and keeps the `caBundle` of the API services up to
+/// date.
 pub struct CertificateController {
     client: Client,
     service: ServiceName,
@@ -265,8 +266,8 @@ impl CertificateController {
         })
     }
 
-    /// Whether an API service refers to the Service, and doesn't trust exactly these CAs or skips
-    /// the verification.
+    /// Whether an API service refers to the Service, but trusts other CAs or skips the
+    /// verification.
     fn must_update(&self, service: &APIService, authorities: &str) -> bool {
         let Some(spec) = &service.spec else { return false };
         let bundle = spec.ca_bundle.as_ref().map(|bundle| &*bundle.0);

@@ -256,7 +256,7 @@ impl RequestLabels {
 
     fn with_resource(self, group: Group, target: &ResourceAttributes) -> Self {
         let is_namespaced = !target.namespace.is_empty();
-        let reads = matches!(self.verb, "GET" | "LIST");
+        let is_read = matches!(self.verb, "GET" | "LIST");
         // As in the reference, all reads of custom and external metrics are lists of `*`.
         let (component, scope) = match group {
             Group::Resource => return self.with_usage_resource(target),
@@ -265,12 +265,12 @@ impl RequestLabels {
             }
             Group::External => ("external-metrics", "cluster"),
         };
-        let verb = if reads { "LIST" } else { self.verb };
+        let verb = if is_read { "LIST" } else { self.verb };
         Self { verb, resource: "*", subresource: "*", scope, component, ..self }
     }
 
     fn with_usage_resource(self, target: &ResourceAttributes) -> Self {
-        let known = ["pods", "nodes"].into_iter().find(|known| *known == target.resource);
+        let resource = ["pods", "nodes"].into_iter().find(|name| *name == target.resource);
         let scope = if !target.name.is_empty() {
             "resource"
         } else if target.namespace.is_empty() {
@@ -278,7 +278,7 @@ impl RequestLabels {
         } else {
             "namespace"
         };
-        Self { resource: known.unwrap_or(""), scope, ..self }
+        Self { resource: resource.unwrap_or(""), scope, ..self }
     }
 }
 

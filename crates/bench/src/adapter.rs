@@ -10,7 +10,6 @@ use tokio::process::Command;
 
 use crate::controller::{absolute_path, measured_command};
 
-/// An adapter to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adapter {
     kind: AdapterKind,

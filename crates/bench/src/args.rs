@@ -317,7 +317,6 @@ impl Population {
     }
 }
 
-/// Parses `NAME=VALUE`.
 fn annotation(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -328,7 +327,6 @@ fn large_count() -> RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=100_000_000)
 }
 
-/// Parses a number in a range.
 fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(range)
 }

@@ -9,7 +9,6 @@ use std::{
 use jiff::SignedDuration;
 use tokio::process::Command;
 
-/// A controller to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Controller {
     pub(crate) kind: ControllerKind,

@@ -187,7 +187,6 @@ fn end_of_value(text: &str) -> Option<usize> {
     })
 }
 
-/// Returns the samples with a name.
 pub(crate) fn samples<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Sample<'a>> {
     text.lines().filter_map(sample).filter(move |sample| sample.name == name)
 }

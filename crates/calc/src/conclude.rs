@@ -9,7 +9,6 @@ use crate::{
     event::{Event, EventReason},
     explain::Explanation,
     history::History,
-    plan::has_object_or_external_metric,
     status::StatusDraft,
 };
 
@@ -136,7 +135,7 @@ impl Decision<'_> {
             && self.current > 0
             && to == 0
             && self.bounds.min_replicas == 0
-            && has_object_or_external_metric(&spec.metrics)
+            && spec.has_object_or_external_metric()
     }
 
     /// The status to store before the scale is written: with `ScaledToZero=True` if this decision

@@ -20,11 +20,12 @@ use crate::{
     normalize::NormalizeInput,
     plan::{
         MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero,
-        out_of_bounds,
+        kind_without_metrics,
     },
     readings::Readings,
-    settings::{AutoscalerSettings, Bounds, BoundsChange, PodSelection, after, before},
+    settings::{AutoscalerSettings, Bounds, BoundsChange, PodSelection},
     status::StatusDraft,
+    time::{after, before},
     validation::MAX_METRICS,
 };
 
@@ -49,7 +50,7 @@ impl<'a> Plan<'a> {
         };
         let is_scale_known = !matches!(kind, PlanKind::ScaleUnavailable(_));
         let scheduled_kind = (is_scale_known && is_scheduled)
-            .then(|| out_of_bounds(hpa, &scale, settings, bounds))
+            .then(|| kind_without_metrics(hpa, &scale, settings, bounds))
             .flatten();
         let kind = scheduled_kind.unwrap_or(kind);
         if is_scale_known {

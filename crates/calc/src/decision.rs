@@ -1,11 +1,12 @@
 //! A decision: the replicas to write, if any, and what to report.
 
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricStatus},
+    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, MetricStatus},
     event::Event,
-    explain::{Explanation, Summary},
+    explain::{Explanation, Summary, counted},
     history::{Direction, History},
     messages,
+    pause::Pause,
     settings::{Bounds, Settings},
     status::StatusDraft,
 };
@@ -164,6 +165,33 @@ impl Decision<'_> {
     pub(crate) fn fail(&mut self, error: ReconcileError) {
         self.explanation.summary = Summary::Failed(error.to_string());
         self.error = Some(error);
+    }
+
+    /// Applies the pause of the settings: the scale is not written in a paused direction, not even
+    /// to bring it within `minReplicas` and `maxReplicas`.
+    ///
+    /// Recommendations are recorded as without a pause. `desiredReplicas` has the replicas that
+    /// would be written. Conditions and events are those of the decision.
+    ///
+    /// While a direction is paused, the status has the condition `Paused=True`, which the reference
+    /// doesn't have. All other conditions are unaffected, so that alerts on them don't mistake a
+    /// pause for a failure. Without a pause, `Paused` is removed.
+    pub(crate) fn apply_pause(&mut self) {
+        let pause = self.settings.pause;
+        if pause == Pause::NONE {
+            self.draft.remove(&ConditionType::Paused);
+            return;
+        }
+        let mut message = pause.to_string();
+        if let Outcome::Rescale { to, reason } = &self.outcome {
+            let to = *to;
+            if pause.applies_to(Outcome::direction(self.current, to)) {
+                message = format!("{message}: {} desired", counted(to, "replica"));
+                self.explanation.summary = Summary::Paused(reason.clone());
+                self.outcome = Outcome::Paused { to };
+            }
+        }
+        self.draft.set(ConditionType::Paused, true, ConditionReason::PausedByAnnotation, message);
     }
 }
 

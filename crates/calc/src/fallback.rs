@@ -20,7 +20,8 @@ use crate::{
     go_text,
     history::{FailingMetric, History},
     readings::Readings,
-    settings::{Fallback, FallbackBehavior, Settings, after, before},
+    settings::{Fallback, FallbackBehavior, Settings},
+    time::{after, before},
 };
 
 /// The time for which a metric must be read without a failure until its failure ends: two sync
@@ -157,16 +158,16 @@ impl<'a> Fallbacks<'a> {
         Some(state)
     }
 
-    /// Ends the failures of metrics that were not observed. `why` starts the message of the event.
-    pub(crate) fn end_unobserved(&mut self, why: &str) {
+    /// Ends the failures of metrics that were not observed. `cause` starts the message of the event.
+    pub(crate) fn end_unobserved(&mut self, cause: &str) {
         let ended = std::mem::take(&mut self.unobserved);
         if ended.iter().any(|state| state.fallback_since.is_some()) {
-            self.report_end(why);
+            self.report_end(cause);
         }
     }
 
-    fn report_end(&mut self, why: &str) {
-        let message = format!("{why}: the fallback has ended");
+    fn report_end(&mut self, cause: &str) {
+        let message = format!("{cause}: the fallback has ended");
         self.events.push(Event::normal(EventReason::MetricFallbackEnded, message));
     }
 }

@@ -101,7 +101,7 @@ impl Decision<'_> {
         if known.is_empty() || !is_active && !is_complete {
             return;
         }
-        let decisive = known.iter().find(|(_, it)| it.reason.is_active() == is_active);
+        let decisive = known.iter().find(|(_, forecast)| forecast.reason.is_active() == is_active);
         let Some((_, MetricForecast { reason, .. })) = decisive else { return };
         let texts = known.iter().map(|(name, forecast)| format!("{name}: {}", forecast.text));
         let mut message = texts.collect::<Vec<_>>().join("; ");

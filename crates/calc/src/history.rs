@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{after, before};
+use crate::time::{after, before};
 
 /// The replicas that the metrics asked for at one time, before stabilization and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

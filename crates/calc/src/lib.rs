@@ -96,6 +96,7 @@ pub mod settings;
 pub mod shell;
 mod status;
 pub mod suggestions;
+mod time;
 pub mod validation;
 
 pub use api::{HorizontalPodAutoscaler, Pod, Scale};

@@ -10,7 +10,8 @@ use crate::{
     behavior::{EffectiveBehavior, scale_up_limit},
     history::{Direction, History, Recommendation},
     messages,
-    settings::{Bounds, Settings, before},
+    settings::{Bounds, Settings},
+    time::before,
 };
 
 /// The reason and the message of a condition about a limit.
@@ -40,8 +41,8 @@ impl NormalizedReplicas {
     }
 }
 
-/// The inputs of a normalization, other than the proposal and the history. Normalizing a proposal
-/// is to apply stabilization, rate limits and bounds.
+/// The inputs of a normalization, other than the proposal and the history. A normalization applies
+/// stabilization, rate limits and bounds.
 pub(crate) struct NormalizeInput<'a> {
     pub(crate) spec: &'a HorizontalPodAutoscalerSpec,
     pub(crate) settings: &'a Settings,

@@ -2,12 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{
-    api::{ConditionReason, ConditionType},
-    decision::{Decision, Outcome},
-    explain::{Summary, counted},
-    history::Direction,
-};
+use crate::history::Direction;
 
 /// The directions in which an autoscaler must not scale. Parses from `true` (both), `up`, `down` or
 /// `false` (none).
@@ -62,34 +57,5 @@ impl fmt::Display for Pause {
             (false, true) => "scaling down is paused",
             (false, false) => "nothing is paused",
         })
-    }
-}
-
-impl Decision<'_> {
-    /// Applies the pause of the settings: the scale is not written in a paused direction, not even
-    /// to bring it within `minReplicas` and `maxReplicas`.
-    ///
-    /// Recommendations are recorded as without a pause. `desiredReplicas` has the replicas that
-    /// would be written. Conditions and events are those of the decision.
-    ///
-    /// While a direction is paused, the status has the condition `Paused=True`, which the reference
-    /// doesn't have. All other conditions are unaffected, so that alerts on them don't mistake a
-    /// pause for a failure. Without a pause, `Paused` is removed.
-    pub(crate) fn apply_pause(&mut self) {
-        let pause = self.settings.pause;
-        if pause == Pause::NONE {
-            self.draft.remove(&ConditionType::Paused);
-            return;
-        }
-        let mut message = pause.to_string();
-        if let Outcome::Rescale { to, reason } = &self.outcome {
-            let to = *to;
-            if pause.applies_to(Outcome::direction(self.current, to)) {
-                message = format!("{message}: {} desired", counted(to, "replica"));
-                self.explanation.summary = Summary::Paused(reason.clone());
-                self.outcome = Outcome::Paused { to };
-            }
-        }
-        self.draft.set(ConditionType::Paused, true, ConditionReason::PausedByAnnotation, message);
     }
 }

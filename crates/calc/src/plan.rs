@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::{
-    api::{ConditionType, HorizontalPodAutoscaler, MetricSourceType, MetricSpec, Pod, Scale},
+    api::{ConditionType, HorizontalPodAutoscaler, Pod, Scale},
     metric::{Context, MetricSpecError, query},
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
@@ -76,7 +76,7 @@ pub struct Plan<'a> {
 }
 
 /// The kinds of reconciles. With a schedule of bounds, the bounds depend on the time of the
-/// decision, so [`Plan::decide`] replaces the kind if the replicas are out of them, or if the
+/// decision, so [`Plan::decide`] replaces the kind if the replicas are out of bounds, or if the
 /// autoscaler may not scale up from zero.
 #[derive(Debug)]
 pub(crate) enum PlanKind {
@@ -203,7 +203,7 @@ fn plan_kind(
 ) -> PlanKind {
     let spec = &hpa.spec;
     if settings.bounds.is_none() {
-        if let Some(kind) = out_of_bounds(hpa, scale, settings, Bounds::of_spec(spec)) {
+        if let Some(kind) = kind_without_metrics(hpa, scale, settings, Bounds::of_spec(spec)) {
             return kind;
         }
     } else if scale.spec_replicas == 0 && !is_scaled_to_zero(hpa, settings) {
@@ -233,7 +233,7 @@ fn plan_kind(
 
 /// The kind of a reconcile that needs no metrics: the replicas are out of bounds, or the autoscaler
 /// may not scale up from zero.
-pub(crate) fn out_of_bounds(
+pub(crate) fn kind_without_metrics(
     hpa: &HorizontalPodAutoscaler,
     scale: &Scale,
     settings: &Settings,
@@ -251,16 +251,10 @@ pub(crate) fn out_of_bounds(
 /// and either has a metric that exists without pods, or `minReplicas` is no longer 0 (KEP-2021).
 fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings, bounds: Bounds) -> bool {
     is_scaled_to_zero(hpa, settings)
-        && (bounds.min_replicas != 0 || has_object_or_external_metric(&hpa.spec.metrics))
+        && (bounds.min_replicas != 0 || hpa.spec.has_object_or_external_metric())
 }
 
 /// Whether the stored status has `ScaledToZero=True`, and the feature is on.
 pub(crate) fn is_scaled_to_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
     settings.scale_to_zero && hpa.status.is_true(&ConditionType::ScaledToZero)
-}
-
-pub(crate) fn has_object_or_external_metric(metrics: &[MetricSpec]) -> bool {
-    metrics.iter().any(|metric| {
-        matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
-    })
 }

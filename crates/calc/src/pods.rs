@@ -5,10 +5,11 @@ use serde::Serialize;
 use crate::{
     api::{Pod, PodPhase, ReadyCondition},
     readings::PodSample,
-    settings::{Readiness, after},
+    settings::Readiness,
+    time::after,
 };
 
-/// How a pod counts in an average over pods.
+/// The part of a pod in an average over pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PodClass {

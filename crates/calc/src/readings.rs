@@ -333,7 +333,7 @@ impl ReadError {
 /// The state of a metric's forecasts, and the forecast for this decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricForecast {
-    /// Whether forecasts are active, and why.
+    /// The reason why forecasts are active or not.
     pub reason: ForecastReason,
     /// The reason in words, for the condition. It should rarely change, because every change is
     /// written to the status.
@@ -342,7 +342,7 @@ pub struct MetricForecast {
     pub forecast: Option<LoadForecast>,
 }
 
-/// The reason for which forecasts of a metric are active or not, as in the condition
+/// The reason why forecasts of a metric are active or not, as in the condition
 /// `ForecastActive`. Active forecasts can raise the replicas, unless they are only observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum ForecastReason {

@@ -3,12 +3,14 @@
 
 use std::borrow::Cow;
 
-/// The argument as one word of a POSIX shell. It is quoted only if needed. A leading `-` gets a
-/// backslash: no object has such a name, and the command would take it as an option.
+/// The argument as one word of a POSIX shell. It is quoted only if needed.
+///
+/// With a leading `-`, the command would take it as an option, quoted or not. The prefix `./`
+/// prevents that: it names the same file, and no object has a name with a leading `-` or with `./`.
 pub fn quote(argument: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if argument.starts_with('-') {
-        return Cow::Owned(quote_always(&format!("\\{argument}")));
+        return Cow::Owned(quote(&format!("./{argument}")).into_owned());
     }
     if !argument.is_empty() && argument.chars().all(is_plain) {
         return Cow::Borrowed(argument);
@@ -37,7 +39,9 @@ mod tests {
     #[case::quote("a'b;id", r"'a'\''b;id'")]
     #[case::space("a b", "'a b'")]
     #[case::home("~root", "'~root'")]
-    #[case::option("--server=evil", r"'\--server=evil'")]
+    #[case::option("--server=evil", "./--server=evil")]
+    #[case::file("-x.yaml", "./-x.yaml")]
+    #[case::option_with_a_command("-x;id", "'./-x;id'")]
     #[case::not_ascii("wëb", "'wëb'")]
     fn argument_is_one_word(#[case] argument: &str, #[case] expected: &str) {
         assert_eq!(quote(argument), expected);

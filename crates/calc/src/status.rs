@@ -32,16 +32,16 @@ impl StatusDraft {
         Self { status, generation, now }
     }
 
-    /// Sets a condition. `holds` is its status. The transition time changes only if the status
+    /// Sets a condition. `is_true` is its status. The transition time changes only if the status
     /// does. A new condition is added at the end.
     pub(crate) fn set(
         &mut self,
         condition_type: ConditionType,
-        holds: bool,
+        is_true: bool,
         reason: ConditionReason,
         message: impl Into<Cow<'static, str>>,
     ) {
-        let status = if holds { ConditionStatus::True } else { ConditionStatus::False };
+        let status = if is_true { ConditionStatus::True } else { ConditionStatus::False };
         let conditions = &mut self.status.conditions;
         let existing =
             conditions.iter_mut().find(|condition| condition.condition_type == condition_type);
@@ -134,12 +134,12 @@ mod tests {
     #[case::same_status_keeps_transition_time(true, "True", BEFORE)]
     #[case::new_status_changes_transition_time(false, "False", NOW)]
     fn existing_condition_is_updated(
-        #[case] holds: bool,
+        #[case] is_true: bool,
         #[case] status: &str,
         #[case] time: &str,
     ) {
         let mut draft = draft(Some(4));
-        draft.set(ConditionType::ScalingActive, holds, ConditionReason::ScalingDisabled, "new");
+        draft.set(ConditionType::ScalingActive, is_true, ConditionReason::ScalingDisabled, "new");
         let condition = serde_json::to_value(&draft.status.conditions[0]).unwrap();
         assert_eq!(
             condition,

@@ -1,14 +1,14 @@
 //! Suggestions for misspelled names.
 
-/// The maximum length of a name that is compared, in bytes: that of names in Kubernetes. The time of
-/// a comparison is the product of the lengths.
+/// The maximum length of a name that is compared, in bytes: that of names in Kubernetes. The time
+/// of a comparison is the product of the lengths.
 const MAX_LENGTH: usize = 253;
 /// The maximum length of a character in bytes.
 const MAX_CHAR_LENGTH: usize = 4;
 
 /// Whether one name may be a misspelling of the other. It may differ in case, by a part before or
-/// after a hyphen, or by up to two letters (one letter if a name has fewer than five). Names of more
-/// than 253 bytes are never similar.
+/// after a hyphen, or by up to two letters (one letter if a name has fewer than five). Names of
+/// more than 253 bytes are never similar.
 pub fn is_similar(left: &str, right: &str) -> bool {
     distance_if_similar(left, right).is_some()
 }

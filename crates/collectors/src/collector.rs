@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use hpa_calc::{MilliValue, api::CrossVersionObjectReference};
+use hpa_calc::{MilliValue, api::CrossVersionObjectReference, suggestions::most_similar};
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -64,6 +64,9 @@ pub enum Server {
 
 /// Parses the settings of one metric.
 type Parse = fn(&MetricConfig, &Environment) -> Result<Arc<dyn Collector>, ConfigError>;
+
+/// The names of the settings that all collectors have.
+const COMMON_KEYS: [&str; 3] = ["interval", "min-pod-ready-age", "per-replica"];
 
 /// One line of the table of collectors.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +161,12 @@ impl Registration {
             Some(prefix) => key.starts_with(prefix),
             None => key == *pattern,
         })
+    }
+
+    /// The setting of the collector, or of all collectors, with the most similar name.
+    pub(crate) fn most_similar_key(&self, key: &str) -> Option<&'static str> {
+        let keys = self.keys.iter().chain(&COMMON_KEYS).copied();
+        most_similar(key, keys.filter(|key| !key.ends_with('*')))
     }
 }
 

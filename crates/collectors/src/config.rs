@@ -184,7 +184,8 @@ impl MetricConfig {
     /// The type of the metric in the keys of its annotations.
     pub(crate) fn annotated_type(&self) -> &str {
         let config = self.annotation_config.as_ref();
-        config.map_or(self.metric_type.annotation_name(), |it| it.type_name(self.metric_type))
+        config
+            .map_or(self.metric_type.annotation_name(), |config| config.type_name(self.metric_type))
     }
 
     /// The length of all settings, and of the name and the selector as JSON, in bytes.
@@ -199,7 +200,7 @@ impl MetricConfig {
         hasher.hash_one(self.annotation_config.as_ref().map(|config| &config.values))
     }
 
-    /// The metric without the settings in annotations, which its plan has.
+    /// Drops the settings in annotations, because the metric's plan has them.
     pub(crate) fn without_annotations(self) -> Self {
         Self { annotation_config: None, ..self }
     }

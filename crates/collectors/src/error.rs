@@ -3,13 +3,14 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use hpa_calc::{explain::counted, go_duration::DurationError};
+use hpa_calc::{explain::counted, go_duration::DurationError, report::error_texts};
 use hpa_go_compat::proxy::ProxyError;
 use hpa_metrics::describe;
 use hpa_prometheus::{client::QueryFailure, promql::SyntaxError};
 
 use crate::{
-    cluster::LookupError, guarded_http::Refusal, jsonpath::ExtractError, settings::SettingsError,
+    cluster::LookupError, guarded_http::policy::Refusal, jsonpath::ExtractError,
+    settings::SettingsError,
 };
 
 /// The maximum length of a setting in a [`FetchError`]. Annotations have up to 256 KiB.
@@ -181,7 +182,7 @@ pub enum FetchError {
         problem: &'static str,
     },
     /// A server of the operator refused a query of the tenant.
-    #[error("{service} refuses the query: {message}")]
+    #[error("{service}{}{message}", error_texts::REFUSES_THE_QUERY)]
     Server {
         /// The kind of server.
         service: &'static str,
@@ -243,7 +244,7 @@ pub enum QueryError {
     #[error("the backend {backend:?} has no weight in {kind} {namespace}/{name}")]
     NoWeight { backend: String, kind: &'static str, namespace: String, name: String },
     /// The result is empty or NaN, or has a type without a value, such as a string.
-    #[error("query '{0}' did not result a valid response")]
+    #[error("query '{0}'{no_result}", no_result = error_texts::NO_RESULT)]
     NoResult(String),
     /// The target has no replicas.
     #[error("unable to get average value for {0} replicas")]

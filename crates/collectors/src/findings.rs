@@ -25,6 +25,11 @@ pub(crate) const MAX_NAMESPACE_SETTINGS_BYTES: usize = 4 << 20;
 /// The maximum length of the part of an annotation's key after the slash, in Kubernetes.
 const MAX_KEY_NAME_BYTES: usize = 63;
 
+/// The warning about a value that both the collector and the autoscaler divide, as in the
+/// reference.
+const DIVIDED_TWICE: &str = "per-replica divides the value by the replicas, and the target \
+                             averageValue does so again; use the target value, or no per-replica";
+
 /// The maximum number of keys that are compared with a wrong one, because an autoscaler may have
 /// thousands of annotations.
 const MAX_COMPARED_KEYS: usize = 50;
@@ -252,7 +257,9 @@ pub(crate) fn unknown_setting_findings(
             queries.contains(key) || metrics.iter().any(|(_, collector)| collector.has_key(key))
         };
         for key in first.annotated_keys().filter(|key| !is_known(key)) {
-            let message = format!("the collector {} has no setting {key}", collector.name);
+            let similar = collector.most_similar_key(key);
+            let hint = similar.map_or_else(String::new, |key| format!(": did you mean {key}?"));
+            let message = format!("the collector {} has no setting {key}{hint}", collector.name);
             findings.push(Finding::warning(subject_of(first), message));
         }
     }
@@ -270,8 +277,8 @@ fn named_query<'c>(config: &'c MetricConfig, environment: &Environment) -> Optio
     is_needed.then(|| intended_query(config, name, environment)).flatten()
 }
 
-/// Annotations that name another collector than the type of an external metric does, and Prometheus
-/// queries that `parse` refuses.
+/// Annotations that name another collector than the type of an external metric does, Prometheus
+/// queries that `parse` refuses, and values that are divided twice by the replicas.
 pub(crate) fn setting_findings(
     config: &MetricConfig,
     environment: &Environment,
@@ -296,6 +303,10 @@ pub(crate) fn setting_findings(
         && let Err(error) = parse(query)
     {
         warn(format!("{key}: {error}"));
+    }
+    let is_divided = collector.name == "prometheus" && config.object.is_some();
+    if is_divided && config.per_replica && config.has_average_target {
+        warn(DIVIDED_TWICE.to_owned());
     }
     findings
 }

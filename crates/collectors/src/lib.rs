@@ -37,6 +37,7 @@ mod fair_semaphore;
 mod findings;
 mod guarded_http;
 pub mod jsonpath;
+mod object_watch;
 pub mod registry;
 pub mod schedules;
 mod settings;

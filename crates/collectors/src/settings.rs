@@ -11,8 +11,11 @@ use hpa_prometheus::client::Client;
 
 use crate::{
     Compat,
-    guarded_http::{Policy, parse_host},
+    guarded_http::policy::{Policy, parse_host},
 };
+
+/// The name of the operator's default Prometheus server, for permissions.
+pub(crate) const DEFAULT_PROMETHEUS: &str = "prometheus";
 
 /// The operator's settings. The default has no server and no credential.
 #[derive(Clone, Debug, Default)]

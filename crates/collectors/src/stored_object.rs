@@ -1,4 +1,4 @@
-//! Objects of the API server whose fields are decoded one object at a time.
+//! Objects of the API server whose large fields are kept as text until they are needed.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-/// The maximum number of objects in one page of a list. The client of `hpa-controller` reduces it,
-/// so that a page has few megabytes.
+/// The maximum number of objects in one page of a list. The client of `hpa-controller` reduces it
+/// to keep pages to a few megabytes.
 pub(crate) const PAGE_SIZE: u32 = 250;
 
 /// An object as it is stored. A page of a list has many of them, and a tree of JSON values needs

@@ -158,6 +158,9 @@ async fn example_reads_a_value() {
 fn mistakes_in_its_settings_are_found() {
     let found = findings(&autoscaler("fil", "http://a/"), &environment());
     let texts: Vec<&str> = found.iter().map(|finding| finding.message.as_str()).collect();
-    let expected = ["config value file not found", "the collector lines has no setting fil"];
+    let expected = [
+        "config value file not found",
+        "the collector lines has no setting fil: did you mean file?",
+    ];
     assert_eq!(texts, expected);
 }

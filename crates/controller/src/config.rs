@@ -25,10 +25,10 @@ pub struct Options {
     pub shutdown_grace: Duration,
     /// The timeout of requests other than watches.
     pub request_timeout: Duration,
-    /// Start although another controller wrote the status of an autoscaler shortly before, see
-    /// [`ActivePeer`](crate::ActivePeer).
+    /// Whether to start although another controller wrote the status of an autoscaler shortly
+    /// before, see [`ActivePeer`](crate::ActivePeer).
     pub allows_active_peer: bool,
-    /// Watch the targets' scales. If not, each reconcile reads its target's scale.
+    /// Whether to watch the targets' scales. If not, each reconcile reads its target's scale.
     pub watch_scales: bool,
     /// The minimum time between status writes for which only metric values changed, by no more than
     /// the tolerance. Zero to write at each reconcile.

@@ -36,15 +36,7 @@ pub async fn run(
         }
     };
     set_leader(false);
-    let informers = Informers {
-        caches: Caches::new(&options.scopes()),
-        queue: Arc::new(WorkQueue::not_started()),
-        undecodable: Arc::new(AtomicU64::new(0)),
-        intervals: options.watch_intervals(),
-        dry_run: dependencies.dry_run,
-        settings: options.setting_source(),
-        field_manager: dependencies.field_manager(),
-    };
+    let informers = new_informers(&dependencies, &options);
     dependencies.trigger.attach(informers.clone());
     let shadow = Arc::new(ShadowRecords::default());
     let forecasts = Arc::new(Forecasts::new(dependencies.forecasts.clone(), options.sync_period));
@@ -106,6 +98,18 @@ pub async fn run(
     candidate.release().await;
     info!("stopped");
     outcome
+}
+
+fn new_informers(dependencies: &Dependencies, options: &Options) -> Informers {
+    Informers {
+        caches: Caches::new(&options.scopes()),
+        queue: Arc::new(WorkQueue::not_started()),
+        undecodable: Arc::new(AtomicU64::new(0)),
+        intervals: options.watch_intervals(),
+        dry_run: dependencies.dry_run,
+        settings: options.setting_source(),
+        field_manager: dependencies.field_manager(),
+    }
 }
 
 /// Fails if another controller is active on the autoscalers, unless an option allows that. In a dry

@@ -62,11 +62,12 @@ pub struct Dependencies {
     pub telemetry: Arc<Telemetry>,
     /// `None` if this instance is the only one.
     pub election: Option<Election>,
-    /// Store histories for the next leader. Without an election, they are not stored.
+    /// Whether to store histories for the next leader. Without an election, they are not stored.
     pub keep_history: bool,
     /// The APIs whose autoscalers are reconciled.
     pub apis: Vec<AutoscalerApi>,
-    /// Write nothing, and compare the decisions with those of the controller that does.
+    /// Whether to write nothing, and to compare the decisions with those of the controller that
+    /// writes.
     pub dry_run: bool,
 }
 
@@ -139,8 +140,10 @@ impl Dependencies {
     /// Ignores suspensions of the machine that are shorter than the renew deadline (without an
     /// election, than its default).
     pub(crate) fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
-        let threshold =
-            self.election.as_ref().map_or(DEFAULT_RENEW_DEADLINE, |it| it.config.renew_deadline);
+        let threshold = self
+            .election
+            .as_ref()
+            .map_or(DEFAULT_RENEW_DEADLINE, |election| election.config.renew_deadline);
         SuspensionDetector::new(self.clock.clone(), threshold, caches.watch_ages.clone())
     }
 }

@@ -69,7 +69,8 @@ impl Health {
         self.state.lock().working_since
     }
 
-    /// Whether the workers make progress, have nothing to do, or don't run, as in a standby.
+    /// Fails if the workers are stuck. They are not if they make progress, have nothing to do, or
+    /// don't run, as in a standby.
     pub(crate) fn alive(&self, queue: &WorkQueue<HpaKey>) -> Result<(), HealthError> {
         let State { working_since, last_response, .. } = *self.state.lock();
         let Some(working_since) = working_since else { return Ok(()) };
@@ -80,7 +81,7 @@ impl Health {
         if stats.depth > 0 && idle >= STUCK_AFTER { Err(HealthError::Stuck(idle)) } else { Ok(()) }
     }
 
-    /// Whether the controller reconciles, or can do so as soon as it becomes the leader.
+    /// Fails unless the controller reconciles, or can do so as soon as it becomes the leader.
     pub(crate) fn ready(&self) -> Result<(), HealthError> {
         let State { is_synced, is_stopping, .. } = *self.state.lock();
         match (is_stopping, is_synced) {

@@ -67,6 +67,14 @@ impl AutoscalerApi {
             Self::Custom => hpa_crd::API_VERSION,
         }
     }
+
+    /// The name in flags, URLs and JSON: `core` or `custom`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Custom => "custom",
+        }
+    }
 }
 
 impl fmt::Display for AutoscalerApi {

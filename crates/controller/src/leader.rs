@@ -195,7 +195,7 @@ impl Leader<'_> {
     /// Ignores the peer's writes from before the leadership, which may be old.
     fn ignore_past_peer_writes(&self) {
         for (_, autoscaler) in self.informers.caches.autoscalers.all() {
-            autoscaler.ignore_past_peer_writes();
+            autoscaler.peer_writes.ignore_past();
         }
     }
 

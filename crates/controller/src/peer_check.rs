@@ -58,7 +58,7 @@ pub(crate) fn active_peer(
     let mut recent = Vec::new();
     for (key, autoscaler) in autoscalers.all() {
         let settings = autoscaler.settings(settings);
-        let Some(write) = autoscaler.last_peer_write().filter(|_| !settings.dry_run) else {
+        let Some(write) = autoscaler.peer_writes.last().filter(|_| !settings.dry_run) else {
             continue;
         };
         // The peer may ignore the autoscaler's own sync period, so a shorter one doesn't count.
@@ -97,7 +97,7 @@ mod tests {
             let key = HpaKey::new("shop", *name);
             autoscalers.apply(&key, HorizontalPodAutoscaler::default(), Origin::List);
             let write = StatusWrite { manager: "kube-controller-manager".into(), at: at(*second) };
-            autoscalers.get(&key).expect("cached").observe_peer_write(write, true);
+            autoscalers.get(&key).expect("cached").peer_writes.observe(write, true);
         }
         autoscalers
     }

@@ -92,7 +92,7 @@ impl Workers {
 
     fn period(&self, autoscaler: Option<&Autoscaler>) -> SyncPeriod {
         let settings = &self.reconciler.settings;
-        let effective = autoscaler.map(|it| it.settings(settings));
+        let effective = autoscaler.map(|autoscaler| autoscaler.settings(settings));
         let settings = effective.as_deref().unwrap_or(settings.flags());
         SyncPeriod::new(self.sync_period, settings)
     }

@@ -34,8 +34,8 @@ pub fn definition() -> Result<Value, DefinitionError> {
         "spec": {
             "group": GROUP,
             "names": {
-                "kind": KIND, "listKind": format!("{KIND}List"), "plural": PLURAL, "singular": singular,
-                "shortNames": [SHORT_NAME],
+                "kind": KIND, "listKind": format!("{KIND}List"),
+                "plural": PLURAL, "singular": singular, "shortNames": [SHORT_NAME],
             },
             "scope": "Namespaced",
             "versions": [version],
@@ -130,8 +130,8 @@ fn set_list_types(schema: &mut Value, paths: &[&str]) -> Result<(), DefinitionEr
     Ok(())
 }
 
-/// Adds what the types of a status don't express: formats, minimums, list types, and the field
-/// [`TARGETS_FIELD`].
+/// Adds the formats, minimums and list types that the types of a status don't express, and the
+/// field [`TARGETS_FIELD`].
 fn complete_status_schema(status: &mut Value) -> Result<(), DefinitionError> {
     for path in ["lastScaleTime", "conditions[].lastTransitionTime"] {
         schema_at(status, path)?.insert("format".to_owned(), "date-time".into());

@@ -18,7 +18,7 @@ const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 pub struct FieldError {
     /// The path of the field: `spec.metrics[0].type`.
     pub field: String,
-    /// What is wrong, often with the value: `must be a list, is {}`.
+    /// The problem, often with the value: `must be a list, is {}`.
     pub message: String,
 }
 

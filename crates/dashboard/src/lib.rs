@@ -50,7 +50,7 @@ use crate::{
 pub use crate::{
     cluster::DecisionMetrics,
     past::{
-        ControllerRecords, OverdueAutoscaler, PastDecision, PastSample, RecordSource, StatusWriter,
+        ControllerRecords, OverdueAutoscaler, PastDecision, RecordSource, StatusWriter,
         inactivity_limit,
     },
     reporter::Reporter,
@@ -110,7 +110,8 @@ pub enum StartError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
-/// Asks the source at intervals for controllers that make no decisions, and updates the board.
+/// Asks the source at intervals for controllers that make no decisions, and for the one that has
+/// replaced kube-controller-manager, and updates the board.
 async fn poll_inactivity(
     source: Arc<dyn RecordSource>,
     board: Arc<Board>,
@@ -132,6 +133,7 @@ async fn poll_inactivity(
         };
         board.set_inactivity(inactivity);
         board.set_overdue(overdue, clock.now());
+        board.set_successor(source.successor(&writers).await, clock.now());
     }
 }
 

@@ -9,7 +9,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
-    debug::{AutoscalerDetail, DecisionSample, RunDocument},
+    debug::{ActingController, AutoscalerDetail, DecisionSample, RunDocument},
     forecast::ForecastView,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +25,7 @@ pub struct ControllerRecords {
     /// The controller's settings, on which decisions depend.
     pub settings: Option<Settings>,
     /// Earlier reconciles, oldest first.
-    pub samples: Vec<PastSample>,
+    pub samples: Vec<DecisionSample>,
     /// Earlier decisions, oldest first. Equal ones that follow each other are one entry.
     pub decisions: Vec<PastDecision>,
     /// The last values that the controller read for metrics, in the order of the spec. They replace
@@ -33,22 +33,6 @@ pub struct ControllerRecords {
     pub values: Vec<Option<MilliValue>>,
     /// The controller's forecasts of the load.
     pub forecasts: Vec<ForecastView>,
-}
-
-/// The numbers of one reconcile.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PastSample {
-    /// The time of the decision.
-    pub at: Timestamp,
-    /// The replicas before the decision.
-    pub current: i32,
-    /// The replicas after all limits. `None` if the controller could not decide.
-    pub desired: Option<i32>,
-    /// The largest proposal of the metrics.
-    pub proposed: Option<i32>,
-    /// The values of the metrics, in the order of the spec. In percent if the target is a
-    /// utilization, else in thousandths.
-    pub values: Vec<Option<i64>>,
 }
 
 /// Consecutive decisions with the same outcome.
@@ -105,6 +89,14 @@ pub trait RecordSource: Send + Sync {
         None
     }
 
+    /// Returns the controller of the autoscalers whose status kube-controller-manager stored last,
+    /// which hpa-rs may have replaced since.
+    ///
+    /// `writers` has an entry for each autoscaler with a status.
+    async fn successor(&self, _writers: &[StatusWriter]) -> ActingController {
+        ActingController::Unknown
+    }
+
     /// Returns the autoscalers that are due and had no decision for longer than `limit`. Empty if
     /// that can't be read. Called only while [`Self::inactivity_sentence`] returns a sentence.
     async fn overdue(
@@ -155,16 +147,9 @@ impl From<AutoscalerDetail> for ControllerRecords {
             forecasts: detail.forecasts,
             history: detail.history,
             settings: Some(detail.settings.into()),
-            samples: detail.samples.into_iter().map(PastSample::from).collect(),
+            samples: detail.samples,
             decisions: detail.runs.into_iter().map(PastDecision::from).collect(),
         }
-    }
-}
-
-impl From<DecisionSample> for PastSample {
-    fn from(sample: DecisionSample) -> Self {
-        let DecisionSample { at, current, desired, proposed, values } = sample;
-        Self { at, current, desired, proposed, values }
     }
 }
 

@@ -126,7 +126,7 @@ impl<'a> Runner<'a> {
         &self,
         factor: f64,
         forecasts: Option<&[f32]>,
-        mut on_minute: impl FnMut(Replicas),
+        mut on_minute: impl FnMut(MeasuredMinute),
     ) -> Outcome {
         let loads = self.trace.loads();
         let delay = minutes(self.workload.delay);
@@ -162,7 +162,7 @@ impl<'a> Runner<'a> {
                 outcome.overload_minutes += 1.0;
                 lost += excess;
             }
-            on_minute(Replicas { minute, load, replicas, ready });
+            on_minute(MeasuredMinute { minute, load, replicas, ready });
         }
         outcome.pod_hours /= MINUTES_PER_HOUR;
         outcome.excess = if total > 0.0 { lost / total } else { 0.0 };
@@ -186,9 +186,9 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// A measured minute of a run.
+/// The load and the pods in a minute that a run measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Replicas {
+pub struct MeasuredMinute {
     /// The minute of the trace.
     pub minute: usize,
     /// The load in the unit of the trace, or as a multiple of a pod's target during the run.

@@ -178,8 +178,8 @@ impl History {
     /// effect.
     ///
     /// `None` if the history has fewer than two days of the season, if the half hour before the
-    /// reading is incomplete and the model needs it, if the load is negative or not finite, or if the
-    /// forecast time is out of range.
+    /// reading is incomplete and the model needs it, if the load is negative or not finite, or if
+    /// the forecast time is out of range.
     pub fn forecast(&self, input: &ForecastInput<'_>) -> Option<Forecast> {
         let ForecastInput { now, load, horizon, zone, model } = *input;
         if !load.is_finite() || load < 0.0 {

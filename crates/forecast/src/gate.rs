@@ -9,9 +9,9 @@ use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
 
 use crate::{
-    autoscaler::{EPSILON, Outcome, Replicas, Runner, Workload, minutes},
+    autoscaler::{EPSILON, MeasuredMinute, Outcome, Runner, Workload, minutes},
     history::History,
-    model::{Comparisons, ModelChoice, Task},
+    model::{Comparisons, Forecaster, ModelChoice},
     trace::Trace,
 };
 
@@ -32,7 +32,7 @@ const MAX_OVERLOAD_RATIO: f64 = 0.8;
 /// After a short rise, the number of minutes with overload is small, and depends on the second at
 /// which the load rises.
 const MAX_EXCESS_RATIO: f64 = 0.5;
-/// With less overload than this share of the time, forecasts aren't used.
+/// The gate stays closed if there is overload for less than this share of the time.
 const MIN_OVERLOAD: f64 = 0.0005;
 /// An unknown capacity of a pod is assumed to be the load that reactive autoscaling exceeds for
 /// this share of the time.
@@ -88,7 +88,7 @@ impl GateDecision {
     pub fn text(&self) -> String {
         match self.reason {
             Reason::Forecasting => {
-                let (what, share) = match &self.comparison {
+                let (measure, share) = match &self.comparison {
                     Some(it) if it.ratio() > MAX_OVERLOAD_RATIO => {
                         ("unserved load", it.excess_ratio())
                     }
@@ -96,7 +96,7 @@ impl GateDecision {
                     None => ("overload", 1.0),
                 };
                 format!(
-                    "with forecasts, the past {} would have had {:.0} % of the {what} of a \
+                    "with forecasts, the past {} would have had {:.0} % of the {measure} of a \
                      run without forecasts at the same pod-hours",
                     self.measured_time(),
                     share * 100.0
@@ -243,7 +243,7 @@ impl<'a> Backtest<'a> {
         };
         let reactive = runner.run(1.0, None);
         let history = trace.history();
-        let comparisons = Comparisons::new(&task(trace, &history, settings), first);
+        let comparisons = Comparisons::new(&forecaster(trace, &history, settings), first);
         Self { runner, trace, settings, history, comparisons, first, reactive }
     }
 
@@ -295,8 +295,8 @@ impl<'a> Backtest<'a> {
 
     /// The forecast load that a decision at each minute uses. NaN if there is none.
     pub fn forecasts(&self) -> Vec<f32> {
-        let task = task(self.trace, &self.history, self.settings);
-        task.forecasts(self.first, &self.comparisons)
+        let forecaster = forecaster(self.trace, &self.history, self.settings);
+        forecaster.forecasts(self.first, &self.comparisons)
     }
 
     /// Perfect forecasts: for each minute, the highest load until a pod that starts one minute
@@ -318,13 +318,13 @@ impl<'a> Backtest<'a> {
     }
 
     /// The load, the replicas and the ready pods at each measured minute of [`Self::run`].
-    pub fn replicas(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<Replicas> {
-        let mut replicas = Vec::new();
+    pub fn replicas(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<MeasuredMinute> {
+        let mut minutes = Vec::new();
         self.runner.run_and_measure(factor, forecasts, |measured| {
             let load = measured.load * self.settings.workload.target;
-            replicas.push(Replicas { load, ..measured });
+            minutes.push(MeasuredMinute { load, ..measured });
         });
-        replicas
+        minutes
     }
 
     /// The outcome without forecasts, with the target lowered until the run costs `pod_hours`. Also
@@ -342,8 +342,12 @@ impl<'a> Backtest<'a> {
     }
 }
 
-fn task<'a>(trace: &'a Trace, history: &'a History, settings: &'a Settings) -> Task<'a> {
-    Task {
+fn forecaster<'a>(
+    trace: &'a Trace,
+    history: &'a History,
+    settings: &'a Settings,
+) -> Forecaster<'a> {
+    Forecaster {
         trace,
         history,
         zone: &settings.zone,

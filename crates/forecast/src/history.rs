@@ -65,7 +65,7 @@ impl History {
     }
 
     /// Drops the buckets that begin after a time. Such buckets exist if the clock was ahead.
-    /// Samples before the last bucket are ignored, so the history would stop.
+    /// Otherwise, all samples before the last bucket would be ignored.
     pub fn drop_after(&mut self, at: Timestamp) {
         let bucket = at.as_second().div_euclid(BUCKET_SECONDS);
         let len = usize::try_from(bucket.saturating_sub(self.first).saturating_add(1));

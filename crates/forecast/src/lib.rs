@@ -45,7 +45,7 @@ mod trace;
 pub use hpa_calc::ForecastReason as Reason;
 
 pub use self::{
-    autoscaler::{Outcome, Replicas, Workload},
+    autoscaler::{MeasuredMinute, Outcome, Workload},
     forecast::{Forecast, ForecastInput, HISTORY_DAYS, Level, Model, Season},
     gate::{Backtest, Comparison, GateDecision, Settings, decide, first_measured, overload_ratio},
     history::{BUCKET_SECONDS, History, MAX_DAYS},

@@ -29,9 +29,9 @@ pub struct ModelChoice {
     pub skill: f64,
 }
 
-/// The settings of the forecasts for the minutes of a trace.
+/// Makes forecasts for the minutes of a trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Task<'a> {
+pub(crate) struct Forecaster<'a> {
     pub(crate) trace: &'a Trace,
     /// The history of the whole trace. Its days after a reading have no effect, because a forecast
     /// uses only earlier days and the half hour before the reading.
@@ -44,7 +44,7 @@ pub(crate) struct Task<'a> {
     pub(crate) quantile: f64,
 }
 
-impl Task<'_> {
+impl Forecaster<'_> {
     /// The forecast that is made with the reading of a minute.
     fn forecast(&self, reading_minute: usize, model: Model) -> Option<Forecast> {
         let input = ForecastInput {
@@ -110,12 +110,12 @@ struct MinuteLosses {
 
 impl Comparisons {
     /// Compares forecasts and loads from a week before `first` to the end of the trace.
-    pub(crate) fn new(task: &Task<'_>, first: usize) -> Self {
+    pub(crate) fn new(forecaster: &Forecaster<'_>, first: usize) -> Self {
         let start = first.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);
-        let minutes = (start..task.trace.len()).step_by(COMPARED_STEP);
+        let minutes = (start..forecaster.trace.len()).step_by(COMPARED_STEP);
         let mut compared = Vec::with_capacity(minutes.len());
-        compared.extend(minutes.filter_map(|minute| task.compare(minute)));
-        Self { quantile: task.quantile, compared }
+        compared.extend(minutes.filter_map(|minute| forecaster.compare(minute)));
+        Self { quantile: forecaster.quantile, compared }
     }
 
     /// Chooses the model for the time from `end` on. `None` with too few comparisons, or if no

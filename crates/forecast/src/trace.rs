@@ -108,7 +108,7 @@ impl Trace {
 
     /// The part of the trace with these minutes, counted from its start.
     #[must_use]
-    pub fn minutes_in(&self, minutes: std::ops::Range<usize>) -> Self {
+    pub fn slice(&self, minutes: std::ops::Range<usize>) -> Self {
         let end = minutes.end.min(self.loads.len());
         let first = minutes.start.min(end);
         let loads = self.loads.get(first..end).map(<[f32]>::to_vec).unwrap_or_default();

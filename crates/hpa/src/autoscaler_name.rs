@@ -2,14 +2,14 @@
 
 use anyhow::{anyhow, bail};
 use hpa_calc::{HorizontalPodAutoscaler, suggestions::is_similar};
+use hpa_controller::AutoscalerApi;
 use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    args::TargetApi,
     kubectl::{NoResponse, escape, get, list, missing_namespace},
     manifests::string_at,
-    status::shorten_names,
+    terminal::shorten_names,
 };
 
 /// The maximum number of autoscalers of a namespace, or of namespaces, that an error names. Of
@@ -24,47 +24,39 @@ const SHORT_RESOURCE_NAME: &str = "hpa";
 /// An autoscaler of a cluster.
 #[derive(Debug)]
 pub(crate) struct AutoscalerName {
-    pub(crate) api: TargetApi,
+    pub(crate) api: AutoscalerApi,
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Whether the argument names the custom API by its prefix, which precedes the flag.
+    has_prefix: bool,
 }
 
 impl AutoscalerName {
-    /// Parses `NAME` or `NAMESPACE/NAME`. If the argument has no namespace, it is that of the flag
-    /// `--namespace`, else the default. As with kubectl, a resource may precede the name:
-    /// `horizontalpodautoscaler/NAME`. With the flag, also `hpa/NAME`, which otherwise is an
-    /// autoscaler of the namespace `hpa`.
+    /// Parses an argument as [`NameParts`] does. If it has no namespace, it is that of the flag
+    /// `--namespace`, else the default.
     pub(crate) fn new(
-        api: TargetApi,
+        api: AutoscalerApi,
         argument: &str,
         flag_namespace: Option<&str>,
         default_namespace: &str,
     ) -> anyhow::Result<Self> {
-        // Conditions and logs name autoscalers of the custom API `rhpa/NAMESPACE/NAME`.
-        let without_prefix = argument.strip_prefix(hpa_crd::SHORT_NAME);
-        let without_prefix = without_prefix.and_then(|rest| rest.strip_prefix('/'));
-        let without_prefix = without_prefix.filter(|rest| rest.contains('/'));
-        let api = if without_prefix.is_some() { TargetApi::Custom } else { api };
-        let argument = without_prefix.unwrap_or(argument);
-        let argument = without_resource(argument, flag_namespace.is_some());
-        let (namespace, name) = match (argument.split_once('/'), flag_namespace) {
-            (Some((namespace, _)), Some(flag)) if namespace != flag => {
-                bail!("{argument} is not in the namespace {flag} that --namespace names")
-            }
-            (Some(namespace_and_name), _) => namespace_and_name,
-            (None, flag) => (flag.unwrap_or(default_namespace), argument),
-        };
-        Ok(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
+        let parts = NameParts::new(argument, flag_namespace)?;
+        Ok(Self {
+            api: if parts.is_custom { AutoscalerApi::Custom } else { api },
+            namespace: parts.namespace.unwrap_or(default_namespace).to_owned(),
+            name: parts.name.to_owned(),
+            has_prefix: parts.is_custom,
+        })
     }
 
     /// Returns the same name in the custom API, if the autoscaler can be read only there. Otherwise
     /// returns the name unchanged.
     pub(crate) async fn in_any_api(self, client: &Client) -> Self {
         let exists_in = async |api| get::<Value>(client, &self.path_in(api)).await.is_ok();
-        if exists_in(TargetApi::Core).await || !exists_in(TargetApi::Custom).await {
+        if exists_in(AutoscalerApi::Core).await || !exists_in(AutoscalerApi::Custom).await {
             return self;
         }
-        Self { api: TargetApi::Custom, ..self }
+        Self { api: AutoscalerApi::Custom, ..self }
     }
 
     /// Reads the autoscaler. If it doesn't exist, the error names its other API, or other
@@ -78,16 +70,17 @@ impl AutoscalerName {
         if error.is::<NoResponse>() {
             return Err(error.context(format!("unable to read the autoscaler {full_name}")));
         }
-        let (other_api, flag) = match self.api {
-            TargetApi::Core => (TargetApi::Custom, "custom"),
-            TargetApi::Custom => (TargetApi::Core, "core"),
+        let other_api = match self.api {
+            AutoscalerApi::Core => AutoscalerApi::Custom,
+            AutoscalerApi::Custom => AutoscalerApi::Core,
         };
         if get::<Value>(client, &self.path_in(other_api)).await.is_ok() {
-            bail!(
-                "{full_name} is an autoscaler of {}, not of {}: add --autoscaler-api={flag}",
-                other_api.api_version(),
-                self.api.api_version()
-            );
+            let advice = if self.has_prefix {
+                format!("leave out {}/", hpa_crd::SHORT_NAME)
+            } else {
+                format!("add --autoscaler-api={}", other_api.name())
+            };
+            bail!("{full_name} is an autoscaler of {other_api}, not of {}: {advice}", self.api);
         }
         if let Some(suggestions) = self.describe_others(client).await {
             bail!("there is no autoscaler {full_name}{suggestions}");
@@ -95,20 +88,14 @@ impl AutoscalerName {
         Err(error.context(format!("unable to read the autoscaler {full_name}")))
     }
 
-    /// The path of all autoscalers of an API in the namespace.
-    pub(crate) fn list_path(&self, api: TargetApi) -> String {
-        let (group, namespace) = (api.api_version(), escape(&self.namespace));
-        format!("/apis/{group}/namespaces/{namespace}/{}", hpa_crd::PLURAL)
-    }
-
-    fn path_in(&self, api: TargetApi) -> String {
-        format!("{}/{}", self.list_path(api), escape(&self.name))
+    fn path_in(&self, api: AutoscalerApi) -> String {
+        format!("{}/{}", list_path(api, Some(&self.namespace)), escape(&self.name))
     }
 
     /// Describes the other autoscalers of the namespace. `None` if they can't be listed, or if this
     /// autoscaler is one of them.
     async fn describe_others(&self, client: &Client) -> Option<String> {
-        let page: Value = get(client, &self.list_path(self.api)).await.ok()?;
+        let page: Value = get(client, &list_path(self.api, Some(&self.namespace))).await.ok()?;
         let items = page.get("items")?.as_array()?;
         let names: Vec<_> = items.iter().map(|item| string_at(item, "/metadata/name")).collect();
         if names.contains(&self.name.as_str()) {
@@ -137,8 +124,7 @@ impl AutoscalerName {
     /// Names other namespaces that have an autoscaler of this name. Empty if there are none, or if
     /// the autoscalers of all namespaces can't be listed.
     async fn describe_namesakes(&self, client: &Client) -> String {
-        let path = format!("/apis/{}/{}", self.api.api_version(), hpa_crd::PLURAL);
-        let all = list(client, &path).await.unwrap_or_default();
+        let all = list(client, &list_path(self.api, None)).await.unwrap_or_default();
         let namesakes = all.iter().filter(|item| string_at(item, "/metadata/name") == self.name);
         let namespaces: Vec<_> =
             namesakes.map(|item| string_at(item, "/metadata/namespace")).collect();
@@ -151,36 +137,95 @@ impl AutoscalerName {
     }
 }
 
-/// Removes the resource from `RESOURCE/NAME`. The short name counts only if the namespace is known.
+/// The parts of an argument that names an autoscaler: `NAME` or `NAMESPACE/NAME`. As with kubectl,
+/// a resource may precede either of them: `horizontalpodautoscaler/NAME`. `hpa/NAME` is an
+/// autoscaler of the namespace `hpa`, unless the flag `--namespace` names another one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NameParts<'a> {
+    /// Whether the argument is `rhpa/NAMESPACE/NAME`, as conditions and logs name autoscalers of
+    /// the custom API.
+    is_custom: bool,
+    /// The namespace of the argument, else that of the flag.
+    pub(crate) namespace: Option<&'a str>,
+    name: &'a str,
+}
+
+impl<'a> NameParts<'a> {
+    pub(crate) fn new(argument: &'a str, flag_namespace: Option<&'a str>) -> anyhow::Result<Self> {
+        let without_prefix = argument.strip_prefix(hpa_crd::SHORT_NAME);
+        let without_prefix = without_prefix.and_then(|rest| rest.strip_prefix('/'));
+        let without_prefix = without_prefix.filter(|rest| rest.contains('/'));
+        let is_custom = without_prefix.is_some();
+        let argument = without_prefix.unwrap_or(argument);
+        let argument = without_resource(argument, flag_namespace.is_some());
+        let (namespace, name) = match argument.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), without_resource(name, true)),
+            None => (flag_namespace, argument),
+        };
+        match (namespace, flag_namespace) {
+            (Some(namespace), Some(flag)) if namespace != flag => {
+                bail!("{argument} is not in the namespace {flag} that --namespace names")
+            }
+            _ => Ok(Self { is_custom, namespace, name }),
+        }
+    }
+
+    /// Whether the parts name this object from a file.
+    fn matches(&self, object: &Value) -> bool {
+        let is_custom = || string_at(object, "/apiVersion") == hpa_crd::API_VERSION;
+        string_at(object, "/metadata/name") == self.name
+            && is_in_namespace(object, self.namespace.unwrap_or_default())
+            && (!self.is_custom || is_custom())
+    }
+}
+
+/// The path of all autoscalers of an API, or of those in a namespace.
+pub(crate) fn list_path(api: AutoscalerApi, namespace: Option<&str>) -> String {
+    let namespace = namespace.map(|name| format!("namespaces/{}/", escape(name)));
+    format!("/apis/{api}/{}{}", namespace.unwrap_or_default(), hpa_crd::PLURAL)
+}
+
+/// Removes the resource from `RESOURCE/NAME`. The short name counts only if it can't be a namespace.
 fn without_resource(argument: &str, has_namespace: bool) -> &str {
     let Some((resource, name)) = argument.split_once('/') else { return argument };
     let resource = resource.split_once('.').map_or(resource, |(resource, _)| resource);
     let is_resource = RESOURCE_NAMES.iter().any(|known| resource.eq_ignore_ascii_case(known))
-        || has_namespace && resource == SHORT_RESOURCE_NAME;
+        || resource == SHORT_RESOURCE_NAME && (has_namespace || name.contains('/'));
     if is_resource { name } else { argument }
 }
 
-/// Finds an autoscaler among objects from files. `name` is `NAME` or `NAMESPACE/NAME`. Without it,
-/// the files must have exactly one autoscaler.
+/// Finds an autoscaler among objects from files. `argument` names it as [`NameParts`] describes.
+/// Without it, the files must have exactly one autoscaler in the namespace of the flag
+/// `--namespace`. As `hpa` is rarely a namespace, `hpa/NAME` also finds autoscalers of other
+/// namespaces if that one has none.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
-    name: Option<&str>,
+    argument: Option<&str>,
+    flag_namespace: Option<&str>,
 ) -> anyhow::Result<&'a Value> {
-    let (namespace, name) = match name.map(|name| name.split_once('/').unwrap_or(("", name))) {
-        Some((namespace, name)) => (namespace, Some(name)),
-        None => ("", None),
+    let all: Vec<&Value> =
+        objects.filter(|object| string_at(object, "/kind") == hpa_crd::KIND).collect();
+    let named = |parts: &NameParts<'_>| -> Vec<&'a Value> {
+        all.iter().copied().filter(|object| parts.matches(object)).collect()
     };
-    let matching: Vec<&Value> = objects
-        .filter(|object| string_at(object, "/kind") == hpa_crd::KIND)
-        .filter(|object| name.is_none_or(|name| string_at(object, "/metadata/name") == name))
-        .filter(|object| is_in_namespace(object, namespace))
-        .collect();
+    let matching = if let Some(argument) = argument {
+        let found = named(&NameParts::new(argument, flag_namespace)?);
+        let name = without_resource(argument, true);
+        if found.is_empty() && name != argument && flag_namespace.is_none() {
+            named(&NameParts::new(name, None)?)
+        } else {
+            found
+        }
+    } else {
+        let namespace = flag_namespace.unwrap_or_default();
+        all.iter().copied().filter(|object| is_in_namespace(object, namespace)).collect()
+    };
     match matching.as_slice() {
         [only] => Ok(only),
         [] => bail!("the files have no such HorizontalPodAutoscaler"),
         several => {
-            let names: Vec<_> = several.iter().map(|object| describe(object)).collect();
-            bail!("the files have several autoscalers, name one: {}", names.join(", "))
+            let descriptions: Vec<_> = several.iter().map(|object| describe(object)).collect();
+            bail!("the files have several autoscalers, name one: {}", descriptions.join(", "))
         }
     }
 }
@@ -212,6 +257,7 @@ pub(crate) fn describe(object: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
 
@@ -223,6 +269,9 @@ mod tests {
     #[case::short("hpa/web", Some("shop"), "shop", "web")]
     #[case::namespace_like_the_short_name("hpa/web", None, "hpa", "web")]
     #[case::resource_and_namespace("horizontalpodautoscaler/shop/web", None, "shop", "web")]
+    #[case::short_and_namespace("hpa/shop/web", None, "shop", "web")]
+    #[case::namespace_and_short("shop/hpa/web", None, "shop", "web")]
+    #[case::namespace_and_short_with_flag("shop/hpa/web", Some("shop"), "shop", "web")]
     fn resource_may_precede_the_name(
         #[case] argument: &str,
         #[case] flag: Option<&str>,
@@ -230,14 +279,62 @@ mod tests {
         #[case] name: &str,
     ) {
         let parsed =
-            AutoscalerName::new(TargetApi::Core, argument, flag, "default").expect("a name");
+            AutoscalerName::new(AutoscalerApi::Core, argument, flag, "default").expect("a name");
         assert_eq!((&*parsed.namespace, &*parsed.name), (namespace, name));
     }
 
     #[test]
     fn namespace_must_be_that_of_the_flag() {
-        let error = AutoscalerName::new(TargetApi::Core, "a/web", Some("shop"), "default");
+        let error = AutoscalerName::new(AutoscalerApi::Core, "a/web", Some("shop"), "default");
         let error = error.expect_err("another namespace").to_string();
         assert_eq!(error, "a/web is not in the namespace shop that --namespace names");
+    }
+
+    #[rstest]
+    #[case::name("web", None, Ok("shop"))]
+    #[case::flag("web", Some("shop"), Ok("shop"))]
+    #[case::short("hpa/web", None, Ok("shop"))]
+    #[case::short_with_flag("hpa/web", Some("shop"), Ok("shop"))]
+    #[case::namespace_and_short("shop/hpa/web", None, Ok("shop"))]
+    #[case::resource("horizontalpodautoscalers.autoscaling/web", None, Ok("shop"))]
+    #[case::custom("rhpa/shop/web", None, Err("the files have no such HorizontalPodAutoscaler"))]
+    #[case::namespace_like_the_short_name("hpa/api", None, Ok("hpa"))]
+    #[case::other_flag("web", Some("a"), Err("the files have no such HorizontalPodAutoscaler"))]
+    #[case::two_namespaces(
+        "shop/web",
+        Some("a"),
+        Err("shop/web is not in the namespace a that --namespace names")
+    )]
+    fn autoscaler_in_files_has_the_names_of_one_in_a_cluster(
+        #[case] argument: &str,
+        #[case] flag: Option<&str>,
+        #[case] expected: Result<&str, &str>,
+    ) {
+        let autoscaler = |namespace: &str, name: &str| {
+            json!({
+                "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+                "metadata": { "namespace": namespace, "name": name },
+            })
+        };
+        let all = [autoscaler("shop", "web"), autoscaler("shop", "api"), autoscaler("hpa", "api")];
+        let found = find_in_files(all.iter(), Some(argument), flag);
+        let namespace = found.map(|object| string_at(object, "/metadata/namespace"));
+        let namespace = namespace.map_err(|error| error.to_string());
+        assert_eq!(namespace.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn namespace_of_the_flag_selects_the_only_autoscaler_of_files() {
+        let of = |namespace: &str| {
+            json!({
+                "kind": "HorizontalPodAutoscaler",
+                "metadata": { "namespace": namespace, "name": "web" },
+            })
+        };
+        let all = [of("shop"), of("other")];
+        let found = find_in_files(all.iter(), None, Some("shop")).expect("one autoscaler");
+        assert_eq!(string_at(found, "/metadata/namespace"), "shop");
+        let error = find_in_files(all.iter(), None, None).expect_err("two autoscalers").to_string();
+        assert!(error.contains("shop/web, HorizontalPodAutoscaler other/web"), "{error}");
     }
 }

@@ -13,6 +13,7 @@ use hpa_collectors::{
     Clients, Compat,
     collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
 };
+use hpa_controller::AutoscalerApi;
 use hpa_lease::{
     LeaderTask,
     events::{ObjectReference, RecordedEvent},
@@ -32,7 +33,7 @@ use crate::{
 
 /// The autoscalers whose metrics are collected.
 pub(crate) struct Scope {
-    pub(crate) groups: Vec<AutoscalerGroup>,
+    pub(crate) apis: Vec<AutoscalerApi>,
     /// `None` for all.
     pub(crate) namespace: Option<String>,
 }
@@ -57,7 +58,7 @@ pub(crate) fn start(
     compat: Compat,
     (prometheus, servers): (Option<Client>, BTreeMap<String, Client>),
     client: &KubeClient,
-    Scope { groups, namespace }: Scope,
+    Scope { apis, namespace }: Scope,
 ) -> anyhow::Result<Collectors> {
     let settings = arguments.collection_settings(compat, prometheus.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()).with_namespace(namespace.clone()));
@@ -78,6 +79,11 @@ pub(crate) fn start(
         let objects = objects.clone();
         async move { objects.watch_pods().await }
     });
+    let groups = apis.into_iter().map(|api| match api {
+        AutoscalerApi::Core => AutoscalerGroup::Core,
+        AutoscalerApi::Custom => AutoscalerGroup::Custom,
+    });
+    let groups: Vec<_> = groups.collect();
     tokio::spawn({
         let (collection, client) = (collection.clone(), client.clone());
         async move { collection.watch(client, &groups, namespace.as_deref()).await }

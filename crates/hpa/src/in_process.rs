@@ -4,10 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use hpa_collectors::collection::{AutoscalerGroup, Collection, CollectionSource};
-use hpa_controller::{
-    AutoscalerApi, Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients,
-};
+use hpa_collectors::collection::{Collection, CollectionSource};
+use hpa_controller::{Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients};
 use hpa_metrics::{DiscoveryMapper, MetricSource, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
@@ -167,16 +165,12 @@ fn start_collection(
         bail!("--collectors reads autoscalers and pods of all namespaces: leave out --namespace");
     }
     let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
-    let groups = arguments.cluster.autoscaler_api.apis().into_iter().map(|api| match api {
-        AutoscalerApi::Core => AutoscalerGroup::Core,
-        AutoscalerApi::Custom => AutoscalerGroup::Custom,
-    });
     let Collectors { collection, metrics, .. } = collectors::start(
         flags,
         Compat::Off,
         (client, servers),
         &clients.api,
-        Scope { groups: groups.collect(), namespace: None },
+        Scope { apis: arguments.cluster.autoscaler_api.apis(), namespace: None },
     )?;
     telemetry.attach_collector(Arc::new(metrics));
     Ok(Some(collection))

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     args::{KubectlArguments, to_std},
     manifests::string_at,
-    status::shorten_names,
+    terminal::shorten_names,
     version,
 };
 
@@ -101,10 +101,16 @@ pub(crate) async fn get_if_served<T: DeserializeOwned>(
     }
 }
 
+/// The status of a request whose credentials the API server doesn't accept.
+const UNAUTHORIZED: u16 = 401;
+
 fn failure(error: &kube::Error, path: &str) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if status.message.is_empty() => {
             anyhow!("the server answered {} without a message to {path}", status.code)
+        }
+        kube::Error::Api(status) if status.code == UNAUTHORIZED => {
+            anyhow!("the API server rejected the credentials: {}", status.message)
         }
         kube::Error::Api(status) => anyhow!("{}", status.message),
         error => {

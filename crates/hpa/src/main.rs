@@ -15,7 +15,8 @@
 //!   metrics for `run` and `adapter`
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects, mainly for other
 //!   subcommands
-//! - `autoscaler_name`, `liveness`: the autoscaler that a command names; detects that no controller
+//! - `autoscaler_name`, `listed_autoscalers`: the autoscaler that a command names, or all of them
+//! - `status_controller`, `liveness`: the controller that stored a status; detects that no controller
 //!   acts on autoscalers
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
@@ -40,6 +41,7 @@ mod forecast;
 mod in_process;
 mod kubectl;
 mod lint;
+mod listed_autoscalers;
 mod liveness;
 mod logging;
 mod man;
@@ -59,6 +61,7 @@ mod shadow;
 mod signals;
 mod simulate;
 mod status;
+mod status_controller;
 mod terminal;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,12 @@
 //! `hpa recommend`.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::{
+    fmt::Write as _,
+    process::ExitCode,
+    slice,
+    thread::available_parallelism,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, ensure};
 use hpa_calc::shell::{quote, quote_always};
@@ -15,7 +21,7 @@ use crate::{
     args::{RecommendArguments, RecommendationFormat},
     lint,
     manifests::file_name,
-    simulate::{Progress, load_scenario_file},
+    simulate::{Progress, load_scenario_file, simulate},
     terminal::{self, escape_line, print, print_json},
 };
 
@@ -33,7 +39,10 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
     for (index, file) in arguments.scenarios.iter().enumerate() {
         let scenario_file = load_scenario_file(file)?;
         let base = scenario_file.variants.first().context("the scenario is empty")?;
-        let run = base.run();
+        let started = Instant::now();
+        let runs = simulate(slice::from_ref(base), false);
+        let (_, run) = runs.into_iter().next().context("the scenario is empty")?;
+        let run_time = started.elapsed();
         ensure!(
             !run.exceeds_pod_limit,
             "{}: the autoscaler scales to more than {MAX_PODS} replicas, but a simulation has at \
@@ -41,14 +50,19 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
             file_name(file)
         );
         // No settings can make up for a metric without a value.
-        let absent = run.absent_metrics;
         ensure!(
-            absent.is_empty(),
+            run.absent_metrics.is_empty(),
             "{}: the scenario lacks metrics of the autoscaler: {}",
             file_name(file),
-            absent.join(", ")
+            run.absent_metrics.join(", ")
         );
-        let recommendation = search(base, arguments);
+        ensure!(
+            !run.reconciles.never_decided(),
+            "{}: the autoscaler never decided: {}",
+            file_name(file),
+            run.main_problem().unwrap_or_default()
+        );
+        let recommendation = search(base, arguments, run_time);
         has_suggestions &= recommendation.suggested.is_some();
         let separator = if index > 0 { "\n" } else { "" };
         match arguments.output {
@@ -70,7 +84,8 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
     Ok(if has_suggestions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn search(base: &Variant, arguments: &RecommendArguments) -> Recommendation {
+/// Searches for settings. `run_time` is the time that a run took, on one core.
+fn search(base: &Variant, arguments: &RecommendArguments, run_time: Duration) -> Recommendation {
     let options = SearchOptions {
         candidates: usize::try_from(arguments.candidates).unwrap_or(usize::MAX),
         seeds: arguments.seeds.into(),
@@ -78,7 +93,10 @@ fn search(base: &Variant, arguments: &RecommendArguments) -> Recommendation {
         max_risk: arguments.max_risk / 100.0,
     };
     let existing_violations = lint_violations(base, &base.manifest);
-    let progress = Progress::new(options.runs() as f64, "runs");
+    let runs = options.runs() as f64;
+    let cores = available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+    let expected = Duration::try_from_secs_f64(run_time.as_secs_f64() * runs / cores);
+    let progress = Progress::new(runs, "runs").expecting(expected.unwrap_or(Duration::MAX));
     // Checks of settings take time too, but don't count as progress.
     let accepts = |manifest: &Value| {
         progress.refresh();

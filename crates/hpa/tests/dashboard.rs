@@ -140,7 +140,7 @@ async fn page_says_first_that_kube_controller_manager_is_dead() {
     let served = ServedTestbed::new(&testbed).await;
     let mut child = start(&served, &[]);
     let session = DashboardSession::log_in(&mut child).await;
-    let first = "\"sentence\":\"No controller acts on this autoscaler; ";
+    let first = "\"sentence\":\"Maybe no controller acts on this autoscaler; ";
     session.read_until("/api/autoscaler?id=core/shop/web", first).await;
 }
 
@@ -195,7 +195,7 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
     let session = DashboardSession::log_in(&mut child).await;
     let missing = "Metrics can't be read: unable to discover the series of rules[0]";
     let view = session.read_until(path, missing).await;
-    assert!(view.contains("the metrics of rules and collectors are not discovered yet"), "{view}");
+    assert!(view.contains("the metrics of rules are not discovered yet"), "{view}");
     is_available.store(true, Ordering::SeqCst);
     let sentence = "stays at 2: http_requests_per_second is at 10 per pod, target 10";
     session.read_until(path, sentence).await;

@@ -218,7 +218,7 @@ async fn missing_metric_of_a_rule_is_explained() {
     let text = explain(objects::external_metric("http_requests_total", "1")).await;
     let expected = "cannot be read: no value: the query sum(http_requests_total{";
     assert!(text.lines().next().unwrap().contains(expected), "{text}");
-    assert!(text.contains("A rule or a collector has http_requests_total, but "), "{text}");
+    assert!(text.contains("in the message is that of http_requests_total, but "), "{text}");
     assert!(!text.contains("external.metrics.k8s.io works"), "{text}");
 }
 

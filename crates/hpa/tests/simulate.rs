@@ -176,4 +176,10 @@ fn error_of_recommend_has_exit_status_2() {
     let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
     let expected = "scenario.yaml: the scenario lacks metrics of the autoscaler: gpu\n";
     assert!(status == Some(2) && errors.ends_with(expected), "{errors}");
+    let disabled = scenario.replace("  replicas: 3\n", "  replicas: 0\n");
+    fs::write(&file, disabled).expect("a scenario");
+    let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
+    let expected = "scenario.yaml: the autoscaler never decided: autoscaling is off because the \
+                    target is at 0 replicas\n";
+    assert!(status == Some(2) && errors.ends_with(expected), "{errors}");
 }

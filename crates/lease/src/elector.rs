@@ -27,7 +27,7 @@ use crate::{
     request_error::RequestError,
 };
 
-/// A lasting failure is logged again after this time.
+/// The elector logs a lasting failure again after this time.
 const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
@@ -283,7 +283,7 @@ impl Elector {
     /// Acquires or renews the lease. The leadership counts from the start of the request, which is
     /// before any other instance observes the renewal.
     async fn write_lease(&mut self, step: Step) -> LeaseWrite {
-        let sent = (Instant::now(), self.clock.instants());
+        let (sent, renewed) = (Instant::now(), self.clock.instants());
         let (lease, parameters) = (self.our_lease(), PostParams::default());
         let request = async {
             match step {
@@ -294,9 +294,9 @@ impl Elector {
         let error = match timeout(self.request_timeout(), request).await {
             Ok(Ok(lease)) => {
                 self.log_success();
-                self.compare_versions(Some(&lease), sent.0);
+                self.compare_versions(Some(&lease), sent);
                 self.observe(Some(lease));
-                self.extend_leadership(sent);
+                self.extend_leadership(sent, renewed);
                 return LeaseWrite::Done;
             }
             Ok(Err(error)) => RequestError::from(error),
@@ -312,8 +312,9 @@ impl Elector {
         LeaseWrite::Failed
     }
 
-    /// Extends the leadership to the renew deadline, counted from when the renewal was sent.
-    fn extend_leadership(&mut self, (sent, renewed): (Instant, Instants)) {
+    /// Extends the leadership to the renew deadline, counted from when the renewal was sent. `sent`
+    /// and `renewed` are that time.
+    fn extend_leadership(&mut self, sent: Instant, renewed: Instants) {
         self.watch = None;
         if self.leader_until().is_none() {
             let identity = &self.config.identity;
@@ -356,8 +357,8 @@ impl Elector {
         }
     }
 
-    /// Logs the first of consecutive failures, and again every minute while they last, because a
-    /// standby that can't read the lease waits for nothing else.
+    /// Logs the first of consecutive failures, and then one a minute while they last: otherwise a
+    /// standby that can't read the lease would look healthy.
     fn log_failure(&mut self, error: &RequestError) {
         if self.failure_logged.is_none_or(|last| last.elapsed() >= LOG_AGAIN_AFTER) {
             self.failure_logged = Some(Instant::now());

@@ -28,7 +28,6 @@ pub struct Predecessor {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The state of an instance in an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ElectionState {
     Standby,

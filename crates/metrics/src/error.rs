@@ -191,7 +191,7 @@ pub enum NotFound {
         message: String,
     },
     /// The sample of the object is not a value.
-    #[error("the query {query} has no value for the object: {reason}")]
+    #[error("the query {query} has none: {reason}")]
     NoValue {
         /// The query.
         query: String,

@@ -321,14 +321,7 @@ impl ObjectCache {
             }
             watcher::Event::Delete(object) => {
                 if let Some(objects) = &mut *self.objects.write() {
-                    let namespace = object.metadata.namespace.unwrap_or_default();
-                    let name = object.metadata.name.unwrap_or_default();
-                    if let Some(in_namespace) = objects.get_mut(&namespace) {
-                        in_namespace.remove(&name);
-                        if in_namespace.is_empty() {
-                            objects.remove(&namespace);
-                        }
-                    }
+                    remove(objects, object.metadata);
                 }
             }
         }
@@ -373,6 +366,15 @@ impl ObjectCache {
         let guard = self.objects.read();
         let objects = guard.as_ref().ok_or(ListError::NotSynced(kind))?;
         Ok(objects.get(&key.namespace).and_then(|by_name| by_name.get(&key.name)).cloned())
+    }
+}
+
+fn remove(objects: &mut ObjectsByNamespace, object: ObjectMeta) {
+    let namespace = object.namespace.unwrap_or_default();
+    let Some(in_namespace) = objects.get_mut(&namespace) else { return };
+    in_namespace.remove(&object.name.unwrap_or_default());
+    if in_namespace.is_empty() {
+        objects.remove(&namespace);
     }
 }
 

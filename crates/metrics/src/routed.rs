@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hpa_calc::report::error_texts::NOT_DISCOVERED;
 
 use crate::{
     ExternalValues, MetricError, MetricSource, NotFound, Query, Values,
@@ -39,6 +38,11 @@ impl Catalog for Routed {
         let problems: Vec<_> =
             self.catalogs().filter_map(|catalog| catalog.readiness().err()).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems.concat()) }
+    }
+
+    fn undiscovered(&self) -> Option<String> {
+        let problems: Vec<_> = self.catalogs().filter_map(Catalog::undiscovered).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
     }
 
     fn has(&self, query: &Query) -> bool {
@@ -102,13 +106,10 @@ impl<S: MetricSource> Fallback<S> {
 
     /// Returns an error until the first source has discovered its metrics.
     fn check_discovered(&self) -> Result<(), MetricError> {
-        let Err(problems) = self.source.catalog().readiness() else {
-            return Ok(());
-        };
-        let separator = if problems.is_empty() { "" } else { ": " };
-        let problems = problems.join("; ");
-        let message = format!("{NOT_DISCOVERED}{separator}{problems}");
-        Err(MetricError::Status { code: 503, message: message.into() })
+        match self.source.catalog().undiscovered() {
+            Some(message) => Err(MetricError::Status { code: 503, message: message.into() }),
+            None => Ok(()),
+        }
     }
 }
 

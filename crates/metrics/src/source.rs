@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hpa_calc::readings::MetricsApi;
+use hpa_calc::{readings::MetricsApi, report::error_texts::not_discovered};
 
 use crate::{
     CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError, Query, Values,
@@ -54,6 +54,12 @@ pub trait Catalog: Send + Sync {
     /// may still exist. The error has the problems that prevent discovery, for example one for each
     /// failed rule.
     fn readiness(&self) -> Result<(), Vec<String>>;
+
+    /// Says whose metrics are not discovered yet, and why, for the error of a query. `None` if
+    /// [`Self::readiness`] succeeds.
+    fn undiscovered(&self) -> Option<String> {
+        Some(not_discovered("sources in this process", &self.readiness().err()?))
+    }
 
     /// Whether the source answers a query, possibly with an error.
     fn has(&self, query: &Query) -> bool;

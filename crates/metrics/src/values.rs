@@ -1,5 +1,7 @@
 //! Values of metrics, with their times and origins.
 
+use hpa_calc::report::error_texts;
+
 use crate::{
     MetricError,
     resource::GroupResource,
@@ -117,10 +119,10 @@ pub struct Omitted {
 #[non_exhaustive]
 pub enum NoValue {
     /// For example, the result of 0 / 0.
-    #[error("the sample is not a number (NaN)")]
+    #[error("{}", error_texts::NOT_A_NUMBER)]
     NotANumber,
     /// For example, the result of 1 / 0.
-    #[error("the sample is infinite")]
+    #[error("{}", error_texts::INFINITE)]
     Infinite,
     /// The sample in milli-units doesn't fit in 64 bits.
     #[error("the sample is out of range")]

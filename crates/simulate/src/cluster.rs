@@ -27,8 +27,8 @@ use crate::{
 /// `StatefulSet` needs one for each pod.
 const MAX_WARM_START_STEPS: usize = 200;
 
-/// The maximum number of pods that exist at a time, including those of a rollout that surge and
-/// those that terminate. Further pods are created once others are gone, as with a `ResourceQuota`.
+/// The maximum number of pods that exist at a time, including the surge of a rollout and
+/// terminating pods. Further pods are created once others are gone, as with a `ResourceQuota`.
 const MAX_EXISTING_PODS: usize = 2 * MAX_PODS as usize;
 
 /// The workload of a scenario with its pods.
@@ -163,7 +163,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the workload has more replicas than pods that it may have.
+    /// Whether `spec.replicas` is above [`MAX_PODS`], the maximum number of pods.
     pub(crate) fn exceeds_pod_limit(&self) -> bool {
         self.replicas > MAX_PODS
     }
@@ -253,7 +253,7 @@ impl Cluster {
 
     fn reconcile(&mut self) {
         let before = self.controller_inputs();
-        // A scaling without a limit, such as one of a huge load, must not exhaust the memory.
+        // A huge load must not exhaust the memory.
         let desired = self.replicas.min(MAX_PODS);
         match self.kind.clone() {
             WorkloadKind::Deployment { strategy } => self.reconcile_deployment(&strategy, desired),

@@ -230,7 +230,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::*;
-    use crate::{Run, RunOptions, ScenarioFile, run::ControllerSettings};
+    use crate::{ControllerSettings, Run, RunOptions, ScenarioFile};
 
     fn morning_scenario() -> ScenarioFile {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");

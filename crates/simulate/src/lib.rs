@@ -50,10 +50,11 @@ pub mod workload;
 
 pub use self::{
     file::{
-        BASE, Cost, Objective, Position, ScenarioFile, ScenarioFileError, Variant, json_schema,
+        BASE, ControllerSettings, Cost, Objective, Position, ScenarioFile, ScenarioFileError,
+        Variant, json_schema,
     },
     measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
     other_pods::OtherPods,
-    run::{ControllerSettings, Problem, Run, RunOptions, Scaling, TimelinePoint, map_parallel},
+    run::{Problem, Reconciles, Run, RunOptions, Scaling, TimelinePoint, map_parallel},
     workload::scenario::MAX_PODS,
 };

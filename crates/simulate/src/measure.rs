@@ -347,7 +347,6 @@ impl Rescales {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {
-    /// The number of shortages.
     pub shortages: u32,
     pub mean_seconds: f64,
     pub max_seconds: f64,

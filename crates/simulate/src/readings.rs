@@ -77,52 +77,27 @@ impl<'a> MetricsApis<'a> {
             let message = "the server is currently unable to handle the request";
             return Err(ReadError::fetch(query.api(), message));
         }
-        let values = match query {
+        match query {
             MetricQuery::Resource { resource, container } => {
-                return self.read_resource(query, resource, container.as_deref());
+                self.read_resource(query, resource, container.as_deref())
             }
             MetricQuery::Pods { metric, metric_selector } => {
                 let metric_selector = as_requested(metric_selector);
                 let is_queried = |one: &&PodMetricSpec| {
                     one.name == *metric && metric_selector.matches(&one.labels)
                 };
-                return self.read_pods_metric(query, is_queried);
+                self.read_pods_metric(query, is_queried)
             }
             MetricQuery::Object { object, metric, metric_selector } => {
                 let metric_selector = as_requested(metric_selector);
-                let settings = &self.model().metrics.settings.object;
-                let mut values = self.model().metrics.objects.iter().filter_map(|one| {
-                    let is_queried = self.is_queried(one, object, metric, &metric_selector);
-                    let sample = one.metric.series.latest(self.now, settings);
-                    sample.filter(|_| is_queried).map(|sample| self.sample(sample))
-                });
-                return match (values.next(), values.next()) {
-                    (Some(value), None) => Ok(Reading::Object(value)),
-                    (None, _) => Err(not_found(query)),
-                    _ => Err(ReadError::fetch(query.api(), "there are several values")),
-                };
+                self.read_object_metric(query, |one| {
+                    self.is_queried(one, object, metric, &metric_selector)
+                })
             }
             MetricQuery::External { metric, metric_selector } => {
-                let metric_selector = as_requested(metric_selector);
-                let model = self.model();
-                let mut named =
-                    model.external_metrics().filter(|(name, ..)| name == metric).peekable();
-                if named.peek().is_none() {
-                    return Err(not_found(query));
-                }
-                let settings = &model.metrics.settings.external;
-                let selected = named.filter(|(_, labels, _)| metric_selector.matches(*labels));
-                let samples =
-                    selected.filter_map(|(_, _, series)| series.latest(self.now, settings));
-                samples.map(|sample| self.sample(sample)).collect::<Vec<_>>()
+                self.read_external_metric(query, metric, &as_requested(metric_selector))
             }
-        };
-        if values.is_empty() {
-            return Err(ReadError::Empty(query.api()));
         }
-        let timestamp = values.iter().filter_map(|sample| sample.timestamp).min();
-        let value = values.into_iter().map(|sample| sample.value).collect();
-        Ok(Reading::External(ApiSample { value, timestamp }))
     }
 
     fn sample(&self, sample: &Sample<f64>) -> ApiSample<MilliValue> {
@@ -193,6 +168,44 @@ impl<'a> MetricsApis<'a> {
         if samples.is_empty() { Err(not_found(query)) } else { Ok(Reading::Pods(samples)) }
     }
 
+    fn read_object_metric(
+        &self,
+        query: &MetricQuery,
+        is_queried: impl Fn(&ObjectMetric) -> bool,
+    ) -> Result<Reading, ReadError> {
+        let settings = &self.model().metrics.settings.object;
+        let queried = self.model().metrics.objects.iter().filter(|one| is_queried(one));
+        let mut samples = queried.filter_map(|one| one.metric.series.latest(self.now, settings));
+        match (samples.next(), samples.next()) {
+            (Some(sample), None) => Ok(Reading::Object(self.sample(sample))),
+            (None, _) => Err(not_found(query)),
+            _ => Err(ReadError::fetch(query.api(), "there are several values")),
+        }
+    }
+
+    fn read_external_metric(
+        &self,
+        query: &MetricQuery,
+        metric: &str,
+        selector: &Selector,
+    ) -> Result<Reading, ReadError> {
+        let model = self.model();
+        let mut named = model.external_metrics().filter(|(name, ..)| *name == metric).peekable();
+        if named.peek().is_none() {
+            return Err(not_found(query));
+        }
+        let settings = &model.metrics.settings.external;
+        let selected = named.filter(|(_, labels, _)| selector.matches(*labels));
+        let samples = selected.filter_map(|(_, _, series)| series.latest(self.now, settings));
+        let samples: Vec<_> = samples.map(|sample| self.sample(sample)).collect();
+        if samples.is_empty() {
+            return Err(ReadError::Empty(query.api()));
+        }
+        let timestamp = samples.iter().filter_map(|sample| sample.timestamp).min();
+        let value = samples.into_iter().map(|sample| sample.value).collect();
+        Ok(Reading::External(ApiSample { value, timestamp }))
+    }
+
     fn is_queried(
         &self,
         one: &ObjectMetric,
@@ -254,8 +267,8 @@ fn outage_scope(query: &MetricQuery) -> OutageScope {
     }
 }
 
-/// The selector as the metrics API reads it from the URL. If a metric has no selector, that of the
-/// query matches nothing, but its text in the URL is empty. For the API, it matches everything.
+/// The selector as the metrics API reads it from the URL. A query for a metric without a selector
+/// has one that matches nothing. Its text is empty, so the API reads one that matches everything.
 fn as_requested(selector: &Selector) -> Selector {
     Selector::parse(&selector.to_string()).unwrap_or_else(|_| selector.clone())
 }

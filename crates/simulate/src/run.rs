@@ -14,9 +14,8 @@ use hpa_calc::{
     explain::{Reason, metric_name},
     settings::{PodSelection, SettingPolicy},
 };
-use jiff::{SignedDuration, Timestamp};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::{
     cluster::Cluster,
@@ -24,10 +23,7 @@ use crate::{
     forecast::{Forecasts, ReconcileInputs},
     measure::{Measurements, Outcome},
     readings::MetricsApis,
-    workload::{
-        random,
-        seconds::{Seconds, timestamp_at},
-    },
+    workload::seconds::timestamp_at,
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -44,6 +40,7 @@ pub struct Run {
     /// The autoscaler's metrics that the scenario doesn't have. They have no value in the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent_metrics: Vec<String>,
+    pub reconciles: Reconciles,
     /// Whether the autoscaler scaled to more than [`MAX_PODS`](crate::MAX_PODS) replicas. The run
     /// keeps to this limit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -53,7 +50,54 @@ pub struct Run {
     pub timeline: Vec<TimelinePoint>,
 }
 
-/// A scaling.
+/// The numbers of reconciles with and without a decision. Reconciles that only return the replicas
+/// to their bounds read no metric, and are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reconciles {
+    /// A metric determined the desired replicas.
+    pub decided: u32,
+    /// The reconcile failed, or scaling was disabled.
+    pub failed: u32,
+}
+
+impl Reconciles {
+    /// Whether reconciles failed and no metric ever determined the desired replicas.
+    pub fn never_decided(self) -> bool {
+        self.decided == 0 && self.failed > 0
+    }
+
+    /// The share of the counted reconciles that failed. 0 if none are counted.
+    pub fn failed_share(self) -> f64 {
+        let counted = self.decided.saturating_add(self.failed).max(1);
+        f64::from(self.failed) / f64::from(counted)
+    }
+
+    fn add(&mut self, explanation: &Explanation) {
+        if is_failure(explanation) {
+            self.failed = self.failed.saturating_add(1);
+        } else if explanation.winner.is_some() {
+            self.decided = self.decided.saturating_add(1);
+        }
+    }
+}
+
+/// Whether the reconcile failed or scaling was disabled.
+fn is_failure(explanation: &Explanation) -> bool {
+    matches!(explanation.reason(), Reason::Failed | Reason::ScalingDisabled)
+}
+
+impl Run {
+    /// The sentence of the longest problem. The earliest one if several are equally long.
+    pub fn main_problem(&self) -> Option<&str> {
+        let problems = self.problems.iter().rev();
+        let longest =
+            problems.max_by(|one, other| (one.to - one.from).total_cmp(&(other.to - other.from)));
+        longest.map(|problem| problem.sentence.as_str())
+    }
+}
+
+/// A change of the workload's replicas by the autoscaler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scaling {
@@ -131,7 +175,7 @@ impl Variant {
     /// The settings for decisions. The autoscaler may override any of them: a scenario has no
     /// policy that forbids settings.
     pub(crate) fn settings(&self) -> Settings {
-        let settings = self.controller.engine();
+        let settings = self.controller.decision_settings();
         settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default()).settings
     }
 
@@ -209,9 +253,8 @@ impl<'a> Simulator<'a> {
 
     fn reconcile(&mut self, second: f64) {
         let now = timestamp_at(START, second);
-        let from = self.cluster.replicas;
         let scale = Scale {
-            spec_replicas: i32::try_from(from).unwrap_or(i32::MAX),
+            spec_replicas: i32::try_from(self.cluster.replicas).unwrap_or(i32::MAX),
             status_replicas: i32::try_from(self.cluster.status_replicas).unwrap_or(i32::MAX),
             selector: format!("app={}", self.variant.workload.name),
         };
@@ -227,10 +270,8 @@ impl<'a> Simulator<'a> {
         let apis = MetricsApis::new(cluster, namespace, START, second);
         let mut readings: Readings =
             plan.queries().map(|(index, query)| (index, apis.read(query))).collect();
-        if self.absent_metrics.is_none() && plan.queries().next().is_some() {
-            let absent = plan.queries().filter(|(_, query)| !apis.has(query));
-            let absent = absent.filter_map(|(index, _)| self.hpa.spec.metrics.get(index));
-            self.absent_metrics = Some(absent.map(metric_name).collect());
+        if self.absent_metrics.is_none() {
+            self.absent_metrics = absent_metrics(&plan, &apis, &self.hpa);
         }
         if let Some(forecasts) = &mut self.forecasts {
             let state = cluster.state();
@@ -244,18 +285,9 @@ impl<'a> Simulator<'a> {
         let conclusion = decision.conclude(Ok(()), now);
         let explanation = conclusion.explanation;
         if let Some(to) = conclusion.scaled_to {
-            let to = u32::try_from(to).unwrap_or_default();
-            self.run.steps.push(Scaling {
-                second,
-                from,
-                to,
-                reason: explanation.reason(),
-                sentence: explanation.sentence(&self.hpa),
-            });
-            self.measurements.add_rescale(second, from, to);
-            self.cluster.scale(to);
-            self.run.exceeds_pod_limit |= self.cluster.exceeds_pod_limit();
+            self.scale(second, u32::try_from(to).unwrap_or_default(), &explanation);
         }
+        self.run.reconciles.add(&explanation);
         self.add_problem(second, &explanation);
         if self.options.records_timeline {
             self.add_point(second, &explanation);
@@ -264,8 +296,17 @@ impl<'a> Simulator<'a> {
         self.history = conclusion.history;
     }
 
+    fn scale(&mut self, second: f64, to: u32, explanation: &Explanation) {
+        let from = self.cluster.replicas;
+        let (reason, sentence) = (explanation.reason(), explanation.sentence(&self.hpa));
+        self.run.steps.push(Scaling { second, from, to, reason, sentence });
+        self.measurements.add_rescale(second, from, to);
+        self.cluster.scale(to);
+        self.run.exceeds_pod_limit |= self.cluster.exceeds_pod_limit();
+    }
+
     fn add_problem(&mut self, second: f64, explanation: &Explanation) {
-        if !matches!(explanation.reason(), Reason::Failed | Reason::ScalingDisabled) {
+        if !is_failure(explanation) {
             return;
         }
         let sentence = explanation.sentence(&self.hpa);
@@ -292,58 +333,17 @@ impl<'a> Simulator<'a> {
     }
 }
 
-/// The controller: its sync period and the settings that kube-controller-manager has as flags.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct ControllerSettings {
-    /// Time between two reconciles.
-    pub sync_period: Seconds,
-    /// Time from the start until the first reconcile. By default a random part of the sync period.
-    pub initial_delay: Option<Seconds>,
-    /// The deviation of usage from the target that causes no change, as a fraction.
-    pub tolerance: f64,
-    /// The stabilization window for scaling down of autoscalers that don't set one.
-    pub downscale_stabilization: Seconds,
-    /// Time after a pod's start in which its CPU usage counts only once it is ready.
-    pub cpu_initialization_period: Seconds,
-    /// Time after its start in which a pod must become ready to count as having been ready.
-    pub initial_readiness_delay: Seconds,
-}
-
-impl Default for ControllerSettings {
-    fn default() -> Self {
-        let settings = Settings::default();
-        let seconds = |span: SignedDuration| Seconds::new(span.as_secs_f64());
-        Self {
-            sync_period: Seconds::new(15.0),
-            initial_delay: None,
-            tolerance: settings.tolerance,
-            downscale_stabilization: seconds(settings.downscale_stabilization),
-            cpu_initialization_period: seconds(settings.cpu_initialization_period),
-            initial_readiness_delay: seconds(settings.initial_readiness_delay),
-        }
-    }
-}
-
-impl ControllerSettings {
-    /// The settings for decisions that these settings determine. The others have their defaults.
-    pub fn engine(&self) -> Settings {
-        let span = |seconds: Seconds| {
-            SignedDuration::try_from_secs_f64(seconds.get()).unwrap_or(SignedDuration::MAX)
-        };
-        Settings::default()
-            .with_tolerance(self.tolerance)
-            .with_downscale_stabilization(span(self.downscale_stabilization))
-            .with_cpu_initialization_period(span(self.cpu_initialization_period))
-            .with_initial_readiness_delay(span(self.initial_readiness_delay))
-    }
-
-    /// The second of the first reconcile.
-    pub(crate) fn first_reconcile(&self, seed: u64) -> f64 {
-        let mut rng = random::rng(seed, random::hash(&["initial delay"]), 0);
-        let random_delay = rng.f64() * self.sync_period.get();
-        self.initial_delay.map_or(random_delay, Seconds::get)
-    }
+/// The metrics of the autoscaler that the scenario doesn't have. `None` if the plan reads none.
+fn absent_metrics(
+    plan: &Plan<'_>,
+    apis: &MetricsApis<'_>,
+    hpa: &HorizontalPodAutoscaler,
+) -> Option<Vec<String>> {
+    let mut queries = plan.queries().peekable();
+    queries.peek()?;
+    let absent = queries.filter(|(_, query)| !apis.has(query));
+    let absent = absent.filter_map(|(index, _)| hpa.spec.metrics.get(index));
+    Some(absent.map(metric_name).collect())
 }
 
 /// Calls `work` with each item, on all cores, and returns the results in the order of the items.

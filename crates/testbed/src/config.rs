@@ -4,13 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use crate::{faults::Interceptor, metrics_provider::MetricsProvider, store::ChangeListener};
+use crate::{
+    clock::Clock, faults::Interceptor, metrics_provider::MetricsProvider, store::ChangeListener,
+};
 
 const WATCH_CACHE_SIZE: usize = 10_000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
-
-/// A wall clock.
-pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Configuration of a testbed.
 #[derive(Clone)]
@@ -40,7 +39,7 @@ pub struct Config {
 impl Config {
     /// Groups and versions of the metrics APIs that are served.
     pub(crate) fn metrics_apis(&self) -> Vec<(String, String)> {
-        self.metrics.as_ref().map(|provider| provider.served()).unwrap_or_default()
+        self.metrics.as_ref().map(|provider| provider.served_apis()).unwrap_or_default()
     }
 }
 

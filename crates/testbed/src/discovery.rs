@@ -176,7 +176,7 @@ fn served_resources<'a>(
 }
 
 /// Converts the `APIResource` entries of a resource and of its subresources. `group` and `version`
-/// are those of kinds whose entry doesn't have its own.
+/// apply to entries without their own.
 fn aggregated_resource(entries: &[Value], group: &str, version: &str) -> Value {
     let Some((main, subresources)) = entries.split_first() else { return Value::Null };
     let response_kind = |entry: &Value| {
@@ -259,13 +259,13 @@ fn resource_list(
     })
 }
 
-/// Adds the metrics that the provider lists, if the group is one of a metrics API.
+/// Adds the metrics that the provider lists, if the group belongs to a metrics API.
 fn add_listed_metrics(server: &Server, group: &str, list: &mut Value) {
     let provider =
         server.config.metrics.as_ref().filter(|_| metrics_provider::is_metrics_group(group));
-    let listed = provider.map(|provider| provider.listed(group)).unwrap_or_default();
+    let names = provider.map(|provider| provider.listed_metrics(group)).unwrap_or_default();
     if let Some(Value::Array(resources)) = list.get_mut("resources") {
-        resources.extend(listed.iter().map(|name| {
+        resources.extend(names.iter().map(|name| {
             json!({
                 "name": name, "singularName": "", "namespaced": true, "kind": "MetricValueList",
                 "verbs": ["get"],

@@ -17,7 +17,6 @@ pub struct ApiError {
     pub retry_after: Option<u32>,
 }
 
-/// An invalid field of an object or of a request's options.
 pub(crate) fn new_cause(reason: CauseReason, field: &str, message: impl Into<String>) -> Cause {
     Cause { reason, message: message.into(), field: field.to_owned() }
 }

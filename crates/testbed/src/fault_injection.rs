@@ -27,7 +27,7 @@ const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n\
 /// The way in which a request is handled after a fault was applied to it.
 enum Handling {
     Normal,
-    /// Handle the request, and let later stalled requests wait until then.
+    /// Handle the request. Later stalled requests wait until the ticket is dropped.
     Stalled(StallTicket),
     /// Send this response instead of handling the request.
     Replaced(Response<Body>),
@@ -241,8 +241,8 @@ fn corrupt_event(event: Bytes, effect: &Effect) -> Bytes {
     line.into()
 }
 
-/// Corrupts the objects with a name in a body: a single object, the items of a list, or the object
-/// of a watch event. If the name is empty, corrupts all of them.
+/// Corrupts the objects in a body that have the name `object`, or all objects if it is empty. The
+/// body is a single object, a list, or a watch event.
 fn corrupt_body(body: &mut Value, object: &str, pointer: &str, value: &Value) {
     if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
         for item in items {

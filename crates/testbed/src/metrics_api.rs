@@ -23,8 +23,8 @@ use crate::{
 pub(crate) fn handle(server: &Server, request: &ApiRequest) -> Result<Response<Body>, ApiError> {
     let info = &request.info;
     let version = (info.group.clone(), info.version.clone());
-    let provider =
-        server.config.metrics.as_ref().filter(|provider| provider.served().contains(&version));
+    let provider = server.config.metrics.as_ref();
+    let provider = provider.filter(|provider| provider.served_apis().contains(&version));
     let Some(provider) = provider else { return Ok(not_found_page()) };
     if request.method != Method::GET {
         return Err(ApiError::method_not_allowed());

@@ -16,7 +16,7 @@ pub(crate) const EXTERNAL: &str = "external.metrics.k8s.io";
 pub trait MetricsProvider: Send + Sync {
     /// Groups and versions to serve. By default, the newest version of each API that the controller
     /// supports, and `metrics.k8s.io/v1beta1`.
-    fn served(&self) -> Vec<(String, String)> {
+    fn served_apis(&self) -> Vec<(String, String)> {
         let all =
             [(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];
         all.map(|(group, version)| (group.to_owned(), version.to_owned())).to_vec()
@@ -24,7 +24,7 @@ pub trait MetricsProvider: Send + Sync {
 
     /// The metrics of a group in discovery: `RESOURCE/METRIC` for custom metrics. Most adapters
     /// list all metrics, KEDA lists none.
-    fn listed(&self, group: &str) -> Vec<String> {
+    fn listed_metrics(&self, group: &str) -> Vec<String> {
         let _ = group;
         Vec::new()
     }
@@ -84,7 +84,7 @@ pub struct CustomMetricQuery {
     pub metric: String,
     pub metric_selector: Selector,
     /// If `resource` is `pods`: namespace and name of the stored pods that match `selector`,
-    /// whatever `name` is.
+    /// regardless of `name`.
     pub pods: Vec<(String, String)>,
 }
 

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::{Value, json};
 
 use crate::{
-    config::Clock,
+    clock::Clock,
     error::ApiError,
     json,
     request::ApiRequest,

@@ -17,7 +17,7 @@ pub(crate) struct Selection {
 struct FieldRequirement {
     pointer: String,
     value: String,
-    /// Whether the field must have this value, or must not have it.
+    /// Whether the field must have this value. Otherwise, it must not have it.
     must_equal: bool,
 }
 

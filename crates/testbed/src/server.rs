@@ -76,7 +76,6 @@ impl Server {
         self.end_watches();
     }
 
-    /// Ends all running watches.
     pub(crate) fn end_watches(&self) {
         self.watches_ended.send_modify(|count| *count += 1);
     }

@@ -23,7 +23,6 @@ pub(crate) type ResourceKey = (String, String);
 /// All objects of a server, by resource and identity.
 pub(crate) type Objects = BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>;
 
-/// One change to one object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) revision: u64,
@@ -52,7 +51,6 @@ pub struct ObjectChange<'a> {
     pub new: Option<&'a Value>,
 }
 
-/// Identifies a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupResource<'a> {
     /// Empty for the core group.
@@ -296,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// Else the simulated controllers would not reconcile the restored objects.
+    /// Without it, the simulated controllers would not reconcile the restored objects.
     #[test]
     fn restore_is_the_last_change_of_a_collection() {
         let mut store = Store::new(10, None);

@@ -205,8 +205,8 @@ users:
         self.server.snapshot()
     }
 
-    /// Restarts the server with this state. Watches, and requests that a fault or a gate delays, are
-    /// aborted. New requests fail until `down_for` has elapsed.
+    /// Restarts the server with this state. Aborts watches, and requests that a fault or a gate
+    /// delays. New requests fail until `down_for` has elapsed.
     pub fn restart(&self, state: Restart, down_for: Duration) {
         self.server.start(state, down_for);
     }

@@ -42,6 +42,9 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// permission.
     fn role_kubeconfig<'a>(&'a self, ns: &'a str) -> BoxFuture<'a, Result<PathBuf>>;
 
+    /// The minor version of Kubernetes, also of the reference controller: for example 36.
+    fn minor_version(&self) -> Result<u32>;
+
     /// Starts the reference controller for all namespaces, with the settings of the controller
     /// under test. Returns `None` if it is not installed.
     fn start_reference(&self) -> Result<Option<Process>>;

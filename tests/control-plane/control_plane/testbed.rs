@@ -82,6 +82,11 @@ impl ControlPlane for Plane {
         async { Ok(self.kubeconfig.clone()) }.boxed()
     }
 
+    /// The testbed behaves as the version of which the decisions are recorded.
+    fn minor_version(&self) -> Result<u32> {
+        Ok(36)
+    }
+
     fn start_reference(&self) -> Result<Option<Process>> {
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! A shared query, which reads all objects of a namespace, must have the same results as the single
 //! queries for these objects.
 //!
-//! All queries are evaluated for the same time, so that results must be bitwise equal. The series
+//! All queries are evaluated for the same time, so results must be bitwise equal. The series
 //! are random: pods without series, series that ended recently or long ago, counters with resets,
 //! several series for a pod, NaN and infinite values.
 

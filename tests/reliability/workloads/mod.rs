@@ -39,7 +39,7 @@ pub(crate) struct Delays {
 
 /// Creates, replaces and deletes pods to match the targets.
 pub(crate) struct Workloads {
-    /// Whether the API server was restored, so that pods may be missing or have returned.
+    /// Whether the API server was restored. Pods may then be missing or have returned.
     pub(crate) is_restored: Arc<AtomicBool>,
     pub(crate) testbed: Testbed,
     pub(crate) journal: Arc<Journal>,

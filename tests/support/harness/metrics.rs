@@ -86,7 +86,7 @@ impl Default for SettableMetrics {
 }
 
 impl MetricsProvider for SettableMetrics {
-    fn listed(&self, group: &str) -> Vec<String> {
+    fn listed_metrics(&self, group: &str) -> Vec<String> {
         let is_custom = group.starts_with("custom.");
         let mut listed = self.listed.get().cloned().unwrap_or_default();
         listed.retain(|name| name.contains('/') == is_custom && group != "metrics.k8s.io");

@@ -197,7 +197,7 @@ fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value
     documents.collect()
 }
 
-/// The existing paths, which `/` and unknown paths list.
+/// The existing paths: the response for `/` and for unknown paths.
 pub fn paths(installed: ApiGroups, other: &[&str]) -> Value {
     let mut paths: Vec<String> = other.iter().map(|path| (*path).to_owned()).collect();
     paths.push("/apis".to_owned());

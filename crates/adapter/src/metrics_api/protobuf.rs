@@ -224,20 +224,8 @@ fn encode_message(object: &Value, fields: &[Field]) -> Vec<u8> {
                 push_texts(&mut list, 1, value);
                 push_bytes(&mut bytes, number, &list);
             }
-            TextMap | QuantityMap => {
-                for (key, value) in value.as_object().into_iter().flatten() {
-                    let text = value.as_str().unwrap_or_default().as_bytes();
-                    let value = if matches!(field_type, QuantityMap) {
-                        quantity(text)
-                    } else {
-                        text.to_vec()
-                    };
-                    let mut entry = Vec::new();
-                    push_bytes(&mut entry, 1, key.as_bytes());
-                    push_bytes(&mut entry, 2, &value);
-                    push_bytes(&mut bytes, number, &entry);
-                }
-            }
+            TextMap => push_map(&mut bytes, number, value, <[u8]>::to_vec),
+            QuantityMap => push_map(&mut bytes, number, value, quantity),
             Quantity => push_bytes(&mut bytes, number, &quantity(text.as_bytes())),
             Time => push_bytes(&mut bytes, number, &time(text)),
             Duration => {
@@ -279,6 +267,16 @@ fn time(text: &str) -> Vec<u8> {
 fn push_texts(bytes: &mut Vec<u8>, number: u8, list: &Value) {
     for text in items(list) {
         push_bytes(bytes, number, text.as_str().unwrap_or_default().as_bytes());
+    }
+}
+
+/// Pushes an entry for each member of an object. `encode` encodes the text of its value.
+fn push_map(bytes: &mut Vec<u8>, number: u8, object: &Value, encode: fn(&[u8]) -> Vec<u8>) {
+    for (key, value) in object.as_object().into_iter().flatten() {
+        let mut entry = Vec::new();
+        push_bytes(&mut entry, 1, key.as_bytes());
+        push_bytes(&mut entry, 2, &encode(value.as_str().unwrap_or_default().as_bytes()));
+        push_bytes(bytes, number, &entry);
     }
 }
 

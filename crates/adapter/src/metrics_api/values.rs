@@ -142,7 +142,7 @@ struct Expression<'a> {
 
 impl<'a> LabelSelector<'a> {
     /// Converts a selector. `None` if it is empty. Fails for operators that `LabelSelector` doesn't
-    /// have. If a key has several values, the last one is used.
+    /// have. If several `=` requirements have the same key, the last one is used.
     pub fn new(selector: &'a Selector) -> Result<Option<Self>, StatusError> {
         if selector.is_empty() {
             return Ok(None);

@@ -193,9 +193,70 @@ fn new_acceptor(
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use std::time::Duration;
+
+    use rcgen::{
+        CertificateParams, CertifiedKey, KeyPair, date_time_ymd, generate_simple_self_signed,
+    };
+    use tokio::io::duplex;
+    use tokio_rustls::{
+        TlsConnector,
+        rustls::{ClientConfig, RootCertStore},
+    };
 
     use super::*;
+
+    /// A certificate chain that expired in 2020, and its key.
+    fn expired() -> (String, String) {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// The error of a client that trusts a certificate, if its handshake fails.
+    async fn handshake_error(served: &ServingCertificate, trusted: &str) -> Option<String> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let (server_end, client_end) = duplex(64 << 10);
+        let connector = TlsConnector::from(Arc::new(config));
+        let connect = connector.connect("localhost".try_into().unwrap(), client_end);
+        let (_, connected) = tokio::join!(served.acceptor().accept(server_end), connect);
+        connected.err().map(|error| error.to_string())
+    }
+
+    /// An expired or unusable file must not end the server: the next one may be usable.
+    #[tokio::test]
+    async fn changed_files_replace_an_expired_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let mut modified = SystemTime::now();
+        let mut write = |(chain, key): &(String, String)| {
+            modified += Duration::from_secs(1);
+            for (path, text) in [(&files.0, chain), (&files.1, key)] {
+                fs::write(path, text).unwrap();
+                fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+            }
+        };
+        let (old, new) = (expired(), self_signed());
+        write(&old);
+        let handshake = HandshakeSettings::default();
+        let (chain, key) = files.clone();
+        let served = ServingCertificate::from_files(chain, key, handshake).unwrap();
+        let error = handshake_error(&served, &old.0).await.unwrap();
+        assert!(error.to_lowercase().contains("expired"), "{error}");
+        write(&("garbage".to_owned(), "garbage".to_owned()));
+        let error = handshake_error(&served, &old.0).await.unwrap();
+        assert!(error.to_lowercase().contains("expired"), "the old one stays in use: {error}");
+        write(&new);
+        assert_eq!(handshake_error(&served, &new.0).await, None);
+    }
 
     /// A certificate chain and its key.
     fn self_signed() -> (String, String) {

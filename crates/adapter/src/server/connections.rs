@@ -1,6 +1,9 @@
 //! Tracks the open connections of a server. Chooses which one to close if there are too many, and
 //! detects idle clients and clients that don't read responses.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
@@ -184,14 +187,14 @@ impl OpenConnections {
     fn update(&mut self, id: u64, change: impl FnOnce(&mut ConnectionEntry)) {
         let sequence = self.next_sequence();
         let Some(entry) = self.by_id.get_mut(&id) else { return };
-        let counted = |entry: &ConnectionEntry| match entry.class {
+        let limited_unread = |entry: &ConnectionEntry| match entry.class {
             ClientClass::Protected => 0,
             ClientClass::Unknown | ClientClass::Authenticated => entry.unread.len(),
         };
-        let before = counted(entry);
+        let unread_before = limited_unread(entry);
         change(entry);
         entry.changed = sequence;
-        self.unread = self.unread - before + counted(entry);
+        self.unread = self.unread - unread_before + limited_unread(entry);
     }
 }
 
@@ -317,133 +320,5 @@ struct SendingBody {
 impl AsRef<[u8]> for SendingBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::sleep;
-
-    use super::*;
-
-    const LIMITS: ConnectionLimits =
-        ConnectionLimits { connections: 6, authenticated: 2, unread: 4 };
-    const OK: Bytes = Bytes::from_static(b"ok");
-
-    fn address(last: u8) -> IpAddr {
-        [127, 0, 0, last].into()
-    }
-
-    fn is_closed(connection: &Connection) -> bool {
-        connection.close.is_cancelled()
-    }
-
-    fn closed_indices(open: &[Arc<Connection>]) -> Vec<usize> {
-        (0..open.len()).filter(|index| is_closed(&open[*index])).collect()
-    }
-
-    fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<Arc<Connection>> {
-        let open = |client: &u8| connections.admit(address(*client)).unwrap();
-        clients.iter().map(open).collect()
-    }
-
-    #[test]
-    fn idle_connections_are_replaced_before_unread_ones() {
-        let connections = Connections::new(LIMITS);
-        let open = open(&connections, &[1; 6]);
-        let _running = open[0].count_request();
-        open[1].set_class(ClientClass::Protected);
-        let _unread = open[2].count_request().track_body(OK);
-        drop(open[3].count_request());
-        let mut newer = Vec::new();
-        for expected in [&[4][..], &[4, 5], &[3, 4, 5], &[2, 3, 4, 5]] {
-            newer.push(connections.admit(address(1)).unwrap().count_request());
-            assert_eq!(closed_indices(&open), expected);
-        }
-        assert!(connections.admit(address(1)).is_none(), "all others are busy or protected");
-    }
-
-    #[test]
-    fn address_with_most_connections_loses_one() {
-        let connections = Connections::new(LIMITS);
-        let open = open(&connections, &[1, 2, 3, 3, 3, 4]);
-        let _next = connections.admit(address(5)).unwrap();
-        assert_eq!(closed_indices(&open), [2]);
-        let _next = connections.admit(address(6)).unwrap();
-        assert_eq!(closed_indices(&open), [2, 3]);
-        let _next = connections.admit(address(7)).unwrap();
-        assert_eq!(closed_indices(&open), [0, 2, 3], "the oldest if all have one");
-    }
-
-    #[test]
-    fn unknown_clients_and_users_have_separate_shares() {
-        let connections = Connections::new(LIMITS);
-        let open = open(&connections, &[1, 2, 3, 4, 5, 6]);
-        open[0].set_class(ClientClass::Authenticated);
-        open[1].set_class(ClientClass::Authenticated);
-        let _next = connections.admit(address(7)).unwrap();
-        assert_eq!(closed_indices(&open), [2]);
-        open[3].set_class(ClientClass::Authenticated);
-        let _next = connections.admit(address(8)).unwrap();
-        assert_eq!(closed_indices(&open), [0, 2], "users have more than their share");
-    }
-
-    #[test]
-    fn connection_with_most_unread_responses_is_closed() {
-        let connections = Connections::new(LIMITS);
-        let open = open(&connections, &[1, 1, 1]);
-        open[0].set_class(ClientClass::Protected);
-        let _protected: Vec<_> = (0..9).map(|_| open[0].count_request().track_body(OK)).collect();
-        let mut first: Vec<_> = (0..3).map(|_| open[1].count_request().track_body(OK)).collect();
-        first.pop();
-        let _second: Vec<_> = (0..2).map(|_| open[2].count_request().track_body(OK)).collect();
-        assert!(closed_indices(&open).is_empty(), "one was read");
-        let third = open[2].count_request().track_body(OK);
-        assert_eq!(closed_indices(&open), [2]);
-        drop((third, first));
-        assert_eq!(connections.open.lock().unread, 0);
-    }
-
-    fn connection() -> Arc<Connection> {
-        Connections::new(LIMITS).admit(address(1)).unwrap()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn connection_without_a_request_is_idle_after_32_seconds() {
-        let started = Instant::now();
-        assert_eq!(connection().expired().await, CloseReason::Idle);
-        assert_eq!(started.elapsed(), FIRST_REQUEST_TIMEOUT);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn connection_is_idle_90_seconds_after_its_last_request() {
-        let started = Instant::now();
-        let connection = connection();
-        let requests = async {
-            for _ in 0..2 {
-                let request = connection.count_request();
-                sleep(Duration::from_mins(5)).await;
-                drop(request.track_body(OK));
-                sleep(Duration::from_mins(1)).await;
-            }
-        };
-        let ((reason, idle_after), ()) =
-            tokio::join!(async { (connection.expired().await, started.elapsed()) }, requests);
-        assert_eq!(reason, CloseReason::Idle);
-        assert_eq!(idle_after, Duration::from_mins(11) + IDLE_TIMEOUT);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn connection_expires_60_seconds_after_an_unread_response() {
-        let connection = connection();
-        let first = connection.count_request().track_body(OK);
-        sleep(Duration::from_secs(50)).await;
-        let second = connection.count_request().track_body(OK);
-        drop(first);
-        let started = Instant::now();
-        assert_eq!(connection.expired().await, CloseReason::Unread);
-        assert!(started.elapsed() <= UNREAD_TIMEOUT + CHECK_INTERVAL, "{:?}", started.elapsed());
-        assert!(started.elapsed() >= UNREAD_TIMEOUT);
-        drop(second);
     }
 }

@@ -38,7 +38,6 @@ impl ControllerMetrics {
     }
 }
 
-/// The metrics endpoint of a controller.
 pub(super) struct MetricsEndpoint {
     client: Client,
 }

@@ -65,7 +65,8 @@ pub(crate) struct Outcome {
     pub(crate) reconciles_per_second: f64,
     /// Reconciles that became due, with one per autoscaler and period.
     pub(crate) reconciles_due: f64,
-    /// Autoscalers whose status write was overdue at the end. `None` like `cycle`.
+    /// Autoscalers whose status write was overdue at the end. `None` unless every reconcile writes
+    /// a status.
     pub(crate) overdue_at_end: Option<usize>,
     /// Reconciles by the controller's own metrics, which include those without a status write.
     pub(crate) own_reconciles: Option<u64>,
@@ -156,29 +157,14 @@ impl Outcome {
         let Measurement { controller, flags, started, begin, end } = measurement;
         let period = population.period.as_secs_f64();
         let measured = end.stats.now - begin.stats.now;
-        let (extra, first): (Vec<_>, Vec<_>) = end
-            .stats
-            .autoscalers
-            .iter()
-            .partition(|(id, _)| id.contains(&format!("/{EXTRA_PREFIX}")));
-        let first: Vec<&AutoscalerRecord> = first.into_iter().map(|(_, record)| record).collect();
-        let extra: Vec<&AutoscalerRecord> = extra.into_iter().map(|(_, record)| record).collect();
+        let (first, extra) = split_records(&end.stats);
         let decided =
             first.iter().filter_map(|record| record.decided()).filter(|at| *at <= begin.stats.now);
         // Cycles can be observed only if every reconcile writes a status.
         let every_reconcile_writes =
             population.change != Change::Steady && controller.writes_each_status();
-        let cycles = every_reconcile_writes.then(|| {
-            let cycles_of =
-                |record: &&AutoscalerRecord| cycles(record, begin.stats.now, end.stats.now, period);
-            first.iter().flat_map(cycles_of).collect::<Vec<f64>>()
-        });
-        let overdue_at_end = every_reconcile_writes.then(|| {
-            let all = first.iter().chain(&extra);
-            all.filter(|record| since_last_write(record, end.stats.now) > period).count()
-        });
-        let lateness =
-            cycles.as_ref().map(|all| all.iter().map(|cycle| (cycle - period).max(0.0)).collect());
+        let cycles = every_reconcile_writes
+            .then(|| CycleSummary::new(&first, &extra, begin.stats.now, end.stats.now, period));
         let extra_delays: Vec<f64> =
             extra.iter().filter_map(|record| Some(record.decided()? - record.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, every_reconcile_writes);
@@ -205,10 +191,10 @@ impl Outcome {
             reconciles_counted_by,
             reconciles_per_second: reconciles as f64 / measured,
             reconciles_due,
-            overdue_at_end,
+            overdue_at_end: cycles.map(|cycles| cycles.overdue_at_end),
             own_reconciles: own_reconciles(&begin, &end),
-            cycle: cycles.map(Summary::new),
-            lateness: lateness.map(Summary::new),
+            cycle: cycles.map(|cycles| cycles.cycle),
+            lateness: cycles.map(|cycles| cycles.lateness),
             own_lateness: own_lateness(&begin, &end, period),
             cpus: cpu / measured,
             cpu_per_reconcile: ratio(cpu, reconciles),
@@ -231,6 +217,43 @@ impl Outcome {
                 responses.map(|micros| f64::from(*micros) / 1e6).collect(),
             ),
         }
+    }
+}
+
+/// Returns the records of the autoscalers that existed when the controller started, and of those
+/// that were created during the measurement.
+fn split_records(stats: &Stats) -> (Vec<&AutoscalerRecord>, Vec<&AutoscalerRecord>) {
+    let prefix = format!("/{EXTRA_PREFIX}");
+    let (mut first, mut extra) = (Vec::new(), Vec::new());
+    for (id, record) in &stats.autoscalers {
+        let records = if id.contains(&prefix) { &mut extra } else { &mut first };
+        records.push(record);
+    }
+    (first, extra)
+}
+
+/// The fields of [`Outcome`] with the same names.
+#[derive(Clone, Copy)]
+struct CycleSummary {
+    cycle: Summary,
+    lateness: Summary,
+    overdue_at_end: usize,
+}
+
+impl CycleSummary {
+    fn new(
+        first: &[&AutoscalerRecord],
+        extra: &[&AutoscalerRecord],
+        begin: f64,
+        end: f64,
+        period: f64,
+    ) -> Self {
+        let cycles: Vec<f64> =
+            first.iter().flat_map(|record| cycles(record, begin, end, period)).collect();
+        let lateness = cycles.iter().map(|cycle| (cycle - period).max(0.0)).collect();
+        let all = first.iter().chain(extra);
+        let overdue_at_end = all.filter(|record| since_last_write(record, end) > period).count();
+        Self { cycle: Summary::new(cycles), lateness: Summary::new(lateness), overdue_at_end }
     }
 }
 

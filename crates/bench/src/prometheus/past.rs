@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 const RISE_START: i64 = 8 * 60;
 /// The minute of the day at which the load is low again.
 const FALL_END: i64 = 18 * 60;
-/// How long the load rises, and falls, in minutes.
+/// The duration of the rise and of the fall, in minutes.
 const RISE_MINUTES: i64 = 10;
 const MINUTES_PER_DAY: i64 = 1440;
 /// The maximum number of points in a response, as in Prometheus.

@@ -96,7 +96,8 @@ impl Catalog {
         let target = usize::try_from(pod_index / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
         let Some((namespace, app)) = self.targets.get(target) else { return };
         let pod = pod_index % self.pods_per_target.max(1);
-        let label = usize::try_from(name % 4).ok().and_then(|index| ADDITIONAL_LABELS.get(index));
+        let label = usize::try_from(name % ADDITIONAL_LABELS.len() as u64);
+        let label = label.ok().and_then(|index| ADDITIONAL_LABELS.get(index));
         let series = series_name(name);
         // Writing to a string cannot fail.
         let _ = write!(

@@ -41,7 +41,7 @@ impl ProgressTimer {
         Self(Instant::now())
     }
 
-    /// Returns whether a message is due.
+    /// Returns whether a message is due. If so, the next one is due five seconds later.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.0.elapsed() >= PROGRESS_INTERVAL;
         if is_due {

@@ -49,7 +49,6 @@ pub(super) async fn respond(
     }
 }
 
-/// Returns whether a path belongs to a metrics API.
 pub(super) fn is_metrics_path(path: &str) -> bool {
     let group =
         path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();

@@ -130,7 +130,6 @@ impl Recorder {
     }
 }
 
-/// The user name of the controller.
 pub(super) const CONTROLLER_USER: &str = "measured-controller";
 
 /// An audit policy that logs only the requests of a user, without their bodies.
@@ -321,8 +320,6 @@ mod tests {
         assert!(parse_audit_event("{}").is_err());
         assert!(parse_audit_event("I1121 10:00:00 1 main.go] a log line").is_err());
     }
-
-    use crate::request_info::RequestKind;
 
     /// As kube-apiserver 1.36 writes it.
     const TEXT: &str = r#"apiserver_response_sizes_bucket{component="apiserver",group="",resource="pods",scope="cluster",subresource="",verb="LIST",version="v1",le="+Inf"} 3

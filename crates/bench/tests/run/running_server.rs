@@ -145,6 +145,25 @@ fn interrupted_run_cleans_up(#[case] text: &str, #[case] signal: Signal) {
     assert!(served.is_clean());
 }
 
+/// Starts `hpa-bench serve` with a small cluster, and waits until it serves.
+fn serve(server: &str, kubeconfig: &str) -> Child {
+    let small = ["serve", "--autoscalers=1", "--pods=1", "--namespaces=1"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
+    command.args(small).args(["--kubeconfig", kubeconfig, server]);
+    let mut serving = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    let lines = BufReader::new(serving.stdout.take().expect("output")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.starts_with("http://")), "it serves");
+    serving
+}
+
+fn client(runtime: &Runtime, kubeconfig: &str) -> kube::Client {
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::config::Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(config, &options);
+    let config = runtime.block_on(config).expect("a context");
+    runtime.block_on(async { kube::Client::try_from(config) }).expect("a client")
+}
+
 /// Without kube-controller-manager, only `hpa-bench` can finalize the namespaces.
 #[test]
 #[ignore = "needs etcd and kube-apiserver"]
@@ -153,32 +172,12 @@ fn running_kube_apiserver_is_cleaned_up() {
     let dir = tempfile::tempdir().expect("a directory");
     let kubeconfig = dir.path().join("cluster.yaml").display().to_string();
     let server = format!("--server=kube-apiserver={assets}");
-    let small = [
-        "serve",
-        "--autoscalers=1",
-        "--pods=1",
-        "--namespaces=1",
-        "--kubeconfig",
-        &kubeconfig,
-        &server,
-    ];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
-    let mut serving = command.args(small).stdout(Stdio::piped()).spawn().expect("it runs");
-    let lines = BufReader::new(serving.stdout.take().expect("output")).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.starts_with("http://")), "it serves");
+    let mut serving = serve(&server, &kubeconfig);
     let flag = format!("--server=kubeconfig={kubeconfig}");
     let (success, _, errors) = bench(&["--controller=ours=/bin/true", &flag]);
     assert!(!success && errors.contains("the namespace bench-0 exists already"), "{errors}");
     let runtime = Runtime::new().expect("a runtime");
-    let (config, options) = (
-        kube::config::Kubeconfig::read_from(&kubeconfig),
-        kube::config::KubeConfigOptions::default(),
-    );
-    let config = config.expect("a kubeconfig");
-    let config = runtime
-        .block_on(kube::Config::from_custom_kubeconfig(config, &options))
-        .expect("a context");
-    let client = runtime.block_on(async { kube::Client::try_from(config) }).expect("a client");
+    let client = client(&runtime, &kubeconfig);
     let send = |method: &str, path: &str, body: Value| {
         let request = http::Request::builder().method(method).uri(path);
         let request =

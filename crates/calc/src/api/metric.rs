@@ -38,6 +38,16 @@ impl MetricSourceType {
         let first = name.get(..1).unwrap_or_default().to_ascii_lowercase();
         format!("{first}{}", name.get(1..).unwrap_or_default())
     }
+
+    /// Whether metrics of the type exist without pods, so that they can scale up from zero.
+    pub(crate) fn exists_without_pods(&self) -> bool {
+        matches!(self, Self::Object | Self::External)
+    }
+
+    /// Whether metrics of the type are served by the API `metrics.k8s.io`.
+    pub(crate) fn is_resource(&self) -> bool {
+        matches!(self, Self::Resource | Self::ContainerResource)
+    }
 }
 
 /// A metric to scale on. Exactly the member that `type` names is set.

@@ -1,10 +1,15 @@
-use std::{collections::BTreeMap, sync::Arc};
+mod resources;
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer};
 
+use self::resources::Resources;
+pub use self::resources::{
+    ContainerResources, PodResources, ResourceAmount, ResourceAmounts, ResourceName,
+};
 use super::{OwnerReference, open_enum::open_enum};
-use crate::quantity::{MilliValue, Quantity, QuantityError, deserialize_result};
 
 open_enum! {
     /// The phase of a pod (`status.phase`).
@@ -52,95 +57,6 @@ pub struct ReadyCondition {
     pub status: Option<bool>,
     /// When the status last changed. If it is absent on the wire, Go's zero time.
     pub last_transition_time: Timestamp,
-}
-
-/// The name of a resource. CPU and memory have separate rules.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ResourceName {
-    /// `cpu`.
-    Cpu,
-    /// `memory`.
-    Memory,
-    /// Any other resource.
-    Other(Box<str>),
-}
-
-impl ResourceName {
-    /// The name in the API.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Other(name) => name,
-        }
-    }
-}
-
-impl From<&str> for ResourceName {
-    fn from(name: &str) -> Self {
-        match name {
-            "cpu" => Self::Cpu,
-            "memory" => Self::Memory,
-            other => Self::Other(other.into()),
-        }
-    }
-}
-
-impl std::fmt::Display for ResourceName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The request or limit of one resource.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ResourceAmount {
-    /// The resource.
-    pub resource: ResourceName,
-    /// The amount, rounded up to milli-units. `None` if its text is longer than
-    /// [`MAX_TEXT_LEN`](crate::quantity::MAX_TEXT_LEN). The API accepts such a pod, so the pod must
-    /// be decodable, but a calculation that needs the amount fails.
-    pub amount: Option<MilliValue>,
-}
-
-/// The requests and limits of one container.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ContainerResources {
-    /// The container's name.
-    pub name: Box<str>,
-    /// The container's requests.
-    pub requests: Box<[ResourceAmount]>,
-    /// The container's limits.
-    pub limits: Box<[ResourceAmount]>,
-}
-
-/// Requests and limits, by container and for the whole pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ResourceAmounts {
-    /// The containers, then the restartable init containers (sidecars).
-    pub containers: Box<[ContainerResources]>,
-    /// The effective requests if the pod has pod-level requests (KEP-2837), else `None`.
-    pub pod_level_requests: Option<Box<[ResourceAmount]>>,
-    /// The pod-level limits. Resources without one have the limits of the containers.
-    pub pod_level_limits: Box<[ResourceAmount]>,
-}
-
-/// The requests and limits of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PodResources {
-    /// The requests and limits of the pod's spec.
-    pub spec: ResourceAmounts,
-    /// The requests and limits that the kubelet has applied, if they differ from the spec, as
-    /// during an in-place resize (KEP-1287, KEP-5419).
-    pub actual: Option<Box<ResourceAmounts>>,
-}
-
-impl PodResources {
-    /// The requests and limits that the kubelet has applied.
-    pub fn actual(&self) -> &ResourceAmounts {
-        self.actual.as_deref().unwrap_or(&self.spec)
-    }
 }
 
 /// The part of a Pod's `spec` that [`Pod`] is made from, in its wire form.
@@ -201,39 +117,6 @@ struct Container {
     resources: Option<Resources>,
     #[serde(default)]
     restart_policy: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Resources {
-    #[serde(default, deserialize_with = "super::null_as_empty")]
-    requests: BTreeMap<String, Amount>,
-    #[serde(default, deserialize_with = "super::null_as_empty")]
-    limits: BTreeMap<String, Amount>,
-}
-
-/// The amount of a request or limit, or `None` if its text is too long to be read. The API server
-/// stores no other invalid texts, so decoding them fails.
-#[derive(Clone, Debug)]
-struct Amount(Option<Quantity>);
-
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserialize_result(deserializer)? {
-            Ok(quantity) => Ok(Self(Some(quantity))),
-            Err(QuantityError::TooLong) => Ok(Self(None)),
-            Err(error) => Err(de::Error::custom(error)),
-        }
-    }
-}
-
-impl Amount {
-    fn milli_value(&self) -> Option<MilliValue> {
-        self.0.as_ref().map(Quantity::milli_value)
-    }
-
-    fn nano_value(&self) -> Option<i128> {
-        self.0.as_ref().map(Quantity::nano_value)
-    }
 }
 
 #[derive(Deserialize)]
@@ -321,178 +204,4 @@ impl From<&PodCondition> for ReadyCondition {
             last_transition_time: condition.last_transition_time.unwrap_or(GO_ZERO_TIME),
         }
     }
-}
-
-impl Container {
-    fn is_restartable(&self) -> bool {
-        self.restart_policy.as_deref() == Some("Always")
-    }
-
-    fn requests(&self) -> impl Iterator<Item = (&String, &Amount)> {
-        self.resources.iter().flat_map(|resources| &resources.requests)
-    }
-}
-
-impl From<&Container> for ContainerResources {
-    fn from(container: &Container) -> Self {
-        let resources = container.resources.as_ref();
-        Self {
-            name: container.name.clone(),
-            requests: resources.map_or_else(Box::default, |all| amounts(&all.requests)),
-            limits: resources.map_or_else(Box::default, |all| amounts(&all.limits)),
-        }
-    }
-}
-
-fn amounts(by_resource: &BTreeMap<String, Amount>) -> Box<[ResourceAmount]> {
-    let amounts = by_resource.iter().map(|(resource, amount)| ResourceAmount {
-        resource: resource.as_str().into(),
-        amount: amount.milli_value(),
-    });
-    amounts.collect()
-}
-
-impl From<&PodSpec> for ResourceAmounts {
-    fn from(spec: &PodSpec) -> Self {
-        let sidecars = spec.init_containers.iter().filter(|container| container.is_restartable());
-        let pod_level = spec.resources.as_ref();
-        Self {
-            containers: spec
-                .containers
-                .iter()
-                .chain(sidecars)
-                .map(ContainerResources::from)
-                .collect(),
-            pod_level_requests: pod_level_requests(spec),
-            pod_level_limits: pod_level.map_or_else(Box::default, |all| amounts(&all.limits)),
-        }
-    }
-}
-
-impl PodResources {
-    fn new(spec: &PodSpec, status: &PodStatus) -> Self {
-        let actual = actual_spec(spec, status).map(|spec| Box::new((&spec).into()));
-        Self { spec: spec.into(), actual }
-    }
-}
-
-/// The spec with the requests and limits that the kubelet has applied, by the status. A resource
-/// that the status doesn't have keeps the amount of the spec. `None` if the amounts don't differ.
-fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
-    let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
-    let reported: BTreeMap<&str, &Resources> =
-        statuses.filter_map(|status| Some((&*status.name, status.resources.as_ref()?))).collect();
-    let containers = || spec.containers.iter().chain(&spec.init_containers);
-    let is_resized = |container: &Container| {
-        let reported = reported.get(&*container.name);
-        reported.is_some_and(|reported| reported.differ_from(container.resources.as_ref()))
-    };
-    // The kubelet reports pod-level resources only if the spec has some.
-    let pod_level = spec.resources.as_ref().zip(status.resources.as_ref());
-    let is_pod_resized =
-        pod_level.is_some_and(|(specified, reported)| reported.differ_from(Some(specified)));
-    if !is_pod_resized && !containers().any(is_resized) {
-        return None;
-    }
-    let mut actual = spec.clone();
-    for container in actual.containers.iter_mut().chain(&mut actual.init_containers) {
-        if let Some(reported) = reported.get(&*container.name) {
-            container.resources.get_or_insert_default().overlay(reported);
-        }
-    }
-    if let Some((specified, reported)) = actual.resources.as_mut().zip(status.resources.as_ref()) {
-        specified.overlay(reported);
-    }
-    Some(actual)
-}
-
-impl Resources {
-    fn differ_from(&self, spec: Option<&Self>) -> bool {
-        let differ = |reported: &BTreeMap<String, Amount>, spec: Option<&BTreeMap<_, Amount>>| {
-            reported.iter().any(|(resource, amount)| {
-                let specified = spec.and_then(|amounts| amounts.get(resource));
-                specified.is_none_or(|specified| specified.nano_value() != amount.nano_value())
-            })
-        };
-        differ(&self.requests, spec.map(|spec| &spec.requests))
-            || differ(&self.limits, spec.map(|spec| &spec.limits))
-    }
-
-    fn overlay(&mut self, reported: &Self) {
-        self.requests.extend(reported.requests.clone());
-        self.limits.extend(reported.limits.clone());
-    }
-}
-
-/// Amounts by resource in nano-units, the smallest unit of a quantity. An amount is `None` if it is
-/// a sum with a request that is too long to be read.
-type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
-
-/// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
-/// there is one, else the sum over the containers, or the maximum that init containers need if that
-/// is more (KEP-753, KEP-2837). The pod's overhead doesn't count (kubernetes#142154).
-fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceAmount]>> {
-    let pod_level = &spec.resources.as_ref()?.requests;
-    let pod_level = pod_level.iter().filter(|(resource, _)| is_pod_level_resource(resource));
-    let mut effective = container_sum(spec);
-    let mut has_requests = false;
-    for (resource, amount) in pod_level {
-        effective.insert(resource, amount.nano_value());
-        has_requests = true;
-    }
-    let requests = effective.into_iter().map(|(resource, nanos)| ResourceAmount {
-        resource: resource.into(),
-        amount: nanos.map(milli_from_nano),
-    });
-    has_requests.then(|| requests.collect())
-}
-
-fn is_pod_level_resource(resource: &str) -> bool {
-    resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
-}
-
-/// The sum of the requests of containers and sidecars, or the requests of the init containers that
-/// run at the same time, if these are more.
-fn container_sum(spec: &PodSpec) -> Amounts<'_> {
-    let mut sum = Amounts::new();
-    for container in &spec.containers {
-        add_requests(&mut sum, container);
-    }
-    // While an init container runs, the sidecars before it also run.
-    let mut sidecars = Amounts::new();
-    let mut at_init = Amounts::new();
-    for container in &spec.init_containers {
-        if container.is_restartable() {
-            add_requests(&mut sum, container);
-            add_requests(&mut sidecars, container);
-            raise_to(&mut at_init, &sidecars);
-        } else {
-            let mut running = sidecars.clone();
-            add_requests(&mut running, container);
-            raise_to(&mut at_init, &running);
-        }
-    }
-    raise_to(&mut sum, &at_init);
-    sum
-}
-
-fn add_requests<'a>(sum: &mut Amounts<'a>, container: &'a Container) {
-    for (resource, amount) in container.requests() {
-        let entry = sum.entry(resource).or_insert(Some(0));
-        *entry = entry.zip(amount.nano_value()).map(|(sum, nanos)| sum.saturating_add(nanos));
-    }
-}
-
-fn raise_to<'a>(amounts: &mut Amounts<'a>, minimum: &Amounts<'a>) {
-    for (resource, amount) in minimum {
-        let entry = amounts.entry(resource).or_insert(*amount);
-        *entry = entry.zip(*amount).map(|(one, two)| one.max(two));
-    }
-}
-
-fn milli_from_nano(nanos: i128) -> MilliValue {
-    const NANOS_PER_MILLI: i128 = 1_000_000;
-    let up = nanos.div_euclid(NANOS_PER_MILLI) + i128::from(nanos.rem_euclid(NANOS_PER_MILLI) != 0);
-    i64::try_from(up)
-        .map_or(if up < 0 { MilliValue::MIN } else { MilliValue::MAX }, MilliValue::from_milli)
 }

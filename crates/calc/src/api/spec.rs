@@ -57,4 +57,9 @@ impl HorizontalPodAutoscalerSpec {
     pub fn effective_min_replicas(&self) -> i32 {
         self.min_replicas.unwrap_or(1)
     }
+
+    /// Whether a metric exists without pods, so that it can scale the target up from zero.
+    pub(crate) fn has_object_or_external_metric(&self) -> bool {
+        self.metrics.iter().any(|metric| metric.source_type.exists_without_pods())
+    }
 }

@@ -18,8 +18,8 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Reason {
-    /// The metrics, without a limit. Also used if the replicas were out of bounds, so that no
-    /// metric was read.
+    /// The metrics, without a limit. Also used if no metric was read because the replicas were out
+    /// of bounds.
     Metrics,
     /// A recommendation within the stabilization window.
     Stabilization,
@@ -59,6 +59,11 @@ impl Explanation {
             },
             (_, None, None) => Reason::Metrics,
         }
+    }
+
+    /// Whether the setting `zero-after` keeps the last replica.
+    fn delays_zero(&self) -> bool {
+        self.effects.iter().any(|effect| effect.setting == "zero-after")
     }
 
     /// Whether the metrics ask for more than the desired replicas.
@@ -166,11 +171,15 @@ impl Explanation {
             }
             Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
             Reason::Paused => {
-                return Some(format!("without the pause, scaled to {desired}"));
+                let text = format!("without the pause, scaled to {desired}");
+                return Some(match self.limited_by {
+                    Some(ConditionReason::TooManyReplicas) if self.exceeds_desired() => {
+                        format!("{text}, limited by maxReplicas {}", bounds.max_replicas)
+                    }
+                    _ => text,
+                });
             }
-            Reason::MinReplicas if self.effects.iter().any(|it| it.setting == "zero-after") => {
-                "the last replica stays".to_owned()
-            }
+            Reason::MinReplicas if self.delays_zero() => "the last replica stays".to_owned(),
             Reason::MinReplicas => format!("minReplicas is {}", bounds.min_replicas),
             Reason::MaxReplicas => format!("maxReplicas is {}", bounds.max_replicas),
             Reason::Policy => {
@@ -186,16 +195,18 @@ impl Explanation {
             }
             Reason::Stabilization => match self.stabilization_window_seconds {
                 Some(window) if proposed < stabilized => {
-                    format!(
-                        "stabilization holds {stabilized} for up to {}",
-                        minutes_and_seconds(f64::from(window))
-                    )
+                    format!("stabilization holds {stabilized} {}", window_text(window))
                 }
                 _ => format!("stabilization holds {stabilized}"),
             },
         };
         Some(format!("{limit}, metrics ask for {proposed}"))
     }
+}
+
+/// The longest time for which a stabilization window of this length holds the replicas.
+pub(crate) fn window_text(seconds: u32) -> String {
+    format!("for up to {}", minutes_and_seconds(f64::from(seconds)))
 }
 
 /// The policy that limits the replicas to `desired`. `limited_by` is the reason of the condition

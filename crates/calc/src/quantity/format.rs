@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Format, Large, Scaled};
+use super::{Format, LargeDecimal, ScaledInteger};
 
 /// The suffix of a power of ten. If there is none, it is empty, and the API prints the bare number.
 fn decimal_suffix(exponent: i64) -> &'static str {
@@ -48,7 +48,7 @@ fn write_binary(f: &mut fmt::Formatter<'_>, mut whole: i128) -> Option<fmt::Resu
     Some(write!(f, "{whole}{suffix}"))
 }
 
-impl Scaled {
+impl ScaledInteger {
     /// The value, if it is a whole number.
     fn whole(self) -> Option<i128> {
         let power = 10_i128.checked_pow(self.scale.unsigned_abs())?;
@@ -61,7 +61,7 @@ impl Scaled {
     }
 }
 
-impl fmt::Display for Scaled {
+impl fmt::Display for ScaledInteger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.value == 0 {
             return f.write_str("0");
@@ -86,7 +86,7 @@ impl fmt::Display for Scaled {
     }
 }
 
-impl fmt::Display for Large {
+impl fmt::Display for LargeDecimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.negative { "-" } else { "" };
         if self.format == Format::BinarySI && self.exponent >= 0 {

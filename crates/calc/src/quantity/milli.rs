@@ -79,8 +79,8 @@ impl FromStr for MilliValue {
             return Ok(Self(milli));
         }
         Ok(Self(match parse::parse(text)? {
-            parse::Parsed::Scaled { scaled, .. } => scaled.rounded_to(MILLI),
-            parse::Parsed::Large(large) => large.rounded_to(MILLI),
+            parse::ParsedQuantity::Scaled { scaled, .. } => scaled.rounded_to(MILLI),
+            parse::ParsedQuantity::Large(large) => large.rounded_to(MILLI),
         }))
     }
 }

@@ -19,6 +19,7 @@
 
 mod format;
 mod milli;
+mod number;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use milli::MilliValue;
-use parse::Parsed;
+use number::{LargeDecimal, ScaledInteger};
+use parse::ParsedQuantity;
 
 /// The decimal exponent of a milli-unit.
 const MILLI: i32 = -3;
@@ -88,30 +90,12 @@ pub struct Quantity(Repr);
 #[derive(Clone)]
 enum Repr {
     /// Printed in its canonical form.
-    Scaled(Scaled),
+    Scaled(ScaledInteger),
     /// Printed as it was parsed, because that differs from the canonical form (`1.500`, `1e3`,
     /// `+5`).
-    Verbatim(Box<(Scaled, Box<str>)>),
+    Verbatim(Box<(ScaledInteger, Box<str>)>),
     /// Was calculated in nanos and exceeds 64 bits of them.
-    Large(Box<Large>),
-}
-
-/// `value` × 10^`scale`. The scale is at least [`NANO`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scaled {
-    value: i64,
-    scale: i32,
-    format: Format,
-}
-
-/// ±`digits` × 10^`exponent`. `digits` neither start nor end with `0`, and `exponent` is at least
-/// [`NANO`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Large {
-    digits: Box<str>,
-    exponent: i64,
-    negative: bool,
-    format: Format,
+    Large(Box<LargeDecimal>),
 }
 
 impl Quantity {
@@ -119,7 +103,7 @@ impl Quantity {
     /// below 1000 without a suffix, others with the largest suffix that loses nothing. `BinarySI`
     /// falls back to `DecimalSI` for values with a fraction and for values below 1024.
     pub const fn from_milli(value: MilliValue, format: Format) -> Self {
-        Self(Repr::Scaled(Scaled { value: value.as_milli(), scale: MILLI, format }))
+        Self(Repr::Scaled(ScaledInteger { value: value.as_milli(), scale: MILLI, format }))
     }
 
     /// The value in milli-units, rounded away from zero and limited to 64 bits (`MilliValue` in
@@ -173,8 +157,8 @@ impl Quantity {
         }
     }
 
-    /// `Ok` if the number is a [`Scaled`] one, otherwise `Err` with the large number.
-    fn scaled_or_large(&self) -> Result<Scaled, &Large> {
+    /// `Ok` if the number is a [`ScaledInteger`] one, otherwise `Err` with the large number.
+    fn scaled_or_large(&self) -> Result<ScaledInteger, &LargeDecimal> {
         match &self.0 {
             Repr::Scaled(scaled) => Ok(*scaled),
             Repr::Verbatim(verbatim) => Ok(verbatim.0),
@@ -187,114 +171,6 @@ impl Quantity {
             Ok(scaled) => scaled.rounded_to(scale),
             Err(large) => large.rounded_to(scale),
         }
-    }
-}
-
-impl Scaled {
-    const ZERO: Self = Self { value: 0, scale: 0, format: Format::DecimalSI };
-
-    fn signum(self) -> i32 {
-        match self.value {
-            0 => 0,
-            1.. => 1,
-            _ => -1,
-        }
-    }
-
-    /// The value in units of 10^`scale`, rounded away from zero, saturating.
-    fn rounded_to(self, scale: i32) -> i64 {
-        let power = 10_i64.checked_pow(self.scale.abs_diff(scale));
-        let value = self.value;
-        if self.scale < scale {
-            // If the divisor exceeds 64 bits, the quotient is below 1 and rounds to ±1 or 0.
-            let Some(power) = power else { return value.signum() };
-            value / power + (value % power).signum()
-        } else {
-            let limit = match value {
-                0 => 0,
-                1.. => i64::MAX,
-                _ => i64::MIN,
-            };
-            power.and_then(|power| value.checked_mul(power)).unwrap_or(limit)
-        }
-    }
-
-    /// The value in nanos, saturating.
-    fn nanos(self) -> i128 {
-        let limit = match self.signum() {
-            0 => 0,
-            1 => i128::MAX,
-            _ => i128::MIN,
-        };
-        let power = 10_i128.checked_pow(self.scale.abs_diff(NANO));
-        power.and_then(|power| power.checked_mul(self.value.into())).unwrap_or(limit)
-    }
-
-    fn as_f64(self) -> f64 {
-        // 0 × ∞ would be NaN.
-        if self.value == 0 || self.scale == 0 {
-            return self.value as f64;
-        }
-        self.value as f64 * format::pow10(self.scale)
-    }
-
-    /// The magnitude as digits without trailing zeros and an exponent. Equal magnitudes have equal
-    /// results.
-    fn normalized(self) -> (u64, i64) {
-        let mut digits = self.value.unsigned_abs();
-        let mut exponent = i64::from(self.scale);
-        while digits != 0 && digits.is_multiple_of(10) {
-            digits /= 10;
-            exponent += 1;
-        }
-        (digits, exponent)
-    }
-}
-
-impl Large {
-    fn signum(&self) -> i32 {
-        if self.negative { -1 } else { 1 }
-    }
-
-    /// The magnitude in units of 10^`scale`, rounded up, or `None` if it exceeds 128 bits.
-    fn magnitude(&self, scale: i32) -> Option<u128> {
-        let shift = self.exponent - i64::from(scale);
-        let zeros = u32::try_from(shift.max(0)).ok()?;
-        let dropped = usize::try_from((-shift).max(0)).ok()?;
-        let whole_len = self.digits.len().saturating_sub(dropped);
-        let whole: u128 =
-            if whole_len == 0 { 0 } else { self.digits.get(..whole_len)?.parse().ok()? };
-        // The last digit is not zero, so any dropped digits round up.
-        let whole = if dropped == 0 { whole } else { whole.checked_add(1)? };
-        whole.checked_mul(10_u128.checked_pow(zeros)?)
-    }
-
-    /// The value in units of 10^`scale`, rounded away from zero, saturating.
-    fn scaled(&self, scale: i32) -> i128 {
-        let magnitude = self.magnitude(scale).and_then(|magnitude| i128::try_from(magnitude).ok());
-        match (magnitude, self.negative) {
-            (Some(magnitude), false) => magnitude,
-            (Some(magnitude), true) => -magnitude,
-            (None, false) => i128::MAX,
-            (None, true) => i128::MIN,
-        }
-    }
-
-    fn nanos(&self) -> i128 {
-        self.scaled(NANO)
-    }
-
-    fn rounded_to(&self, scale: i32) -> i64 {
-        let limit = if self.negative { i64::MIN } else { i64::MAX };
-        i64::try_from(self.scaled(scale)).unwrap_or(limit)
-    }
-
-    fn as_f64(&self) -> f64 {
-        // The API's library computes a large value from its number of nanos. Parsing gives the
-        // float that is nearest to this number, regardless of its length.
-        let nanos = format!("{}e{}", self.digits, self.exponent - i64::from(NANO));
-        let magnitude = nanos.parse().unwrap_or(f64::INFINITY) * format::pow10(NANO);
-        if self.negative { -magnitude } else { magnitude }
     }
 }
 
@@ -325,7 +201,7 @@ impl Eq for Quantity {}
 impl Default for Quantity {
     /// Zero.
     fn default() -> Self {
-        Self(Repr::Scaled(Scaled::ZERO))
+        Self(Repr::Scaled(ScaledInteger::ZERO))
     }
 }
 
@@ -337,11 +213,11 @@ impl FromStr for Quantity {
     /// linear in the length of the text, for any exponent.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         Ok(Self(match parse::parse(text)? {
-            Parsed::Scaled { scaled, verbatim: false } => Repr::Scaled(scaled),
-            Parsed::Scaled { scaled, verbatim: true } => {
+            ParsedQuantity::Scaled { scaled, verbatim: false } => Repr::Scaled(scaled),
+            ParsedQuantity::Scaled { scaled, verbatim: true } => {
                 Repr::Verbatim(Box::new((scaled, text.into())))
             }
-            Parsed::Large(large) => Repr::Large(Box::new(large)),
+            ParsedQuantity::Large(large) => Repr::Large(Box::new(large)),
         }))
     }
 }

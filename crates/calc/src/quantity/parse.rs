@@ -5,20 +5,20 @@
 //! fraction. The exact path calculates in nanos, rounded away from zero. Only the fast path can
 //! keep the text as the printed form.
 
-use super::{Format, Large, MAX_TEXT_LEN, NANO, QuantityError, Scaled};
+use super::{Format, LargeDecimal, MAX_TEXT_LEN, NANO, QuantityError, ScaledInteger};
 
 /// The number of decimal digits that always fit 64 bits.
 const MAX_FAST_DIGITS: usize = 18;
 /// The number of decimal digits of `i64::MAX`.
 const I64_DIGITS: usize = 19;
 
-pub(super) enum Parsed {
+pub(super) enum ParsedQuantity {
     Scaled {
-        scaled: Scaled,
+        scaled: ScaledInteger,
         /// Whether the API keeps the text, which differs from the canonical form.
         verbatim: bool,
     },
-    Large(Large),
+    Large(LargeDecimal),
 }
 
 /// A text split into its parts, before they are interpreted.
@@ -99,7 +99,7 @@ fn parse_suffix(suffix: &str) -> Option<(i32, Format)> {
     })
 }
 
-pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
+pub(super) fn parse(text: &str) -> Result<ParsedQuantity, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::FormatWrong);
     }
@@ -166,7 +166,7 @@ fn signed(negative: bool, magnitude: u64) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-fn fast_decimal(split: &SplitText<'_>, exponent: i32, format: Format) -> Option<Parsed> {
+fn fast_decimal(split: &SplitText<'_>, exponent: i32, format: Format) -> Option<ParsedQuantity> {
     let &SplitText { negative, integer, fraction, has_plain_digits, .. } = split;
     if integer.len().max(1) + fraction.len() > MAX_FAST_DIGITS {
         return None;
@@ -185,13 +185,13 @@ fn fast_decimal(split: &SplitText<'_>, exponent: i32, format: Format) -> Option<
     // `ParseQuantity` keeps a text that looks canonical by this check. If it has plain digits and
     // an SI suffix, it is canonical. Any other text must be stored.
     let canonical = has_plain_digits && format == Format::DecimalSI;
-    Some(Parsed::Scaled {
-        scaled: Scaled { value, scale, format },
+    Some(ParsedQuantity::Scaled {
+        scaled: ScaledInteger { value, scale, format },
         verbatim: keeps_text && !canonical,
     })
 }
 
-fn fast_binary(split: &SplitText<'_>, exponent: i32) -> Option<Parsed> {
+fn fast_binary(split: &SplitText<'_>, exponent: i32) -> Option<ParsedQuantity> {
     let &SplitText { negative, integer, fraction, has_plain_digits, .. } = split;
     // The number of digits that fit 64 bits after multiplying by 2^exponent, by the API's estimate.
     let max_digits = usize::try_from(14 - exponent * 3 / 10).ok()?;
@@ -201,32 +201,40 @@ fn fast_binary(split: &SplitText<'_>, exponent: i32) -> Option<Parsed> {
     let digits = value_of(integer.bytes());
     let value = signed(negative, digits.checked_mul(1 << exponent)?)?;
     let keeps_text = digits % 8 != 0;
-    let scaled = Scaled { value, scale: 0, format: Format::BinarySI };
-    Some(Parsed::Scaled { scaled, verbatim: keeps_text && !has_plain_digits })
+    let scaled = ScaledInteger { value, scale: 0, format: Format::BinarySI };
+    Some(ParsedQuantity::Scaled { scaled, verbatim: keeps_text && !has_plain_digits })
 }
 
 /// ±`digits` (numbers, not characters) × 10^`exponent` nanos, in the smallest representation.
-fn from_nanos(negative: bool, mut digits: Vec<u8>, mut exponent: i64, format: Format) -> Parsed {
+fn from_nanos(
+    negative: bool,
+    mut digits: Vec<u8>,
+    mut exponent: i64,
+    format: Format,
+) -> ParsedQuantity {
     while digits.last() == Some(&0) {
         digits.pop();
         exponent += 1;
     }
     if digits.is_empty() {
-        return Parsed::Scaled { scaled: Scaled { format, ..Scaled::ZERO }, verbatim: false };
+        return ParsedQuantity::Scaled {
+            scaled: ScaledInteger { format, ..ScaledInteger::ZERO },
+            verbatim: false,
+        };
     }
     let zeros = usize::try_from(exponent).unwrap_or(usize::MAX);
     if digits.len().saturating_add(zeros) <= I64_DIGITS {
         let magnitude = digits.iter().copied().chain(std::iter::repeat_n(0, zeros));
         let magnitude = magnitude.fold(0, |value, digit| value * 10 + u64::from(digit));
         if let Some(value) = signed(negative, magnitude) {
-            return Parsed::Scaled {
-                scaled: Scaled { value, scale: NANO, format },
+            return ParsedQuantity::Scaled {
+                scaled: ScaledInteger { value, scale: NANO, format },
                 verbatim: false,
             };
         }
     }
     let digits: String = digits.into_iter().map(|digit| char::from(b'0' + digit)).collect();
-    Parsed::Large(Large {
+    ParsedQuantity::Large(LargeDecimal {
         digits: digits.into_boxed_str(),
         exponent: exponent + i64::from(NANO),
         negative,
@@ -234,7 +242,7 @@ fn from_nanos(negative: bool, mut digits: Vec<u8>, mut exponent: i64, format: Fo
     })
 }
 
-fn exact_decimal(split: &SplitText<'_>, exponent: i32, format: Format) -> Parsed {
+fn exact_decimal(split: &SplitText<'_>, exponent: i32, format: Format) -> ParsedQuantity {
     let digits = split.integer.bytes().chain(split.fraction.bytes()).map(|digit| digit - b'0');
     let mut digits: Vec<u8> = digits.skip_while(|digit| *digit == 0).collect();
     // Wraps like the API's scale of 32 bits.
@@ -260,14 +268,14 @@ fn increment(digits: &mut Vec<u8>) {
     digits.insert(0, 1);
 }
 
-fn exact_binary(split: &SplitText<'_>, exponent: i32) -> Parsed {
+fn exact_binary(split: &SplitText<'_>, exponent: i32) -> ParsedQuantity {
     const NANOS: u128 = 1_000_000_000;
     const MAX: u128 = i64::MAX as u128;
 
     let negative = split.negative;
     let limit = if negative { -i64::MAX } else { i64::MAX };
-    let limit = Scaled { value: limit, scale: 0, format: Format::BinarySI };
-    let limit = Parsed::Scaled { scaled: limit, verbatim: false };
+    let limit = ScaledInteger { value: limit, scale: 0, format: Format::BinarySI };
+    let limit = ParsedQuantity::Scaled { scaled: limit, verbatim: false };
     if split.integer.len() > I64_DIGITS {
         return limit;
     }

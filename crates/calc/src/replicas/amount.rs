@@ -19,7 +19,7 @@ pub(crate) fn request_or_limit(
         RequestsSource::Spec => &pod.resources.spec,
         RequestsSource::Actual => pod.resources.actual(),
     };
-    let finder = Finder { pod, amounts, resource, base: settings.utilization_of };
+    let finder = AmountFinder { pod, amounts, resource, base: settings.utilization_of };
     match container {
         None => finder.whole_pod(),
         Some(name) => {
@@ -34,14 +34,14 @@ pub(crate) fn request_or_limit(
 }
 
 /// Finds the amounts of one resource in one pod.
-struct Finder<'a> {
+struct AmountFinder<'a> {
     pod: &'a Pod,
     amounts: &'a ResourceAmounts,
     resource: &'a ResourceName,
     base: UtilizationOf,
 }
 
-impl Finder<'_> {
+impl AmountFinder<'_> {
     fn whole_pod(&self) -> Result<MilliValue, CalculationError> {
         match (self.base, &self.amounts.pod_level_requests) {
             (UtilizationOf::Requests, Some(requests)) => return self.pod_level_request(requests),

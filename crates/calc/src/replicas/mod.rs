@@ -77,7 +77,7 @@ use serde::Serialize;
 use crate::{
     pods::PodCounts,
     quantity::{MilliValue, QuantityError},
-    settings::Rollout,
+    settings::{MetricSettings, MissingRequests, Rollout},
 };
 
 /// The proposal of one metric.
@@ -277,18 +277,18 @@ impl CalculationError {
                 | Self::UnreadablePodLevelLimit { .. }
         )
     }
-}
 
-impl CalculationError {
-    /// Whether a pod lacks the container, or its request or limit. Such a pod can be left out.
-    pub(crate) fn allows_skipping(&self) -> bool {
-        matches!(
+    /// Whether `settings` leave out the pod of this error, because it lacks the container, or its
+    /// request or limit.
+    pub(crate) fn skips_pod(&self, settings: &MetricSettings) -> bool {
+        let allows_skipping = matches!(
             self,
             Self::MissingRequest { .. }
                 | Self::MissingPodLevelRequest { .. }
                 | Self::MissingLimit { .. }
                 | Self::NoContainer { .. }
-        )
+        );
+        allows_skipping && settings.missing_requests == MissingRequests::SkipPod
     }
 }
 

@@ -45,7 +45,7 @@ struct Totals {
     /// The missing pods, with the usage that a scale-down assumes.
     missing: Sums,
     /// The number of samples of pods that don't count.
-    samples_dropped: usize,
+    dropped_samples: usize,
     /// The error about the first pod without a readable request.
     request_error: Option<CalculationError>,
     /// The usage and the request of each ready pod, if the aggregate is not the mean.
@@ -82,7 +82,7 @@ pub(crate) fn utilization_with_rules<'a>(
 ) -> Result<PodAverage, CalculationError> {
     let mut totals = totals(target, rules.settings, pods, samples, readiness)?;
     // This includes the samples of pods that the selector doesn't match, although the sums don't.
-    let counted = samples.len().saturating_sub(totals.samples_dropped);
+    let counted = samples.len().saturating_sub(totals.dropped_samples);
     if counted == 0 {
         return Err(CalculationError::NoSamples);
     }
@@ -138,9 +138,9 @@ impl Totals {
         }
         let request = match request {
             Ok(request) => request.as_milli(),
-            Err(error) if settings.skips_pod_with(&error) => {
+            Err(error) if error.skips_pod(settings) => {
                 if class != PodClass::Ignored {
-                    self.samples_dropped += usize::from(usage.is_some());
+                    self.dropped_samples += usize::from(usage.is_some());
                     self.changes.skipped.add(pod, class, error);
                     return;
                 }
@@ -171,9 +171,9 @@ impl Totals {
             }
             PodClass::Unready => {
                 self.unready_requests += request;
-                self.samples_dropped += usize::from(sampled);
+                self.dropped_samples += usize::from(sampled);
             }
-            PodClass::Ignored => self.samples_dropped += usize::from(sampled),
+            PodClass::Ignored => self.dropped_samples += usize::from(sampled),
         }
     }
 
@@ -209,14 +209,12 @@ impl Totals {
         }
         Ok(())
     }
-}
 
-impl Totals {
     /// The load of the ready pods and of the skipped pods, which are assumed to have as much load.
     fn load(&self, target: &UtilizationTarget<'_>, ratio: f64, rollout: Rollout) -> Load {
         // `apply_aggregate` has multiplied the sums by 100.
-        let unit = if self.reported_usage.is_some() { 100.0 } else { 1.0 };
-        let request = self.ready.requests as f64 / unit / self.counts.ready.max(1) as f64;
+        let factor = if self.reported_usage.is_some() { 100.0 } else { 1.0 };
+        let request = self.ready.requests as f64 / factor / self.counts.ready.max(1) as f64;
         let per_replica = request * f64::from(target.target) / 100.0;
         let current = target.current_replicas;
         let skipped = &self.changes.skipped;

@@ -69,25 +69,7 @@ pub(super) fn advise(
     advice.extend(about_absent_pods(inputs, decision));
     advice.extend(about_pods(inputs, metrics));
     let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
-    advice.extend(warnings.map(|(warning, text)| match warning {
-        Warning::InvalidSettings => format!("Correct the {text}."),
-        Warning::PauseIgnored => {
-            format!(
-                "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle \
-                 the autoscaler: {text}."
-            )
-        }
-        Warning::DryRunIgnored => format!(
-            "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \
-             decisions: {text}."
-        ),
-        Warning::SettingsIgnored => {
-            format!("Remove the settings, unless hpa run is to handle the autoscaler: {text}.")
-        }
-        Warning::SharedTarget => {
-            format!("Merge the autoscalers into one with several metrics: {text}.")
-        }
-    }));
+    advice.extend(warnings.map(|(warning, text)| about_warning(warning, &text)));
     if inputs.settings.pause != Pause::NONE {
         advice.push(
             "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."
@@ -107,6 +89,26 @@ pub(super) fn advise(
     let mut given = BTreeSet::new();
     advice.retain(|one| given.insert(one.clone()));
     advice
+}
+
+fn about_warning(warning: Warning, text: &str) -> String {
+    match warning {
+        Warning::InvalidSettings => format!("Correct the {text}."),
+        Warning::PauseIgnored => format!(
+            "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle the \
+             autoscaler: {text}."
+        ),
+        Warning::DryRunIgnored => format!(
+            "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \
+             decisions: {text}."
+        ),
+        Warning::SettingsIgnored => {
+            format!("Remove the settings, unless hpa run is to handle the autoscaler: {text}.")
+        }
+        Warning::SharedTarget => {
+            format!("Merge the autoscalers into one with several metrics: {text}.")
+        }
+    }
 }
 
 /// Whether no server is registered for the API of a metric.

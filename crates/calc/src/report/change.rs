@@ -13,7 +13,7 @@ use crate::{
     pause::Pause,
     quantity::MilliValue,
     readings::{PodSample, Reading, Sample},
-    settings::after,
+    time::after,
 };
 
 /// A change of one input, and the resulting replicas.
@@ -122,10 +122,14 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
         return unpause.into_iter().chain(by_time).collect();
     };
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
+    let limit = explanation.desired_replicas;
+    // If only a past recommendation is beyond a bound, the metrics don't ask for another one.
     let bound = |to| match explanation.limited_by {
-        Some(ConditionReason::TooManyReplicas) => Some(Trigger::MaxReplicas { to }),
+        Some(ConditionReason::TooManyReplicas) if proposed > limit => {
+            Some(Trigger::MaxReplicas { to })
+        }
         // Scaling to zero needs more than a lower bound.
-        Some(ConditionReason::TooFewReplicas) if stabilized > 0 => {
+        Some(ConditionReason::TooFewReplicas) if proposed < limit && stabilized > 0 => {
             Some(Trigger::MinReplicas { to })
         }
         _ => None,

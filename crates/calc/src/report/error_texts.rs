@@ -20,8 +20,11 @@ pub(super) const SERVER_ERROR: &str = "has prevented the request from succeeding
 /// Part of the errors if Prometheus doesn't respond. The URL follows.
 pub const PROMETHEUS: &str = "Prometheus at ";
 
-/// The start of the error if rules or collectors may have the metric, but haven't listed theirs.
-pub const NOT_DISCOVERED: &str = "the metrics of rules and collectors are not discovered yet";
+/// Part of the error if rules or collectors may have the metric, but haven't listed theirs.
+pub const NOT_DISCOVERED: &str = " are not discovered yet";
+
+/// The start of that error.
+const METRICS_OF: &str = "the metrics of ";
 
 /// Part of that error if the autoscalers, whose annotations configure collectors, were not listed.
 pub const AUTOSCALERS_NOT_SYNCED: &str = "the autoscalers are not synced yet";
@@ -33,11 +36,32 @@ pub const ALSO_NOT_BY_API: &str = ", and reading it from a metrics API failed";
 /// The start of the error if a rule or a collector has the metric, but returned no value.
 pub const NO_VALUE: &str = "no value";
 
+/// The reason if the sample of a query is NaN.
+pub const NOT_A_NUMBER: &str = "the sample is not a number (NaN)";
+
+/// The reason if the sample of a query is infinite.
+pub const INFINITE: &str = "the sample is infinite";
+
 /// Part of the error if a collector may not read an address, with the flag that permits it.
 pub const REFUSED_ADDRESS: &str = "--collector-address";
 
+/// Part of the error if the query of a collector has no result, or NaN.
+pub const NO_RESULT: &str = " did not result a valid response";
+
+/// Part of the error if a server other than Prometheus refuses the query of a collector.
+pub const REFUSES_THE_QUERY: &str = " refuses the query: ";
+
+/// The kinds of errors with which Prometheus refuses a query.
+const REFUSALS_OF_PROMETHEUS: [&str; 2] = ["bad_data: ", "execution: "];
+
+/// Whether an error says that a server responded, but refused the query.
+pub fn is_refused_query(error: &str) -> bool {
+    error.contains(REFUSES_THE_QUERY)
+        || REFUSALS_OF_PROMETHEUS.iter().any(|kind| error.contains(kind))
+}
+
 /// The starts of the errors of rules and collectors, which are read without a metrics API.
-const IN_PROCESS: [&str; 8] = [
+const IN_PROCESS: [&str; 7] = [
     "unable to fetch metrics: ",
     "unable to generate a query for the metric",
     "unable to convert the result",
@@ -45,8 +69,13 @@ const IN_PROCESS: [&str; 8] = [
     "no value for the object: ",
     "no value: ",
     "no such metric: ",
-    NOT_DISCOVERED,
 ];
+
+/// The error if `sources`, such as `rules`, may have the metric, but haven't listed theirs.
+pub fn not_discovered(sources: &str, problems: &[String]) -> String {
+    let separator = if problems.is_empty() { "" } else { ": " };
+    format!("{METRICS_OF}{sources}{NOT_DISCOVERED}{separator}{}", problems.join("; "))
+}
 
 /// Whether an error says that no server is registered for a metrics API.
 pub fn is_api_missing(error: &str) -> bool {
@@ -56,5 +85,7 @@ pub fn is_api_missing(error: &str) -> bool {
 /// Whether an error is that of a source in the controller's process, such as a rule or a collector.
 /// The controller may have read a metrics API in addition, because that source lacks the metric.
 pub fn is_in_process(error: &str) -> bool {
-    IN_PROCESS.iter().any(|start| error.starts_with(start)) || error.contains(ALSO_NOT_BY_API)
+    IN_PROCESS.iter().any(|start| error.starts_with(start))
+        || error.contains(ALSO_NOT_BY_API)
+        || (error.starts_with(METRICS_OF) && error.contains(NOT_DISCOVERED))
 }

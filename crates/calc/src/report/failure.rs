@@ -1,18 +1,22 @@
 //! Advice about metrics that fail, or whose samples are old.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS,
-        SERVER_ERROR, UNKNOWN_METRIC, is_api_missing, is_in_process,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, INFINITE, NO_VALUE, NOT_A_NUMBER,
+        NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS, SERVER_ERROR, UNKNOWN_METRIC, is_api_missing,
+        is_in_process,
     },
     inputs::Inputs,
     metrics::MetricReport,
     phrases::{age, names, namespace},
 };
 use crate::{
-    api::{MetricSourceType, MetricSpec, MetricTargetType},
+    api::{MetricSourceType, MetricSpec, MetricTargetType, PodPhase},
+    decision::Decision,
     explain::MetricFailure,
     pods::PodClass,
     settings::UtilizationOf,
@@ -24,6 +28,9 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Parts of the API server's errors if a metrics API answered with status 500.
 const ERRORS_OF_ADAPTERS: [&str; 2] = [SERVER_ERROR, "Internal error occurred"];
+
+/// Part of an error that shows a query.
+const THE_QUERY: &str = "the query ";
 
 /// Advice about a metric that has a value in the controller's status, but could not be read here.
 pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
@@ -43,12 +50,53 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     }
     let or_debug_api =
         if inputs.history.is_some() { "" } else { ", or its debug API (hpa run --debug-port)" };
+    let of_own_source = format!(
+        "If it reads a source of its own, use its flags here (--metrics-config, --prometheus-url, \
+         --collectors, --scaling-schedule){or_debug_api}."
+    );
+    let had_value = format!("The controller had a value of {name} in its last status.");
+    if error.contains(UNKNOWN_METRIC) || is_api_missing(error) {
+        return format!(
+            "{had_value} {of_own_source} If it reads the API of the message, that has failed since."
+        );
+    }
+    let (api, _) = api_and_server(&metric.source_type);
     format!(
-        "The controller had a value of {name} in its last status. If it reads a source of its own, \
-         use its flags here (--metrics-config, --prometheus-url, --collectors, \
-         --scaling-schedule){or_debug_api}. If it reads the API of the message, that has failed \
-         since."
+        "{had_value} If it reads {api}, that has failed since: kubectl get apiservices | grep \
+         {api} names the service behind it. {of_own_source}"
     )
+}
+
+/// Describes the target's pods if a metric by pod has no value because none of them runs.
+pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
+    let mut failed = metrics.filter(|(spec, metric)| {
+        metric.failure == Some(MetricFailure::Empty) && !spec.source_type.exists_without_pods()
+    });
+    failed.next().and_then(|_| no_pod_runs(inputs))
+}
+
+/// A clause that counts the target's pods by state. `None` if one of them runs and may be ready, or
+/// if there are none.
+fn no_pod_runs(inputs: &Inputs) -> Option<String> {
+    let mut by_state = BTreeMap::<&str, usize>::new();
+    for pod in &inputs.selected.pods {
+        let is_unready = pod.ready.is_some_and(|ready| ready.status == Some(false));
+        let state = match &pod.phase {
+            _ if pod.terminating => "being deleted",
+            PodPhase::Running if is_unready => "not ready",
+            PodPhase::Pending | PodPhase::Failed | PodPhase::Succeeded => pod.phase.as_str(),
+            _ => return None,
+        };
+        *by_state.entry(state).or_default() += 1;
+    }
+    let states: Vec<_> = by_state.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let runs = if by_state.contains_key("not ready") { "is ready" } else { "runs" };
+    match (inputs.selected.pods.len(), by_state.first_key_value()) {
+        (_, None) => None,
+        (1, Some((state, _))) => Some(format!("the only pod is {state}")),
+        (count, _) => Some(format!("none of the {count} pods {runs} ({})", states.join(", "))),
+    }
 }
 
 /// Advice about a metric that neither the rules nor the collectors have, nor a metrics API. `error`
@@ -79,11 +127,34 @@ pub(super) fn about_absence(
     )
 }
 
-/// Advice about a metric that a rule or a collector has, but without a value.
-pub(super) fn about_no_value(index: usize, name: &str) -> String {
+/// Advice about a metric that a rule or a collector has, but without a value. `error` says why.
+pub(super) fn about_no_value(index: usize, metric: &MetricReport, error: &str) -> String {
+    let name = &metric.name;
+    if error.contains(NOT_A_NUMBER) {
+        let default = match metric.source_type {
+            MetricSourceType::External => "vector(0)",
+            _ => "0 * OTHER, with OTHER a query that always has a number for these objects",
+        };
+        return format!(
+            "The query in the message returns NaN for {name}: it divides 0 by 0, or takes a \
+             quantile of a histogram that counted nothing in its window. Use a longer window. Or, \
+             if {name} is 0 then: (QUERY) >= 0 or {default}."
+        );
+    }
+    if error.contains(INFINITE) {
+        return format!(
+            "The query in the message returns an infinite {name}: it divides by 0. Correct the \
+             divisor."
+        );
+    }
+    let subject = if error.contains(THE_QUERY) {
+        format!("The query in the message is that of {name}, but has no value now.")
+    } else {
+        format!("A rule or a collector has {name}, but returned no value.")
+    };
     format!(
-        "A rule or a collector has {name}, but returned no value. Check the names and selectors in \
-         spec.metrics[{index}], and whether Prometheus has such series."
+        "{subject} Check the names and selectors in spec.metrics[{index}], and whether Prometheus \
+         has such series."
     )
 }
 
@@ -95,6 +166,7 @@ pub(super) fn about_refused_address() -> String {
     )
 }
 
+/// Advice about a metric that failed.
 pub(super) fn about_failure(
     inputs: &Inputs,
     index: usize,
@@ -104,8 +176,7 @@ pub(super) fn about_failure(
     let namespace = namespace(&inputs.hpa);
     let name = &metric.name;
     let selector = quote_always(inputs.scale.as_ref().map_or("", |scale| &scale.selector));
-    let is_by_pod =
-        !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External);
+    let is_by_pod = !metric.source_type.exists_without_pods();
     let failure = match failure {
         // Without pods, the response about pods is empty.
         MetricFailure::Empty if is_by_pod && inputs.selected.pods.is_empty() => {
@@ -117,26 +188,17 @@ pub(super) fn about_failure(
         }
         failure => failure,
     };
+    let is_without_pods = failure == MetricFailure::Empty && is_by_pod;
+    if let Some(state) = no_pod_runs(inputs).filter(|_| is_without_pods) {
+        return format!(
+            "There is no value of {name}, because {state}. The events of the pods say why: kubectl \
+             describe pods --selector {selector} --namespace {namespace}"
+        );
+    }
     match failure {
         MetricFailure::InvalidSpec => about_invalid_spec(inputs, index, name),
         MetricFailure::Fetch => about_failed_request(inputs, index, metric),
-        MetricFailure::Empty if is_resource(&metric.source_type) => {
-            let (api, server) = api_and_server(&metric.source_type);
-            format!(
-                "{api} works but has no value of {name} for the target's pods. kubectl get \
-                 apiservices | grep {api} names the service behind it, such as {server}: see its \
-                 log. With --metrics-config, see the rules file and Prometheus."
-            )
-        }
-        MetricFailure::Empty => {
-            let (api, server) = api_and_server(&metric.source_type);
-            format!(
-                "{api} works but has no value of {name}. Check the names and selectors in \
-                 spec.metrics[{index}], and that {} has the metric{}.",
-                server.replacen("An adapter", "an adapter", 1),
-                if is_by_pod { " for the target's pods" } else { "" },
-            )
-        }
+        MetricFailure::Empty => about_empty_response(index, metric),
         MetricFailure::NotRead => {
             format!("Without a value of {name}, nothing is scaled down: add its value.")
         }
@@ -152,36 +214,63 @@ pub(super) fn about_failure(
             "No pod matches the target's selector. Check that the target's pods exist and carry \
              its labels: kubectl get pods --selector {selector} --namespace {namespace}"
         ),
-        MetricFailure::NoSamples => {
-            let pods = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
-            let pods: Vec<_> = pods.map(|pod| pod.name.as_str()).collect();
-            let step = if pods.iter().all(|pod| is_starting(inputs, pod)) {
-                "They have started recently. Wait until they are ready and measured."
-            } else {
-                "Check why the pods are not ready, or wait until they have been measured."
-            };
-            let pods = names(pods.into_iter());
-            format!("No pod has a sample of {name} that counts: {pods}. {step}")
-        }
+        MetricFailure::NoSamples => about_missing_samples(inputs, metric),
         MetricFailure::MissingRequest => {
-            let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
-            let utilization_of = inputs.settings.metric(index).utilization_of;
-            let (plural, singular) = match utilization_of {
-                UtilizationOf::Requests => ("requests", "request"),
-                UtilizationOf::Limits => ("limits", "limit"),
-            };
-            format!(
-                "A utilization is a percentage of {plural}. Set the {singular} in every container \
-                 of every pod that the selector matches (missing in {}), or use a target of type \
-                 AverageValue, or a ContainerResource metric.",
-                names(without.map(|pod| pod.name.as_str()))
-            )
+            about_missing_requests(metric, inputs.settings.metric(index).utilization_of)
         }
         MetricFailure::NoContainer => format!(
             "Correct the name of the container in spec.metrics[{index}], or select only pods that \
              have it: kubectl get pods --selector {selector} --namespace {namespace}"
         ),
     }
+}
+
+/// Advice about a metrics API that responded without a value of the metric.
+fn about_empty_response(index: usize, metric: &MetricReport) -> String {
+    let (api, server) = api_and_server(&metric.source_type);
+    let name = &metric.name;
+    if metric.source_type.is_resource() {
+        return format!(
+            "{api} works but has no value of {name} for the target's pods. kubectl get \
+             apiservices | grep {api} names the service behind it, such as {server}: see its \
+             log. With --metrics-config, see the rules file and Prometheus."
+        );
+    }
+    let is_by_pod = !metric.source_type.exists_without_pods();
+    format!(
+        "{api} works but has no value of {name}. Check the names and selectors in \
+         spec.metrics[{index}], and that {} has the metric{}.",
+        server.replacen("An adapter", "an adapter", 1),
+        if is_by_pod { " for the target's pods" } else { "" },
+    )
+}
+
+/// Advice about pods without a sample that counts.
+fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
+    let pods = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
+    let pods: Vec<_> = pods.map(|pod| pod.name.as_str()).collect();
+    let step = if pods.iter().all(|pod| is_starting(inputs, pod)) {
+        "They have started recently. Wait until they are ready and measured."
+    } else {
+        "Check why the pods are not ready, or wait until they have been measured."
+    };
+    let pods = names(pods.into_iter());
+    format!("No pod has a sample of {} that counts: {pods}. {step}", metric.name)
+}
+
+/// Advice about pods without a readable request or limit.
+fn about_missing_requests(metric: &MetricReport, utilization_of: UtilizationOf) -> String {
+    let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
+    let (plural, singular) = match utilization_of {
+        UtilizationOf::Requests => ("requests", "request"),
+        UtilizationOf::Limits => ("limits", "limit"),
+    };
+    format!(
+        "A utilization is a percentage of {plural}. Set the {singular} in every container of every \
+         pod that the selector matches (missing in {}), or use a target of type AverageValue, or a \
+         ContainerResource metric.",
+        names(without.map(|pod| pod.name.as_str()))
+    )
 }
 
 /// Advice about a metric whose spec the API server accepts, but no controller.
@@ -229,6 +318,12 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
                 (--prometheus-url, or servers in the rules file)."
             .to_owned();
     }
+    if error.contains(AUTOSCALERS_NOT_SYNCED) {
+        return format!(
+            "If a collector reads {name}, it has to list the autoscalers and pods first. The \
+             message says why it could not."
+        );
+    }
     if error.contains(NOT_DISCOVERED) {
         return "The series of the rules (--metrics-config) could not be read. Check that \
                 Prometheus runs, and that its URL is right (--prometheus-url): hpa rules check \
@@ -236,7 +331,7 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
             .to_owned();
     }
     if error.starts_with(NO_VALUE) {
-        return about_no_value(index, name);
+        return about_no_value(index, metric, error);
     }
     if error.contains(REFUSED_ADDRESS) {
         return about_refused_address();
@@ -264,7 +359,7 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
 /// Advice if no server is registered for the API of metrics of this type.
 pub(super) fn about_missing_api(source_type: &MetricSourceType) -> String {
     let (api, _) = api_and_server(source_type);
-    let install = if is_resource(source_type) {
+    let install = if source_type.is_resource() {
         "metrics-server, or hpa adapter with resource rules"
     } else {
         "hpa adapter (docs/adapter.md) or another adapter"
@@ -293,8 +388,8 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
     })
 }
 
-/// Whether a pod is within its CPU initialization period, so that being unready or not measured yet
-/// is normal.
+/// Whether a pod is within its CPU initialization period, in which it may be unready or not measured
+/// yet.
 pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
     let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
     pod.and_then(|pod| pod.start_time).is_some_and(|start| {
@@ -311,14 +406,10 @@ fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
     !containers.any(|container| *container.name == source.container)
 }
 
-fn is_resource(source_type: &MetricSourceType) -> bool {
-    matches!(source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
-}
-
 /// The API that a metric is read from, and the server that usually serves it.
 fn api_and_server(source_type: &MetricSourceType) -> (&'static str, &'static str) {
     match source_type {
-        source_type if is_resource(source_type) => ("metrics.k8s.io", "metrics-server"),
+        source_type if source_type.is_resource() => ("metrics.k8s.io", "metrics-server"),
         MetricSourceType::External => {
             ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
         }

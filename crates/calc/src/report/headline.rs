@@ -1,11 +1,16 @@
 //! The first line of a report: the decision in one sentence.
 
-use super::{error_texts::FORBIDDEN, inputs::Inputs, phrases::names, reported::ReportedMetrics};
+use jiff::Timestamp;
+
+use super::{
+    error_texts::FORBIDDEN, failure, inputs::Inputs, limits::ReplicaLimits, phrases::names,
+    reported::ReportedMetrics,
+};
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference},
     behavior::EffectiveBehavior,
     decision::Decision,
-    explain::{MetricExplanation, counted, one_line},
+    explain::{Explanation, MetricExplanation, Reason, counted, one_line, window_text},
     history::Direction,
     pause::Pause,
     plan::{PlanKind, SelectorRejection},
@@ -35,8 +40,9 @@ pub(super) fn sentence(
     }
     let why = reason(inputs, decision, &reported);
     let is_forbidden = is_forbidden_here(decision, &reported);
-    let absent = absent_pods(inputs, decision).map(|absent| format!("; {absent}"));
-    let why = why + &absent.unwrap_or_default();
+    let absent = absent_pods(inputs, decision);
+    let absent = absent.or_else(|| failure::pods_without_metrics(inputs, decision));
+    let why = why + &absent.map(|absent| format!("; {absent}")).unwrap_or_default();
     let outcome = match (&inputs.scale, decision.scale_to()) {
         (Err(_), _) => "can't decide".to_owned(),
         (Ok(scale), Some(to)) => {
@@ -144,10 +150,10 @@ fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'
                 format!("DaemonSet {} has no scale", hpa.spec.scale_target_ref.name)
             }
             Some(error) if !error.is_partial() => error.cause().to_owned(),
-            _ => explanation.sentence(hpa),
+            _ => decided_sentence(inputs, explanation),
         };
     };
-    let (sentence, failed_here) = (explanation.sentence(hpa), one_line(&failed_here));
+    let (sentence, failed_here) = (decided_sentence(inputs, explanation), one_line(&failed_here));
     let failures = reported.failures(hpa, explanation).unwrap_or_default();
     if sentence.contains(&*failed_here) {
         sentence.replacen(&*failed_here, &failures, 1)
@@ -157,13 +163,37 @@ fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'
     }
 }
 
-/// Whether a metric is missing because this user may not read it. Unless the controller reported
+/// The sentence of the explanation. The end of the stabilization replaces the length of the window,
+/// if the history is known. It is a time of day, which stays the same in later reports.
+fn decided_sentence(inputs: &Inputs, explanation: &Explanation) -> String {
+    let sentence = explanation.sentence(&inputs.hpa);
+    match (explanation.stabilization_window_seconds, stabilization_end(inputs, explanation)) {
+        (Some(window), Some(end)) => {
+            let end = format!("until {}", end.strftime("%H:%M:%SZ"));
+            sentence.replacen(&window_text(window), &end, 1)
+        }
+        _ => sentence,
+    }
+}
+
+/// The time at which the recommendation that holds the replicas leaves the window.
+fn stabilization_end(inputs: &Inputs, explanation: &Explanation) -> Option<Timestamp> {
+    if inputs.history.is_none() || explanation.reason() != Reason::Stabilization {
+        return None;
+    }
+    let (proposed, stabilized) = (explanation.proposed_replicas?, explanation.stabilized_replicas?);
+    let limits = ReplicaLimits::new(inputs, proposed, stabilized);
+    limits.stabilization.held_by.map(|held| held.until)
+}
+
+/// Whether a metric is missing because this user may not read it, and the controller didn't report
 /// that it can't read it either.
 fn is_forbidden_here(decision: &Decision<'_>, reported: &ReportedMetrics<'_>) -> bool {
     let failed = reported.failure.map(|(index, _)| index);
     let metrics = decision.explanation().metrics.iter().enumerate();
     let mut others = metrics.filter(|(index, _)| failed != Some(*index));
-    others.any(|(_, metric)| metric.error.as_deref().is_some_and(|it| it.contains(FORBIDDEN)))
+    let is_forbidden = |error: Option<&str>| error.is_some_and(|error| error.contains(FORBIDDEN));
+    others.any(|(_, metric)| is_forbidden(metric.error.as_deref()))
 }
 
 /// The reason why the controller may decide otherwise: metrics that can't be read here, a condition

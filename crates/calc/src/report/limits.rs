@@ -9,7 +9,7 @@ use crate::{
     behavior::{EffectiveBehavior, EffectiveRules, PolicyLimit, PolicyUnit, scale_up_limit},
     history::{Direction, History},
     normalize::NormalizeInput,
-    settings::after,
+    time::after,
 };
 
 /// The limits of a proposal, in the order in which they apply.

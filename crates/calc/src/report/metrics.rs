@@ -39,7 +39,7 @@ pub struct MetricReport {
     pub series: Option<usize>,
 }
 
-/// A pod, and how it counts for a metric.
+/// A pod, and its class for a metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -169,7 +169,7 @@ fn averaged_pod(
     let request = resource.filter(|_| needs_request);
     let request = request.map(|name| request_or_limit(pod, container, &name, settings));
     let (class, why) = match &request {
-        Some(Err(error)) if settings.skips_pod_with(error) => {
+        Some(Err(error)) if error.skips_pod(settings) => {
             (PodClass::Ignored, "is left out because it lacks the request or limit")
         }
         _ if reason == PodClassReason::SampleCounts && is_unready(pod) => {

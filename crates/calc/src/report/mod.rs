@@ -70,6 +70,21 @@ impl Inputs {
         reported::about_unserved_api(&self.hpa)
     }
 
+    /// Advice for the metrics that could not be read here, but that have a value in the status, if
+    /// their controller has no sources but the metrics APIs, as kube-controller-manager. By the
+    /// index of the metric.
+    pub fn advice_without_own_sources(&self) -> BTreeMap<usize, String> {
+        let decision = self.decide();
+        let reported = reported::ReportedMetrics::new(self, &decision);
+        let metrics = metrics::metric_reports(self, decision.explanation());
+        let unread = metrics.iter().enumerate().filter(|(index, _)| reported.has_value(*index));
+        let advice = unread.filter_map(|(index, metric)| {
+            let failure = metric.explanation.failure?;
+            Some((index, failure::about_failure(self, index, metric, failure)))
+        });
+        advice.collect()
+    }
+
     /// The indices of the metrics that could not be read here, but that have a value in the
     /// controller's last status. Unless the caller has advice for them,
     /// [`Inputs::report_with_advice`] gives advice about the source that the controller may read.
@@ -96,7 +111,8 @@ pub struct Report {
     pub sentence: String,
     /// The reason why the controller may do something else: a dry run, metrics that can't be read
     /// here, a condition that the controller reported last, an absent status, or an unknown
-    /// history. Or the caller's reason why nothing happens: no controller runs.
+    /// history. Settings that only one of the controllers that may act would obey. Or the caller's
+    /// reason why nothing happens: no controller runs.
     pub doubt: Option<String>,
     /// Whether `doubt` is the caller's, which is about any decision: no controller runs.
     #[serde(skip)]
@@ -155,10 +171,15 @@ impl Report {
         let decision = inputs.decide();
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
-        let dry_run_doubt = (inputs.settings.dry_run && decision.scale_to().is_some())
-            .then(|| "nothing is written".to_owned());
+        let has_change = decision.scale_to().is_some();
+        let dry_run_doubt =
+            (inputs.settings.dry_run && has_change).then(|| "nothing is written".to_owned());
         let is_idle = dry_run_doubt.is_none() && doubt.is_some();
-        let doubt = dry_run_doubt.or(doubt).or_else(|| headline::doubt(inputs, &decision));
+        let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
+        let doubt = dry_run_doubt
+            .or(doubt)
+            .or_else(uncertain)
+            .or_else(|| headline::doubt(inputs, &decision));
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::metric_reports(inputs, explanation);
         let limits = explanation.proposed_replicas.map(|proposed| {

@@ -11,8 +11,17 @@ const MAX_NAMES: usize = 5;
 
 /// Joins names in one text.
 pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    join_first(names, ", ")
+}
+
+/// Joins clauses in one text. They may have commas.
+pub(super) fn clauses<'a>(clauses: impl Iterator<Item = &'a str>) -> String {
+    join_first(clauses, "; ")
+}
+
+fn join_first<'a>(names: impl Iterator<Item = &'a str>, separator: &str) -> String {
     let names: Vec<_> = names.collect();
-    let listed = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    let listed = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(separator);
     match names.len() {
         0 => "none".to_owned(),
         count if count > MAX_NAMES => format!("{listed} and {} more", count - MAX_NAMES),

@@ -4,8 +4,8 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS,
-        UNKNOWN_METRIC, is_api_missing, is_in_process,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS,
+        REFUSED_ADDRESS, UNKNOWN_METRIC, is_api_missing, is_in_process,
     },
     failure,
     inputs::Inputs,
@@ -216,6 +216,29 @@ pub(super) fn advise(
     metric: &MetricReport,
     cause: &str,
 ) -> Vec<String> {
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    let here = if error.contains(FORBIDDEN) {
+        Some("You may not read the metrics here. The controller has its own permissions.")
+    } else if is_in_process(error) {
+        // The flags were given.
+        None
+    } else {
+        Some(
+            "To read the metrics here as the controller does, use its flags: --metrics-config, \
+             --prometheus-url, --collectors, --scaling-schedule.",
+        )
+    };
+    let about_cause = about_cause(inputs, index, metric, cause);
+    about_cause.into_iter().chain(here.map(str::to_owned)).collect()
+}
+
+/// Advice about the cause that the controller reported for a metric.
+fn about_cause(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    cause: &str,
+) -> Option<String> {
     let metadata = &inputs.hpa.metadata;
     let has_collectors = metadata.annotations.keys().any(|key| key.starts_with(COLLECTORS));
     let missing = ["request", "limit"].into_iter().find(|amount| {
@@ -223,7 +246,7 @@ pub(super) fn advise(
             .iter()
             .any(|start| cause.starts_with(start))
     });
-    let about_cause = if let Some(amount) = missing {
+    if let Some(amount) = missing {
         Some(format!(
             "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
              every pod that the selector matches, or use a target of type AverageValue, or a \
@@ -234,7 +257,9 @@ pub(super) fn advise(
             "Correct the name of the container in spec.metrics, or select only pods that have it."
                 .to_owned(),
         )
-    } else if cause.contains(PROMETHEUS) || cause.contains(NOT_DISCOVERED) {
+    } else if cause.contains(PROMETHEUS)
+        || (cause.contains(NOT_DISCOVERED) && !cause.contains(AUTOSCALERS_NOT_SYNCED))
+    {
         Some(
             "Check that Prometheus runs, and that the controller's URL of it is right \
              (--prometheus-url, or servers in the rules file)."
@@ -245,7 +270,7 @@ pub(super) fn advise(
     } else if cause.contains(ALSO_NOT_BY_API) {
         Some(failure::about_absence(inputs, index, metric, cause))
     } else if cause.starts_with(NO_VALUE) {
-        Some(failure::about_no_value(index, &metric.name))
+        Some(failure::about_no_value(index, metric, cause))
     } else if is_api_missing(cause) {
         Some(failure::about_missing_api(&metric.source_type))
     } else if has_collectors && !cause.contains(METRICS_API) {
@@ -268,18 +293,5 @@ pub(super) fn advise(
         )
     } else {
         None
-    };
-    let error = metric.explanation.error.as_deref().unwrap_or_default();
-    let here = if error.contains(FORBIDDEN) {
-        Some("You may not read the metrics here. The controller has its own permissions.")
-    } else if is_in_process(error) {
-        // The flags were given.
-        None
-    } else {
-        Some(
-            "To read the metrics here as the controller does, use its flags: --metrics-config, \
-             --prometheus-url, --collectors, --scaling-schedule.",
-        )
-    };
-    about_cause.into_iter().chain(here.map(str::to_owned)).collect()
+    }
 }

@@ -1,12 +1,14 @@
 //! A report of an autoscaler in one line, from the status that its controller stored.
 
+mod sentence;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
+use self::sentence::{pause_text, sentence};
 use super::{
     Report, Trigger, headline,
     phrases::names,
-    reported::{UNABLE_TO_COMPUTE, failed_metric, root_cause},
     warning::{Warning, warnings},
 };
 use crate::{
@@ -14,15 +16,13 @@ use crate::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
         MetricSpec, MetricStatus, MetricValueStatus, Scale,
     },
-    explain::{
-        Measurement, Reason, counted, metric_name, one_line, policy_text, status_value,
-        target_value,
-    },
+    explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
     fallback::FALLBACK,
     go_text,
     pause::Pause,
     replicas::Rule,
-    settings::{Settings, Tolerances, after},
+    settings::{Settings, Tolerances},
+    time::after,
 };
 
 /// The maximum length of the text about fallbacks, in characters.
@@ -73,8 +73,10 @@ pub enum State {
 pub struct ShortReport {
     /// The state of the autoscaler.
     pub state: State,
-    /// The cause, in a few words.
+    /// The cause, in a few words, and the warnings.
     pub sentence: String,
+    /// The cause without the warnings.
+    pub cause: String,
     /// The pause of an autoscaler that is paused or fails, in a few words. The sentence begins with
     /// it.
     pub pause: Option<&'static str>,
@@ -180,6 +182,7 @@ impl ShortReport {
         if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
             warnings.push((Warning::SharedTarget, shared_target(other_autoscalers)));
         }
+        let cause = one_line(&sentence).into_owned();
         let (warnings, texts): (Vec<_>, Vec<_>) = warnings.into_iter().unzip();
         for text in texts {
             sentence.push_str("; ");
@@ -189,7 +192,7 @@ impl ShortReport {
         let starting_until =
             starting_until.map(|scaled| after(scaled, settings.cpu_initialization_period));
         let sentence = one_line(&sentence).into_owned();
-        Self { state, sentence, pause, load, has_missing_metric, warnings, starting_until }
+        Self { state, sentence, cause, pause, load, has_missing_metric, warnings, starting_until }
     }
 
     /// Whether the target's scale would complete the sentence.
@@ -379,116 +382,4 @@ fn largest_measurement(
         ratio.is_finite().then_some((measurement, ratio))
     });
     measured.max_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-fn sentence(
-    hpa: &HorizontalPodAutoscaler,
-    state: State,
-    measured: Option<String>,
-    pause: Option<&str>,
-    scale: Option<&Scale>,
-) -> String {
-    let (status, spec) = (&hpa.status, &hpa.spec);
-    let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
-    let limit = match state {
-        State::New => return "no controller has stored a status yet".to_owned(),
-        State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
-        State::Failing => {
-            let cause = failed_condition(hpa).map(|failed| cause_text(hpa, failed));
-            let cause = cause.unwrap_or_default();
-            return pause.map_or_else(|| cause.clone(), |pause| format!("{pause}; {cause}"));
-        }
-        State::Off => return "autoscaling is off because the target is at 0 replicas".to_owned(),
-        State::Paused => {
-            let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
-            return format!("{}{measured}", pause.unwrap_or_default());
-        }
-        State::MetricMissing => {
-            let missing: Vec<_> = missing_metrics(hpa).collect();
-            let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
-            return format!(
-                "no value of {}, so it only scales up{measured}",
-                missing.join(" and ")
-            );
-        }
-        State::AtMaximum => bound_text(hpa, "maxReplicas", spec.max_replicas),
-        State::AtMinimum => bound_text(hpa, "minReplicas", spec.effective_min_replicas()),
-        State::Scaling => {
-            format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
-        }
-        State::RateLimited => policy_text(spec, limited_by, status.desired_replicas),
-        State::Stabilizing if limited_by == Some(&ConditionReason::TooManyReplicas) => {
-            format!(
-                "stabilization holds more, {}",
-                bound_text(hpa, "maxReplicas", spec.max_replicas)
-            )
-        }
-        State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
-        State::WaitingForPods => match scale {
-            Some(Scale { spec_replicas, status_replicas, .. })
-                if status_replicas < spec_replicas =>
-            {
-                format!("{status_replicas} of {} exist", counted(*spec_replicas, "pod"))
-            }
-            // If all pods counted, the metrics would ask for more.
-            _ => format!("fewer than {} exist and count", counted(status.desired_replicas, "pod")),
-        },
-        State::Steady | State::Fallback => {
-            return measured.unwrap_or_else(|| "no metric is reported".to_owned());
-        }
-    };
-    measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
-}
-
-fn pause_text(state: State, pause: Pause) -> Option<&'static str> {
-    match (state, pause) {
-        (State::Failing, Pause::NONE) => None,
-        (State::Failing | State::Paused, Pause::BOTH | Pause::NONE) => Some("paused by annotation"),
-        (State::Failing | State::Paused, Pause { up: true, .. }) => {
-            Some("paused for scaling up by annotation")
-        }
-        (State::Failing | State::Paused, _) => Some("paused for scaling down by annotation"),
-        _ => None,
-    }
-}
-
-/// The text about the bound that the desired replicas are at. A setting may replace the bound of
-/// the spec.
-fn bound_text(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
-    let desired = hpa.status.desired_replicas;
-    let has_settings = hpa.status.is_true(&ConditionType::CustomSettings);
-    let bound = if has_settings { desired } else { of_spec };
-    format!("{name} is {bound}")
-}
-
-/// The cause in the message of a condition that prevents scaling, without the texts that the
-/// reference puts before it.
-fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
-    /// Prefixes of the reference's messages, and their short forms.
-    const PREFIXES: [(&str, &str); 3] = [
-        (UNABLE_TO_COMPUTE, ""),
-        (
-            "the HPA controller was unable to get the target's current scale: ",
-            "the target cannot be read: ",
-        ),
-        (
-            "the HPA controller was unable to update the target scale: ",
-            "the target cannot be scaled: ",
-        ),
-    ];
-    let message = &*condition.message;
-    let known = PREFIXES
-        .iter()
-        .find_map(|(prefix, short)| message.strip_prefix(prefix).map(|rest| (*short, rest)));
-    let (short, mut rest) = known.unwrap_or(("", message));
-    if !short.is_empty() {
-        return format!("{short}{rest}");
-    }
-    let name = failed_metric(hpa, condition).and_then(|index| hpa.spec.metrics.get(index));
-    rest = root_cause(rest);
-    rest = rest.strip_suffix(" for ").unwrap_or(rest);
-    match name {
-        Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
-        None => rest.to_owned(),
-    }
 }

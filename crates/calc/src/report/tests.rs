@@ -142,6 +142,8 @@ fn stabilization_reports_the_recommendation_and_its_end() {
     let report = inputs.report();
     let held = report.limits.as_ref().unwrap().stabilization.held_by.unwrap();
     assert_eq!((held.replicas, held.at, held.until), (4, at(100), at(-200)));
+    let end = "; stabilization holds 4 until 02:50:00Z, metrics ask for ";
+    assert!(report.sentence.contains(end), "{}", report.sentence);
     assert_contains(&report, "the recommendation of 4 at 1970-01-01T02:45:00Z holds it until");
     // A window includes its start, so the replicas change just after its end.
     let change =
@@ -169,6 +171,8 @@ fn bound_is_the_reason_only_if_it_limits_what_the_metrics_ask_for(
     let expected = format!("stays at 4: cpu is at 33% of requests, target 66%; {limit}");
     assert_eq!((&*report.sentence, report.state(State::Steady)), (&*expected, state));
     assert!(!report.advice.iter().any(|one| one.contains("maxReplicas")), "{report}");
+    let raises_maximum = |change: &Change| matches!(change.trigger, Trigger::MaxReplicas { .. });
+    assert!(!report.changes.iter().any(raises_maximum), "{report}");
 }
 
 #[test]
@@ -473,6 +477,8 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
          can't be read here: the server could not find the metric queue"
     );
     assert_contains(&report, "If it reads a source of its own, use its flags here");
+    let alone = inputs_with_unreadable_metric("True").advice_without_own_sources();
+    assert!(!alone.is_empty() && alone.values().all(|one| !one.contains("--")), "{alone:?}");
     let text = report.to_string();
     assert!(!text.contains("has no metric") && !text.contains("kubectl get apiservices"), "{text}");
     assert_eq!(report.state(State::Steady), State::Steady);

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::{
     Change, MetricReport, RateLimit, Report, Stabilization, Trigger,
-    phrases::{age, names},
+    phrases::{age, clauses, names},
 };
 use crate::{
-    api::{ConditionType, MetricSourceType, PolicySelect},
+    api::{ConditionType, PolicySelect},
     decide::BOUNDS,
     explain::{
         MetricExplanation, SettingEffect, TargetValue, bytes, counted, minutes_and_seconds,
@@ -195,7 +195,7 @@ impl Report {
                 let Some(metric) = self.metrics.get(*metric) else { return writeln!(f) };
                 let (verb, value) = verb_and_threshold(*direction, *value);
                 let (value, now) = (quantity(metric, value), quantity(metric, *now));
-                let kind = if is_by_pod(metric) { "average " } else { "" };
+                let kind = if metric.source_type.exists_without_pods() { "" } else { "average " };
                 write!(f, "when {kind}{} {verb} {value}", metric.name)?;
                 if let Some(utilization) = utilization {
                     let base = metric.explanation.utilization_of.as_str();
@@ -339,13 +339,13 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
             let unready = pods.iter().filter(|pod| pod.is_unready);
             let texts: Vec<_> = unready.map(|pod| format!("{} {}", pod.name, pod.why)).collect();
             if !texts.is_empty() {
-                write!(f, "; {}", names(texts.iter().map(String::as_str)))?;
+                write!(f, "; {}", clauses(texts.iter().map(String::as_str)))?;
             }
             writeln!(f)?;
         } else {
             let texts: Vec<_> =
                 pods.iter().map(|pod| format!("{} {}", pod.name, pod.why)).collect();
-            writeln!(f, "{}", names(texts.iter().map(String::as_str)))?;
+            writeln!(f, "{}", clauses(texts.iter().map(String::as_str)))?;
         }
     }
     if let Some(samples) = &metric.unselected_samples {
@@ -395,10 +395,6 @@ fn print_rate(
     Ok(())
 }
 
-fn is_by_pod(metric: &MetricReport) -> bool {
-    !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
-}
-
 /// The verb and the value of a threshold, for example "rises above 300", which is easier to read
 /// than "rises to 300001m".
 fn verb_and_threshold(direction: Direction, value: MilliValue) -> (&'static str, MilliValue) {
@@ -420,15 +416,11 @@ fn verb_and_threshold(direction: Direction, value: MilliValue) -> (&'static str,
 fn quantity(metric: &MetricReport, value: MilliValue) -> String {
     if metric.is_memory {
         bytes(value)
-    } else if is_resource(metric) {
+    } else if metric.source_type.is_resource() {
         value.to_string()
     } else {
         value.as_f64().to_string()
     }
-}
-
-fn is_resource(metric: &MetricReport) -> bool {
-    matches!(metric.source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
 }
 
 fn time(at: Timestamp) -> String {

@@ -14,7 +14,8 @@ use crate::{
 pub enum Warning {
     /// Settings are ignored, or not used as they are written.
     InvalidSettings,
-    /// kube-controller-manager stored the status last, and ignores the pause.
+    /// kube-controller-manager stored the status last, and ignores the pause. hpa-rs may have
+    /// replaced it: then the text says both, as with the other ignored settings.
     PauseIgnored,
     /// kube-controller-manager stored the status last, and ignores the dry run.
     DryRunIgnored,
@@ -34,33 +35,58 @@ pub(super) fn warnings(
     if let Some(problems) = problems(hpa, summary) {
         warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
     }
-    let ignores = "kube-controller-manager, which stored the status last, ignores the";
     let state = match summary.built_in_state.as_str() {
         "" => String::new(),
         state => format!("; {state}"),
     };
+    let ignored = ignored_settings(summary).into_iter();
+    warnings.extend(ignored.map(|(warning, text)| (warning, text + &state)));
+    warnings
+}
+
+/// The effect of settings that kube-controller-manager ignores, if hpa-rs may handle the autoscaler
+/// instead. `None` if the controller is known, or if there are no such settings.
+pub(super) fn uncertain_effect(settings: &Settings) -> Option<String> {
+    let summary = settings.autoscaler_settings.as_deref();
+    let summary = summary.filter(|summary| summary.is_controller_unknown)?;
+    let texts: Vec<_> = ignored_settings(summary).into_iter().map(|(_, text)| text).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// The settings that kube-controller-manager ignores, each with a text.
+fn ignored_settings(summary: &AutoscalerSettings) -> Vec<(Warning, String)> {
+    let mut ignored = Vec::new();
+    let is_unknown = summary.is_controller_unknown;
+    let reference = "kube-controller-manager, which stored the status last,";
     if summary.ignored.pause {
-        warnings.push((Warning::PauseIgnored, format!("{ignores} pause{state}")));
+        let of_hpa_rs = if is_unknown { "hpa-rs would obey the pause; " } else { "" };
+        ignored.push((Warning::PauseIgnored, format!("{of_hpa_rs}{reference} ignores the pause")));
     }
     if summary.ignored.dry_run {
-        warnings.push((Warning::DryRunIgnored, format!("{ignores} dry run{state}")));
+        let text = if is_unknown {
+            format!("in dry run by annotation, hpa-rs would write nothing; {reference} ignores it")
+        } else {
+            format!("{reference} ignores the dry run")
+        };
+        ignored.push((Warning::DryRunIgnored, text));
     }
     if !summary.ignored_names.is_empty() {
         let (names, is_single) =
             (summary.ignored_names.join(", "), summary.ignored_names.len() == 1);
         let (setting, have, them) =
             if is_single { ("setting", "has", "it") } else { ("settings", "have", "them") };
-        let text = format!(
-            "the {setting} {names} {have} no effect: kube-controller-manager, which stored the \
-             status last, ignores {them}{state}"
-        );
-        warnings.push((Warning::SettingsIgnored, text));
+        let text = if is_unknown {
+            format!("hpa-rs would apply the {setting} {names}; {reference} ignores {them}")
+        } else {
+            format!("the {setting} {names} {have} no effect: {reference} ignores {them}")
+        };
+        ignored.push((Warning::SettingsIgnored, text));
     }
-    warnings
+    ignored
 }
 
-/// The problems with the settings. If there are none by `summary`, the controller may have stored
-/// some in the status: it knows the settings that its operator doesn't allow.
+/// The problems with the settings by `summary`, or else those that the controller stored in the
+/// status: it knows the settings that its operator doesn't allow.
 fn problems<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     summary: &'a AutoscalerSettings,

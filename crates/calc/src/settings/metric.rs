@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{before, fallback::Fallback};
-use crate::{api::GO_ZERO_TIME, quantity::MilliValue, replicas::CalculationError};
+use super::fallback::Fallback;
+use crate::{api::GO_ZERO_TIME, quantity::MilliValue, time::before};
 
 /// The settings of one metric. The defaults are those of the reference.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,11 +28,6 @@ pub struct MetricSettings {
 }
 
 impl MetricSettings {
-    /// Whether the settings leave out a pod whose request or limit has this error.
-    pub(crate) fn skips_pod_with(&self, error: &CalculationError) -> bool {
-        self.missing_requests == MissingRequests::SkipPod && error.allows_skipping()
-    }
-
     /// Whether a sample is older than [`MetricSettings::max_sample_age`]. Go's zero time stands for
     /// no time, and is not old.
     pub(crate) fn is_too_old(&self, timestamp: Timestamp, now: Timestamp) -> bool {
@@ -77,8 +72,7 @@ pub enum RequestsSource {
     Actual,
 }
 
-/// The effect of a pod that lacks what a utilization needs: the request, the limit or the
-/// container.
+/// The effect of a pod without the request, limit or container of a utilization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingRequests {
     /// The metric fails, as in the reference.

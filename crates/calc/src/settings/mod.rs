@@ -256,15 +256,3 @@ impl Readiness {
         }
     }
 }
-
-/// `time + span`, limited to the range of timestamps.
-pub(crate) fn after(time: Timestamp, span: SignedDuration) -> Timestamp {
-    let end = if span.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
-    time.checked_add(span).unwrap_or(end)
-}
-
-/// `time - span`, limited to the range of timestamps.
-pub(crate) fn before(time: Timestamp, span: SignedDuration) -> Timestamp {
-    let end = if span.is_negative() { Timestamp::MAX } else { Timestamp::MIN };
-    time.checked_sub(span).unwrap_or(end)
-}

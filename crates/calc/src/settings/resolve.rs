@@ -249,25 +249,7 @@ impl<'a> Resolver<'a> {
     ) {
         let place = || SettingPlace::Annotation(setting.annotation());
         let Some(by_metric) = setting.kind.values_by_metric(text) else {
-            let Some(value) = self.accept(setting, place(), setting.kind.parse_annotation(text))
-            else {
-                return;
-            };
-            let mut has_metric = false;
-            for (index, metric) in self.hpa.spec.metrics.iter().enumerate() {
-                if types.contains(&metric.source_type) {
-                    has_metric = true;
-                    if let Some(settings) = self.metric_settings.get_mut(index) {
-                        apply(settings, &value);
-                    }
-                }
-            }
-            if has_metric {
-                self.add_applied(setting, "", &value);
-            } else {
-                let message = format!("has no effect: {}", no_metric(types));
-                self.report_problem(place(), ProblemKind::NoSuchMetric, &message);
-            }
+            self.apply_annotation_to_all_metrics(setting, types, apply, text);
             return;
         };
         for (name, json) in &by_metric {
@@ -282,6 +264,31 @@ impl<'a> Resolver<'a> {
             for index in indices {
                 self.apply_to_metric(setting, index, apply, &value);
             }
+        }
+    }
+
+    /// Applies the value of an annotation without names of metrics.
+    fn apply_annotation_to_all_metrics(
+        &mut self,
+        setting: &'static Setting,
+        types: &[MetricSourceType],
+        apply: ApplyToMetric,
+        text: &str,
+    ) {
+        let place = || SettingPlace::Annotation(setting.annotation());
+        let value = setting.kind.parse_annotation(text);
+        let Some(value) = self.accept(setting, place(), value) else { return };
+        let metrics = self.hpa.spec.metrics.iter().zip(&mut self.metric_settings);
+        let mut has_metric = false;
+        for (_, settings) in metrics.filter(|(metric, _)| types.contains(&metric.source_type)) {
+            apply(settings, &value);
+            has_metric = true;
+        }
+        if has_metric {
+            self.add_applied(setting, "", &value);
+        } else {
+            let message = format!("has no effect: {}", no_metric(types));
+            self.report_problem(place(), ProblemKind::NoSuchMetric, &message);
         }
     }
 

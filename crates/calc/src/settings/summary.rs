@@ -23,6 +23,8 @@ pub struct AutoscalerSettings {
     pub(crate) ignored_names: Vec<&'static str>,
     /// Whether kube-controller-manager handles the autoscaler.
     pub(crate) is_for_built_in: bool,
+    /// See [`Settings::with_unknown_controller`].
+    pub(crate) is_controller_unknown: bool,
     /// See [`Settings::with_built_in_state`].
     pub(crate) built_in_state: String,
 }
@@ -50,6 +52,16 @@ impl Settings {
         self.autoscaler_settings
             .as_ref()
             .is_some_and(|summary| summary.ignored.is_any() || !summary.ignored_names.is_empty())
+    }
+
+    /// Marks settings [for kube-controller-manager](Self::for_kube_controller_manager) as those of an
+    /// autoscaler that hpa-rs may handle instead: the warnings say what each of them would do.
+    #[must_use]
+    pub fn with_unknown_controller(mut self) -> Self {
+        if let Some(summary) = &mut self.autoscaler_settings {
+            Arc::make_mut(summary).is_controller_unknown = true;
+        }
+        self
     }
 
     /// Adds the state of kube-controller-manager, for example the holder of its lease, to the

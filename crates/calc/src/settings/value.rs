@@ -144,15 +144,22 @@ impl Kind {
             }
             Self::Duration { .. } => {
                 let duration = json.as_i64().map(SignedDuration::from_secs);
-                duration.and_then(|it| self.duration_in_range(it)).ok_or_else(unexpected)
+                duration
+                    .and_then(|duration| self.duration_in_range(duration))
+                    .ok_or_else(unexpected)
             }
             Self::Quantity { .. } => {
                 let quantity = Quantity::deserialize(json).ok();
-                quantity.and_then(|it| self.quantity_in_range(it)).ok_or_else(unexpected)
+                quantity
+                    .and_then(|quantity| self.quantity_in_range(quantity))
+                    .ok_or_else(unexpected)
             }
             Self::Fallback => {
                 let fallback: Fallback = deserialize(json).map_err(invalid_text)?;
-                fallback.problem().map_or(Ok(Value::Fallback(fallback)), |it| Err(invalid_text(it)))
+                match fallback.problem() {
+                    Some(problem) => Err(invalid_text(problem)),
+                    None => Ok(Value::Fallback(fallback)),
+                }
             }
             Self::Bounds => {
                 let entries: Vec<ScheduledBounds> = deserialize(json)

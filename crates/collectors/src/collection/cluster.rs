@@ -60,7 +60,7 @@ impl KubeCluster {
     ) -> Result<Api<DynamicObject>, LookupError> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let segments =
-            [version, kind, name].into_iter().chain(Some(group).filter(|it| !it.is_empty()));
+            [version, kind, name].into_iter().chain((!group.is_empty()).then_some(group));
         if !segments.into_iter().all(is_path_segment) {
             return Err(not_found(kind, namespace, name));
         }

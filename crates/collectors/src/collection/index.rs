@@ -47,9 +47,9 @@ pub(super) struct Entry {
     problem: Option<CollectorProblem>,
 }
 
-/// The state of the index before an autoscaler is added or replaced.
-pub(super) struct Current {
-    /// The known metrics of the autoscaler.
+/// The inputs of [`Entry::new`] from the index.
+pub(super) struct EntryContext {
+    /// The previous metrics of the autoscaler.
     metrics: Vec<Arc<CollectedMetric>>,
     /// The part of [`MAX_NAMESPACE_SETTINGS_BYTES`] that other autoscalers leave.
     free_bytes: usize,
@@ -57,14 +57,14 @@ pub(super) struct Current {
 }
 
 impl Entry {
-    /// Creates an entry. Metrics that are also in `current` keep their values.
+    /// Creates an entry. Metrics that are also in `context` keep their values.
     pub(super) fn new(
         key: &AutoscalerKey,
         hpa: &HorizontalPodAutoscaler,
-        current: &Current,
+        context: &EntryContext,
         settings: &CollectionSettings,
     ) -> Self {
-        let (metrics, settings_len, problems) = create_metrics(hpa, current, settings);
+        let (metrics, settings_len, problems) = create_metrics(hpa, context, settings);
         Self { metrics, settings_len, problem: CollectorProblem::new(&key.0, hpa, &problems) }
     }
 }
@@ -74,12 +74,12 @@ impl Index {
         self.autoscalers.values().flat_map(|entry| &entry.metrics)
     }
 
-    pub(super) fn current(&self, key: &AutoscalerKey) -> Current {
-        let known = self.autoscalers.get(key);
+    pub(super) fn entry_context(&self, key: &AutoscalerKey) -> EntryContext {
+        let previous = self.autoscalers.get(key);
         let used = self.settings_len.get(&key.1).copied().unwrap_or_default();
-        let used_by_others = used.saturating_sub(known.map_or(0, |entry| entry.settings_len));
-        Current {
-            metrics: known.map(|entry| entry.metrics.clone()).unwrap_or_default(),
+        let used_by_others = used.saturating_sub(previous.map_or(0, |entry| entry.settings_len));
+        EntryContext {
+            metrics: previous.map(|entry| entry.metrics.clone()).unwrap_or_default(),
             free_bytes: MAX_NAMESPACE_SETTINGS_BYTES.saturating_sub(used_by_others),
             hasher: self.hasher.clone(),
         }
@@ -103,9 +103,9 @@ impl Index {
 
     /// Adds or replaces an autoscaler. Returns whether the message about its problems changed.
     pub(super) fn insert(&mut self, key: AutoscalerKey, entry: Entry) -> bool {
-        let previous = self.remove(&key);
-        let has_changed =
-            previous.as_ref().map(|it| &it.message) != entry.problem.as_ref().map(|it| &it.message);
+        let previous = self.remove(&key).map(|problem| problem.message);
+        let current = entry.problem.as_ref().map(|problem| &problem.message);
+        let has_changed = previous.as_ref() != current;
         if entry.metrics.is_empty() && entry.problem.is_none() {
             return has_changed;
         }
@@ -157,11 +157,24 @@ impl Index {
     }
 }
 
+/// The error if the settings of an autoscaler's metrics, or those of its namespace, are too long.
+fn exceeded_limit(settings_len: usize, namespace_is_full: bool) -> Option<String> {
+    if settings_len > MAX_SETTINGS_BYTES {
+        return Some(format!("the settings of all metrics exceed {MAX_SETTINGS_BYTES} bytes"));
+    }
+    namespace_is_full.then(|| {
+        format!(
+            "the settings of all autoscalers in the namespace exceed \
+             {MAX_NAMESPACE_SETTINGS_BYTES} bytes"
+        )
+    })
+}
+
 /// Returns the metrics of an autoscaler that enabled collectors can read, and the problems of its
-/// metrics and annotations. Unchanged metrics are taken from `current`.
+/// metrics and annotations. Unchanged metrics are taken from `context`.
 fn create_metrics(
     hpa: &HorizontalPodAutoscaler,
-    current: &Current,
+    context: &EntryContext,
     settings: &CollectionSettings,
 ) -> (Vec<Arc<CollectedMetric>>, usize, Problems) {
     let environment = &settings.environment;
@@ -186,30 +199,22 @@ fn create_metrics(
     for config in configs.into_iter().take(MAX_METRICS) {
         let len = config.settings_len();
         settings_len += len;
-        if settings_len > MAX_SETTINGS_BYTES {
-            let message = format!("the settings of all metrics exceed {MAX_SETTINGS_BYTES} bytes");
-            problems.extend(general_error(message));
-            break;
-        }
-        if collected_len + len > current.free_bytes {
-            let message = format!(
-                "the settings of all autoscalers in the namespace exceed \
-                 {MAX_NAMESPACE_SETTINGS_BYTES} bytes"
-            );
+        let namespace_is_full = collected_len + len > context.free_bytes;
+        if let Some(message) = exceeded_limit(settings_len, namespace_is_full) {
             problems.extend(general_error(message));
             break;
         }
         // Regular expressions are not checked, because compiling them for each change of an
         // autoscaler would cost too much. Prometheus checks them.
         problems.extend(setting_findings(&config, environment, parse_without_regexes));
-        let hash = config.annotations_hash(&current.hasher);
+        let hash = config.annotations_hash(&context.hasher);
         let kept_config = config.clone().without_annotations();
         let is_same = |metric: &&Arc<CollectedMetric>| {
             metric.annotations_hash == hash && metric.config == kept_config
         };
-        if let Some(known) = current.metrics.iter().chain(&metrics).find(is_same).cloned() {
+        if let Some(unchanged) = context.metrics.iter().chain(&metrics).find(is_same).cloned() {
             collected_len += len;
-            metrics.push(known);
+            metrics.push(unchanged);
             continue;
         }
         match CollectorPlan::new(&config, environment) {

@@ -28,7 +28,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// A metric with its last values.
 pub(super) struct CollectedMetric {
-    /// Without the settings in annotations, which the plan has.
+    /// Without the settings in annotations, because the plan has them.
     pub(super) config: MetricConfig,
     /// Shows whether an update changed the settings in annotations.
     pub(super) annotations_hash: u64,

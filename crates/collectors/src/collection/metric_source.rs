@@ -9,7 +9,10 @@ use crate::annotations::MetricType;
 use crate::{FetchError, LookupError, MetricConfig, Sample};
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
-use hpa_calc::{Selector, report::error_texts::AUTOSCALERS_NOT_SYNCED};
+use hpa_calc::{
+    Selector,
+    report::error_texts::{AUTOSCALERS_NOT_SYNCED, not_discovered},
+};
 use hpa_metrics::{
     ApiGroups, Catalog, CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError,
     MetricSource, NotFound, ObjectKind, Objects, Origin, Query, Values,
@@ -132,11 +135,9 @@ impl CollectionSource {
         for (_, collected) in self.read_all(metrics).await {
             match collected {
                 Ok(collected) => {
-                    for sample in &collected.samples {
-                        let Some(pod) = sample.pod.as_ref().filter(|pod| pods.contains(*pod))
-                        else {
-                            continue;
-                        };
+                    let samples = collected.samples.iter();
+                    let named = samples.filter_map(|sample| Some((sample.pod.as_ref()?, sample)));
+                    for (pod, sample) in named.filter(|(pod, _)| pods.contains(*pod)) {
                         by_pod.entry(pod.clone()).or_insert_with(|| metric_value(pod, sample));
                     }
                 }
@@ -320,6 +321,10 @@ impl Catalog for CollectionSource {
         }
         let failure = self.0.sync_state.failure().map(|failure| format!(": {failure}"));
         Err(vec![format!("{AUTOSCALERS_NOT_SYNCED}{}", failure.unwrap_or_default())])
+    }
+
+    fn undiscovered(&self) -> Option<String> {
+        Some(not_discovered("collectors", &self.readiness().err()?))
     }
 
     fn has(&self, query: &Query) -> bool {

@@ -42,7 +42,7 @@ pub struct CollectionSettings {
     pub environment: Environment,
     /// The enabled collectors, by [`Registration::name`](crate::registry::Registration::name).
     pub collectors: BTreeSet<&'static str>,
-    /// The maximum age of a value, also if collections fail. By default, two intervals of the
+    /// The maximum age of a value, even if collections fail. By default, two intervals of the
     /// metric.
     pub max_age: Option<Duration>,
     /// The maximum number of concurrent collections per collector. One namespace gets at most half
@@ -141,8 +141,8 @@ impl Collection {
 
     /// Adds or replaces an autoscaler. Unchanged metrics keep their values.
     fn apply(&self, key: AutoscalerKey, hpa: &HorizontalPodAutoscaler) {
-        let current = self.index.lock().current(&key);
-        let entry = Entry::new(&key, hpa, &current, &self.reader.settings);
+        let context = self.index.lock().entry_context(&key);
+        let entry = Entry::new(&key, hpa, &context, &self.reader.settings);
         if self.index.lock().insert(key, entry) {
             self.problems_changed.notify_one();
         }

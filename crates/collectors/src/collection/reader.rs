@@ -64,8 +64,8 @@ impl Reader {
         (self.now)()
     }
 
-    /// Waits for a permit, then reads the values of a plan for an autoscaler. Also returns when the
-    /// read started after that wait, by the monotonic clock and by the wall clock.
+    /// Waits for a permit, then reads the values of a plan for an autoscaler. Also returns the
+    /// start of the read, by the monotonic clock and by the wall clock.
     pub(super) async fn read(
         &self,
         plan: &CollectorPlan,

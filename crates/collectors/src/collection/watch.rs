@@ -8,17 +8,15 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use futures::{StreamExt, future::join_all};
+use futures::future::join_all;
 use hpa_calc::{HorizontalPodAutoscaler, api::ObjectMeta};
-use kube::{
-    Api, Client, ResourceExt,
-    core::ApiResource,
-    runtime::{WatchStreamExt, watcher},
-};
-use tracing::warn;
+use kube::{Client, ResourceExt, core::ApiResource, runtime::watcher};
 
 use super::{Collection, index::AutoscalerKey};
-use crate::stored_object::{self, PAGE_SIZE, StoredObject};
+use crate::{
+    object_watch::{ObjectWatch, WatchFailure},
+    stored_object::{self, StoredObject},
+};
 
 /// An API with autoscalers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,35 +51,31 @@ impl Collection {
     /// Never returns.
     pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup], namespace: Option<&str>) {
         let pending = AtomicUsize::new(groups.len());
-        let apis = groups.iter().map(|group| {
-            let resource = group.resource();
-            let api = match namespace {
-                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-                None => Api::all_with(client.clone(), &resource),
-            };
-            self.watch_group(*group, api, &pending)
+        let watches = groups.iter().map(|group| {
+            let (resource, namespace) = (group.resource(), namespace.unwrap_or_default());
+            let description = "autoscalers for collectors";
+            let watch = ObjectWatch::new(client.clone(), &resource, namespace, description);
+            self.watch_group(*group, watch, &pending)
         });
-        join_all(apis).await;
+        join_all(watches).await;
     }
 
     /// Watches one API. `pending` counts the APIs whose first list is incomplete.
     async fn watch_group(
         &self,
         group: AutoscalerGroup,
-        api: Api<StoredObject>,
+        mut watch: ObjectWatch,
         pending: &AtomicUsize,
     ) {
-        let config = watcher::Config::default().page_size(PAGE_SIZE);
-        let mut events = std::pin::pin!(watcher(api, config).default_backoff());
         let mut listed = BTreeSet::new();
-        let (mut has_failed, mut has_listed) = (false, false);
+        let mut has_listed = false;
         let mut mark_listed = || {
             let is_first = !std::mem::replace(&mut has_listed, true);
             if is_first && pending.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.sync_state.set_synced();
             }
         };
-        while let Some(event) = events.next().await {
+        while let Some(event) = watch.next().await {
             match event {
                 Ok(watcher::Event::Init) => listed.clear(),
                 Ok(watcher::Event::InitApply(object)) => {
@@ -91,30 +85,17 @@ impl Collection {
                     self.remove_unlisted(group.name(), &std::mem::take(&mut listed));
                     mark_listed();
                     self.reader.observer.watch_succeeded();
-                    has_failed = false;
                 }
-                // The watch works again: it may resume without a relist.
-                Ok(watcher::Event::Apply(object)) => {
-                    self.apply_object(group, object);
-                    has_failed = false;
-                }
-                Ok(watcher::Event::Delete(object)) => {
-                    self.remove(&key(group, &object));
-                    has_failed = false;
-                }
+                Ok(watcher::Event::Apply(object)) => _ = self.apply_object(group, object),
+                Ok(watcher::Event::Delete(object)) => self.remove(&key(group, &object)),
                 // An API that isn't installed has no autoscalers.
-                Err(error) if is_not_installed(&error) => {
+                Err(WatchFailure::NotServed { .. }) => {
+                    self.remove_unlisted(group.name(), &BTreeSet::new());
                     mark_listed();
-                    has_failed = false;
                 }
-                Err(error) => {
+                Err(WatchFailure::Other(error)) => {
                     self.sync_state.set_failed(&error);
                     self.reader.observer.watch_failed();
-                    if !std::mem::replace(&mut has_failed, true) {
-                        let error = hpa_metrics::describe(&error);
-                        let group = group.name();
-                        warn!(group, error, "unable to watch autoscalers for collectors, retrying");
-                    }
                 }
             }
         }
@@ -129,13 +110,6 @@ impl Collection {
         }
         key
     }
-}
-
-fn is_not_installed(error: &watcher::Error) -> bool {
-    matches!(
-        error,
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
-    )
 }
 
 fn key(group: AutoscalerGroup, object: &StoredObject) -> AutoscalerKey {

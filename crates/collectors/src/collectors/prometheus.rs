@@ -16,10 +16,8 @@ use crate::{
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError, QueryError},
     guarded_http::{Destination, check_url, http_error, url},
+    settings::DEFAULT_PROMETHEUS,
 };
-
-/// The name of the operator's default server.
-pub(crate) const DEFAULT_SERVER: &str = "prometheus";
 
 /// The maximum length of a query in an error. A failed metric keeps its error in memory.
 const MAX_QUERY_CHARS_IN_ERROR: usize = 300;
@@ -68,7 +66,7 @@ impl Collector for PrometheusQuery {
                 return Err(ConfigError::PrometheusAlias(alias.to_owned()));
             }
             (None, Some(alias)) => Server::Operator(alias.to_owned()),
-            (None, None) => Server::Operator(DEFAULT_SERVER.to_owned()),
+            (None, None) => Server::Operator(DEFAULT_PROMETHEUS.to_owned()),
         };
         Ok(Self { query: query.to_owned(), server, division: Division::None, is_from_tenant: true })
     }
@@ -98,7 +96,7 @@ impl Collector for PrometheusQuery {
 impl PrometheusQuery {
     /// A query that a collector builds, to the operator's default server.
     pub(super) fn for_default_server(query: String) -> Self {
-        let server = Server::Operator(DEFAULT_SERVER.to_owned());
+        let server = Server::Operator(DEFAULT_PROMETHEUS.to_owned());
         Self { query, server, division: Division::None, is_from_tenant: false }
     }
 
@@ -124,7 +122,7 @@ impl PrometheusQuery {
         let query = self.restricted_query(context)?;
         match &self.server {
             Server::Url(url) => self.query_tenants_server(url, context).await.map(Arc::new),
-            Server::Operator(name) if name == DEFAULT_SERVER => {
+            Server::Operator(name) if name == DEFAULT_PROMETHEUS => {
                 query_operators_server(clients.prometheus.as_ref(), query).await
             }
             Server::Operator(name) => {
@@ -194,7 +192,6 @@ async fn query_operators_server(
     })
 }
 
-/// A server is configured by a tenant in an autoscaler, or by the operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServerOwner {
     Tenant,

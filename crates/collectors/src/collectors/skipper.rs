@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use super::prometheus::{DEFAULT_SERVER, Division, PrometheusQuery};
+use super::prometheus::{Division, PrometheusQuery};
 use crate::{
     Compat,
     cluster::{Ingress, RouteGroup},
     collector::{Collector, Context, Environment, Server, Values},
     config::{MetricConfig, ObjectReference},
     error::{ConfigError, FetchError, QueryError},
+    settings::DEFAULT_PROMETHEUS,
 };
 
 const SERIES: &str = "skipper_serve_host_duration_seconds_count";
@@ -47,7 +48,7 @@ impl Collector for RequestRate {
     }
 
     fn servers(&self) -> Vec<Server> {
-        vec![Server::Operator(DEFAULT_SERVER.to_owned())]
+        vec![Server::Operator(DEFAULT_PROMETHEUS.to_owned())]
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {

@@ -27,6 +27,9 @@ const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "di
 const MAX_AGGREGATORS: usize = 16;
 /// The maximum lag of the server's clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
+/// The maximum time by which a value may be ahead of this clock. A value further ahead would count
+/// as fresh until that time.
+const MAX_AHEAD: SignedDuration = SignedDuration::from_secs(60);
 /// The maximum number of values that the server may return.
 const MAX_VALUES: u32 = 10_000;
 
@@ -131,6 +134,10 @@ impl Collector for ZmonCheck {
         let max_age = SignedDuration::from_nanos(round_duration(self.duration).nanos) + MAX_SKEW;
         if clients.compat == Compat::Off && age > max_age {
             return Ok(Values::default());
+        }
+        if clients.compat == Compat::Off && age < -MAX_AHEAD {
+            let problem = "the time of the last value is more than a minute ahead";
+            return Err(FetchError::Response { service: SERVICE, problem });
         }
         let value = MilliValue::from_milli(to_milli(value, clients.compat)?);
         Ok(Values::single(value, at))

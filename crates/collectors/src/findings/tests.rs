@@ -51,7 +51,11 @@ fn valid_annotations_have_no_finding() {
 #[case::unknown_key(
     &[QUERY, KEY, ENDPOINT, ("external.jobs.json-path/intervall", "30s")],
     "annotations metric-config.external.jobs.json-path/*: the collector http has no setting \
-     intervall"
+     intervall: did you mean interval?"
+)]
+#[case::dissimilar_key(
+    &[QUERY, KEY, ENDPOINT, ("external.jobs.json-path/zone", "a")],
+    "annotations metric-config.external.jobs.json-path/*: the collector http has no setting zone"
 )]
 #[case::other_collector(
     &[("external.queue.promtheus/query", "x"), KEY, ENDPOINT],
@@ -139,6 +143,23 @@ fn single_query_is_suggested_for_a_wrong_query_name() {
          prometheus query defined for metric)"
     );
     assert_eq!(texts_of(&[metric], &[annotation]), [expected]);
+}
+
+#[rstest]
+#[case::value("Value", &[])]
+#[case::average("AverageValue", &[DIVIDED_TWICE])]
+fn value_that_is_divided_twice_is_reported(#[case] target: &str, #[case] expected: &[&str]) {
+    let field = if target == "Value" { "value" } else { "averageValue" };
+    let metric = json!({ "type": "Object", "object": {
+        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "jobs" },
+        "metric": { "name": "jobs" },
+        "target": { "type": target, field: "4" },
+    } });
+    let annotations =
+        [("object.jobs.prometheus/query", "x"), ("object.jobs.prometheus/per-replica", "true")];
+    let subject = "annotations metric-config.object.jobs.prometheus/*";
+    let expected: Vec<_> = expected.iter().map(|text| format!("{subject}: {text}")).collect();
+    assert_eq!(texts_of(&[metric], &annotations), expected);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 mod connect;
 mod exchange;
-mod policy;
+pub(crate) mod policy;
 mod request;
 mod resolve;
 mod restricted;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use http::{Uri, header};
 use tokio::{task::JoinError, time::timeout};
 
-pub(crate) use self::policy::{check_url, parse_host};
+pub(crate) use self::policy::check_url;
 #[cfg(test)]
 pub(crate) use self::resolve::Resolve;
 use self::{

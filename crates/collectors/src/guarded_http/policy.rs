@@ -187,20 +187,41 @@ fn refused_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback"),
-        // The metadata services of AWS and of Google Cloud. The network of AWS also serves the
-        // credentials of pods.
-        [0xfd00, 0xec2, ..] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Some("a metadata"),
+        _ if is_metadata_v6(address) => Some("a metadata"),
         [0xfe80..=0xfebf, ..] => Some("a link-local"),
         [0xfec0..=0xfeff, ..] => Some("a site-local"),
         [0xff00..=0xffff, ..] => Some("a multicast"),
         // NAT64 for local use: the position of the IPv4 address depends on the network.
         [0x64, 0xff9b, 1, ..] => Some("a translated"),
         [0x2001, 0, ..] => Some("a tunnel"),
-        _ => translated_v4(address).and_then(refused_kind_v4),
+        _ => {
+            let mut embedded = [translated_v4(address), isatap_v4(address)].into_iter().flatten();
+            embedded.find_map(refused_kind_v4)
+        }
     }
 }
 
-/// The IPv4 address that an IPv6 address is translated to: compatible, IPv4-translated, NAT64, 6to4.
+/// Whether a metadata service of a cloud has the address. All of them are unique local addresses.
+/// Other unique local addresses are permitted, as are the private ones of IPv4.
+fn is_metadata_v6(address: Ipv6Addr) -> bool {
+    matches!(
+        address.segments(),
+        // AWS. The network also serves the credentials of pods.
+        [0xfd00, 0xec2, ..]
+            // Google Cloud.
+            | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]
+            // Oracle Cloud.
+            | [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe]
+            // Alibaba Cloud.
+            | [0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200]
+            // Akamai.
+            | [0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1]
+            // Scaleway.
+            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
+    )
+}
+
+/// The IPv4 address in a translated IPv6 address: compatible, IPv4-translated, NAT64 or 6to4.
 fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let ([0, 0, 0, 0, 0 | 0xffff, 0, high, low]
     | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
@@ -208,8 +229,20 @@ fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     else {
         return None;
     };
+    Some(from_segments(high, low))
+}
+
+/// The IPv4 address in the interface identifier of an ISATAP address (RFC 5214), in any network.
+fn isatap_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.segments() {
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(from_segments(high, low)),
+        _ => None,
+    }
+}
+
+fn from_segments(high: u16, low: u16) -> Ipv4Addr {
     let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-    Some(Ipv4Addr::new(a, b, c, d))
+    Ipv4Addr::new(a, b, c, d)
 }
 
 /// The IPv4 address that an address stands for, or else the address itself.
@@ -217,7 +250,8 @@ pub(super) fn without_translation(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         // The loopback address has the form of a compatible one.
         IpAddr::V6(address) if !address.is_loopback() => {
-            translated_v4(address).map_or(address.into(), IpAddr::V4)
+            let embedded = translated_v4(address).or_else(|| isatap_v4(address));
+            embedded.map_or(address.into(), IpAddr::V4)
         }
         address => address,
     }
@@ -260,6 +294,14 @@ mod tests {
     #[case("http://[ff02::1]/")]
     #[case("http://[fd00:ec2::254]/")]
     #[case("http://[fd20:ce::254]/")]
+    #[case("http://[fd00:c1::a9fe:a9fe]/")]
+    #[case("http://[fd00:100::100:200]/")]
+    #[case("http://[fd00:a9fe:a9fe::1]/")]
+    #[case("http://[fd00:42::42]/")]
+    #[case("http://[2001:db8::5efe:169.254.169.254]/")]
+    #[case("http://[fd00:1::200:5efe:7f00:1]/")]
+    #[case("http://[::5efe:127.0.0.1]/")]
+    #[case("http://[2002:7f00:1::5efe:10.0.0.1]/")]
     #[case("http://168.63.129.16/")]
     #[case("http://[fd00:ec2::23]/")]
     #[case("http://[64:ff9b:1::7f00:1]/")]
@@ -289,6 +331,8 @@ mod tests {
     #[case("https://metrics.example.org/")]
     #[case("http://service.namespace.svc:80/")]
     #[case("http://[2001:db8::1]:8080/")]
+    #[case("http://[fd00:10:96::a]:8080/")]
+    #[case("http://[fd00:10:96::5efe:10.0.0.1]/")]
     #[case("HTTP://10.0.0.1")]
     fn url_of_a_service_is_permitted(#[case] url: &str) {
         assert_eq!(Policy::default().check_url(url), Ok(()));
@@ -300,6 +344,7 @@ mod tests {
     #[case::translated("::ffff:0:10.0.0.1")]
     #[case::nat64("64:ff9b::a00:1")]
     #[case::sixtofour("2002:a00:1::5")]
+    #[case::isatap("2001:db8::5efe:10.0.0.1")]
     fn translated_address_stands_for_its_ipv4_address(#[case] text: &str) {
         let address = without_translation(text.parse().unwrap());
         assert_eq!(address, IpAddr::from([10, 0, 0, 1]));

@@ -9,7 +9,7 @@ use super::{
     policy::{Refusal, without_translation},
     url,
 };
-use crate::{collectors::prometheus::DEFAULT_SERVER, settings::Settings};
+use crate::settings::{DEFAULT_PROMETHEUS, Settings};
 
 /// A server of the operator with a restriction that a tenant's URL would bypass.
 pub(super) struct RestrictedServer {
@@ -26,7 +26,7 @@ pub(super) struct RestrictedServer {
 /// permissions.
 pub(super) fn restricted_servers(settings: &Settings) -> Vec<RestrictedServer> {
     let has_label = settings.namespace_label.is_some();
-    let default = settings.prometheus.iter().map(|client| (DEFAULT_SERVER, client));
+    let default = settings.prometheus.iter().map(|client| (DEFAULT_PROMETHEUS, client));
     let aliases = settings.prometheus_servers.iter().map(|(name, client)| (name.as_str(), client));
     let mut servers: Vec<_> = default
         .chain(aliases)

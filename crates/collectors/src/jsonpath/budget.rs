@@ -88,13 +88,14 @@ impl Budget {
     }
 
     pub(crate) fn spend(&self, steps: usize) -> Result<(), EvalError> {
-        let before = self.steps.get();
-        let spent = before.saturating_add(steps as u64);
+        let spent_before = self.steps.get();
+        let spent = spent_before.saturating_add(steps as u64);
         self.steps.set(spent);
         if spent > self.limits.steps {
             return Err(EvalError::TooManySteps(self.limits.steps));
         }
-        let checks_time = before / STEPS_BETWEEN_TIME_CHECKS != spent / STEPS_BETWEEN_TIME_CHECKS;
+        let checks_time =
+            spent_before / STEPS_BETWEEN_TIME_CHECKS != spent / STEPS_BETWEEN_TIME_CHECKS;
         if checks_time && self.start.elapsed() > self.limits.time {
             return Err(EvalError::TooSlow);
         }

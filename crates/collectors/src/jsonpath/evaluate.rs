@@ -2,20 +2,13 @@
 
 use crate::jsonpath::{
     budget::Budget,
-    document::Document,
     error::{EvalError, abbreviated},
     math::{format_shortest, to_integer},
+    operands::Evaluation,
     quote::unquote,
     syntax::{Constant, Expression, Instruction, Key, Path, Step},
     value::{Type, Value},
 };
-
-/// An evaluation in a document. Functions and operators are in the files of those names.
-#[derive(Clone, Copy)]
-pub(crate) struct Evaluation<'e> {
-    pub(crate) document: &'e Document,
-    pub(crate) budget: &'e Budget,
-}
 
 impl Evaluation<'_> {
     /// Applies a path to the current value. Returns the selected values.
@@ -95,20 +88,7 @@ impl Evaluation<'_> {
             let value = match instruction {
                 Instruction::Fail(error) => return Err(error.clone()),
                 Instruction::Push(constant) => constant.value(self.budget)?,
-                Instruction::Select(path) => {
-                    let mut values = self.select_values(path, current)?;
-                    match (values.len(), values.pop()) {
-                        (2.., Some(last)) => {
-                            values.push(last);
-                            // The reference copies the values, which fails for missing ones.
-                            if values.iter().any(Value::is_missing) {
-                                return Err(EvalError::Missing);
-                            }
-                            Value::Several(values.into())
-                        }
-                        (_, only) => only.unwrap_or(Value::Missing),
-                    }
-                }
+                Instruction::Select(path) => self.select_value(path, current)?,
                 Instruction::Call(function) => {
                     let value = stack.pop().ok_or_else(incomplete)?;
                     self.call(*function, &value)?
@@ -126,6 +106,19 @@ impl Evaluation<'_> {
             (Some(value), true) => Ok(value),
             _ => Err(incomplete()),
         }
+    }
+
+    /// The value of a path in an expression: the only selected value, or an array of several.
+    fn select_value(self, path: &Path, current: &Value) -> Result<Value, EvalError> {
+        let mut values = self.select_values(path, current)?;
+        if values.len() < 2 {
+            return Ok(values.pop().unwrap_or(Value::Missing));
+        }
+        // The reference copies the values, which fails for missing ones.
+        if values.iter().any(Value::is_missing) {
+            return Err(EvalError::Missing);
+        }
+        Ok(Value::Several(values.into()))
     }
 
     /// Returns the elements of a slice. The step must not be 0.

@@ -7,7 +7,7 @@ use crate::jsonpath::{
     budget::Budget,
     document::Document,
     error::EvalError,
-    evaluate::Evaluation,
+    operands::Evaluation,
     syntax::{Expression, Path},
     value::{NoNumber, Type, Value},
 };

@@ -33,6 +33,7 @@ mod evaluate;
 mod extract;
 mod functions;
 mod math;
+mod operands;
 mod operators;
 mod quote;
 mod scan;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::jsonpath::{
     error::EvalError,
-    evaluate::Evaluation,
+    operands::Evaluation,
     scan::OPERATORS,
     value::{Type, Value},
 };

@@ -130,18 +130,7 @@ impl<'t> Scanner<'t> {
         let mut open = Vec::new();
         while let Some(byte) = self.peek() {
             match byte {
-                b'"' | b'\'' => {
-                    self.position += 1;
-                    let mut is_escaped = false;
-                    loop {
-                        let next = self.peek()?;
-                        if next == byte && !is_escaped {
-                            break;
-                        }
-                        is_escaped = next == b'\\' && !is_escaped;
-                        self.position += 1;
-                    }
-                }
+                b'"' | b'\'' => self.skip_to_quote(byte)?,
                 b'[' | b'(' => open.push(byte),
                 b']' | b')' => match (open.pop(), byte) {
                     (None, _) => break,
@@ -155,6 +144,20 @@ impl<'t> Scanner<'t> {
             self.position += 1;
         }
         open.is_empty().then(|| self.since(start))
+    }
+
+    /// Advances from an opening quote to the closing one.
+    fn skip_to_quote(&mut self, quote: u8) -> Option<()> {
+        self.position += 1;
+        let mut is_escaped = false;
+        loop {
+            let byte = self.peek()?;
+            if byte == quote && !is_escaped {
+                return Some(());
+            }
+            is_escaped = byte == b'\\' && !is_escaped;
+            self.position += 1;
+        }
     }
 
     /// Takes the name of a function or constant, up to the first byte that can't be in a name.

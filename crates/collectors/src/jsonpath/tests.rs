@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::jsonpath::{budget::Budget, document::Document, error::EvalError, evaluate::Evaluation};
+use crate::jsonpath::{budget::Budget, document::Document, error::EvalError, operands::Evaluation};
 
 const DOCUMENT: &str = r#"{
     "rps": 12.5, "list": [3, 4, 5], "empty": [], "text": "7", "flag": true, "nothing": null,

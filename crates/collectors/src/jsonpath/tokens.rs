@@ -20,14 +20,7 @@ pub(crate) fn split_steps(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
                 // The second dot also starts the next step.
                 Some(b'.') => steps.push(b"..".as_slice()),
                 Some(_) => {
-                    let mut is_escaped = scanner.is_escaped();
-                    while let Some(byte) = scanner.peek()
-                        && (is_escaped || !b".[".contains(&byte))
-                    {
-                        is_escaped = byte == b'\\' && !is_escaped;
-                        scanner.advance();
-                    }
-                    let name = scanner.since(start + 1);
+                    let name = take_step_name(&mut scanner);
                     if !name.is_empty() {
                         steps.push(name);
                     }
@@ -43,6 +36,19 @@ pub(crate) fn split_steps(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
         }
     }
     Ok(steps)
+}
+
+/// Takes a name up to the next dot or bracket without a backslash.
+fn take_step_name<'t>(scanner: &mut Scanner<'t>) -> &'t [u8] {
+    let start = scanner.position();
+    let mut is_escaped = scanner.is_escaped();
+    while let Some(byte) = scanner.peek()
+        && (is_escaped || !b".[".contains(&byte))
+    {
+        is_escaped = byte == b'\\' && !is_escaped;
+        scanner.advance();
+    }
+    scanner.since(start)
 }
 
 /// Takes the contents of brackets, and the closing bracket. Returns the contents. Brackets in

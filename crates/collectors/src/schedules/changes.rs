@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::schedules::{ScheduleError, ScheduledMetric, Window, metric::Ramp};
+use crate::schedules::{ScheduleError, ScheduledMetric, Window, metric::Ramp, sweep::Sweep};
 
 /// The period after now that is searched for a change. It is longer than a week, because repeating
 /// entries repeat weekly.
@@ -33,9 +33,9 @@ impl ScheduledMetric {
     pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
         let value = self.value_at(now)?;
         let end_of = |horizon| now.saturating_add(horizon).unwrap_or(Timestamp::MAX);
-        let near = self.iter_changes(now, end_of(NEAR_HORIZON)).next();
+        let near = self.first_change(now, end_of(NEAR_HORIZON));
         let horizon = end_of(SEARCH_HORIZON);
-        if let Some(change) = near.or_else(|| self.iter_changes(now, horizon).next()) {
+        if let Some(change) = near.or_else(|| self.first_change(now, horizon)) {
             return Ok(Some(change));
         }
         // The horizon includes all changes by repeating entries, but not those by later `OneTime`
@@ -49,7 +49,7 @@ impl ScheduledMetric {
             };
             let from = edge.saturating_sub(NANOSECOND).unwrap_or(Timestamp::MIN);
             searched_until = from.saturating_add(SEARCH_HORIZON).unwrap_or(Timestamp::MAX);
-            if let Some(change) = self.iter_changes(from, searched_until).next() {
+            if let Some(change) = self.first_change(from, searched_until) {
                 return Ok(Some(change));
             }
         }
@@ -65,19 +65,17 @@ impl ScheduledMetric {
         rises.chain(holding.map(|window| self.ramp.first_below(window, value))).collect()
     }
 
-    /// The changes after `from` and up to `to`. Invalid entries are left out, and are no error.
+    /// The changes after `from` and up to `to`. Invalid entries are left out, and are no error. The
+    /// time to compute them is proportional to the number of steps of all ramps in this period.
     pub fn changes(&self, from: Timestamp, to: Timestamp) -> Vec<Change> {
-        self.iter_changes(from, to).collect()
+        Sweep::new(self.ramp, self.effective_windows(from, to), from, to).collect()
     }
 
-    fn iter_changes(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Change> {
+    /// The first change after `from` and up to `to`. Unlike [`Self::changes`], doesn't search for
+    /// steps of windows that can't be the first change.
+    fn first_change(&self, from: Timestamp, to: Timestamp) -> Option<Change> {
         let windows = self.effective_windows(from, to);
-        let mut now = from;
-        std::iter::from_fn(move || {
-            let change = self.next_change_in(&windows, now).filter(|change| change.at <= to)?;
-            now = change.at;
-            Some(change)
-        })
+        self.next_change_in(&windows, from).filter(|change| change.at <= to)
     }
 
     /// Returns the first change after `now`: either a window exceeds the current value, or the last
@@ -117,7 +115,7 @@ impl ScheduledMetric {
 
 impl Ramp {
     /// The first instant at which a window contributes at least `value`.
-    fn first_at_least(self, window: &Window, value: i64) -> Option<Timestamp> {
+    pub(crate) fn first_at_least(self, window: &Window, value: i64) -> Option<Timestamp> {
         let is_reached = |at| self.value(window, at) >= value;
         let (from, to) = self.extent(window);
         let at = first_instant(from, window.start.clamp(from, to), is_reached);
@@ -125,7 +123,7 @@ impl Ramp {
     }
 
     /// The first instant after its end at which a window contributes less than `value`.
-    fn first_below(self, window: &Window, value: i64) -> Timestamp {
+    pub(crate) fn first_below(self, window: &Window, value: i64) -> Timestamp {
         let (from, to) = self.extent(window);
         first_instant(window.end.clamp(from, to), to, |at| self.value(window, at) < value)
     }

@@ -197,14 +197,14 @@ impl Entry {
         zone: &TimeZone,
         compat: Compat,
     ) -> Window {
-        let starts = zone::instant(date, start, zone);
-        let ends = end.map_or(starts, |end| {
+        let window_start = zone::instant(date, start, zone);
+        let window_end = end.map_or(window_start, |end| {
             let is_next_day = compat == Compat::Off && end < start;
             let date = if is_next_day { date.tomorrow().unwrap_or(Date::MAX) } else { date };
             zone::instant(date, end, zone)
         });
         let day = (compat == Compat::Reference).then(|| zone::day(date, zone));
-        Window { day, ..self.window(starts, ends) }
+        Window { day, ..self.window(window_start, window_end) }
     }
 
     fn window(&self, start: Timestamp, end: Timestamp) -> Window {

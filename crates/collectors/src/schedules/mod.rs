@@ -36,6 +36,7 @@ mod evaluation;
 mod metric;
 pub mod source;
 mod spec;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod zone;

@@ -160,6 +160,17 @@ async fn value_of_an_object_is_divided_by_replicas_if_configured() {
     assert_eq!(error, "unable to get average value for 0 replicas");
 }
 
+/// As in the reference, although the autoscaler divides the value again.
+#[tokio::test]
+async fn value_of_an_object_is_divided_by_replicas_also_for_an_average_target() {
+    let server = Server::start(|_| vector("10")).await;
+    let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
+    let values = [("query", "up"), ("per-replica", "true")];
+    let plan = object("Service", "v1", "AverageValue", "prometheus", &values);
+    let objects = Objects { replicas: 4, ..Objects::default() };
+    assert_eq!(milli(fetch(settings, objects, &plan).await), 2500);
+}
+
 #[tokio::test]
 async fn requests_of_an_ingress_are_weighted_and_averaged() {
     let server = Server::start(|_| vector("30")).await;

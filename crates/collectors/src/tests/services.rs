@@ -140,6 +140,23 @@ async fn zmon_value_older_than_the_duration_is_missing() {
     assert_eq!(milli(fetch(zmon(&server), Objects::default(), &longer).await), 1000);
 }
 
+/// It would count as fresh until that time. The clock of the server may be ahead by a minute.
+#[tokio::test]
+async fn zmon_value_with_a_time_far_ahead_is_an_error() {
+    let plan = external("zmon", &[("check-id", "1")]);
+    let read = async |seconds_ahead: i64, compat: Compat| {
+        let time = (now().as_second() + seconds_ahead) * 1000;
+        let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
+        let server = Server::start(move |_| ok(&body)).await;
+        let settings = Settings { compat, ..zmon(&server) };
+        fetch(settings, Objects::default(), &plan).await
+    };
+    assert_eq!(milli(read(60, Compat::Off).await), 1000);
+    assert_eq!(milli(read(61, Compat::Reference).await), 1000);
+    let error = error(read(61, Compat::Off).await);
+    assert!(error.ends_with("the time of the last value is more than a minute ahead"), "{error}");
+}
+
 /// Durations are rounded: 90 minutes to two hours, 80 minutes to one. `KairosDB` dates an aggregate
 /// by its first point, and its clock may be behind by 30 s.
 #[rstest]

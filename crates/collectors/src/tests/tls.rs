@@ -8,9 +8,9 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::*;
 use crate::{Credential, ServiceSettings};
 
-type Ca = CertifiedIssuer<'static, KeyPair>;
+pub(super) type Ca = CertifiedIssuer<'static, KeyPair>;
 
-fn generate_ca() -> Ca {
+pub(super) fn generate_ca() -> Ca {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()

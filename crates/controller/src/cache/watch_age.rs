@@ -36,7 +36,7 @@ struct Confirmation {
     at: Instant,
     /// The age of the cache at that time: zero, unless a suspension was detected then.
     age: Duration,
-    /// The API server was rewound since then, and a list is due.
+    /// Whether the API server was rewound since then, so that a list is due.
     is_rewound: bool,
 }
 

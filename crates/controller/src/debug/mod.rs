@@ -12,8 +12,8 @@ mod view;
 pub use crate::cache::DecisionSample;
 pub use recorder::DecisionRecorder;
 pub use schema::{
-    AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, Decision, DecisionMemory,
-    DecisionSettings, QueueState, RunDocument, effective_settings, fill_forecasts, fill_readings,
-    settings_of_controller,
+    ActingController, AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, Decision,
+    DecisionMemory, DecisionSettings, QueueState, RunDocument, effective_settings, fill_forecasts,
+    fill_readings, settings_of_controller,
 };
 pub use view::{DebugView, ListFilter, ViewSettings};

@@ -272,17 +272,44 @@ pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Sett
     settings.with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact)
 }
 
-/// The settings with which an autoscaler's controller decides. If the controller is the reference,
-/// settings of single autoscalers and [`Settings::strict_scale_to_zero`] have no effect.
+/// The controller that acts on an autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActingController {
+    /// hpa-rs. Also any other controller that isn't kube-controller-manager.
+    HpaRs,
+    /// kube-controller-manager.
+    KubeControllerManager,
+    /// kube-controller-manager stored the status last, but hpa-rs may have replaced it: a
+    /// controller writes no status while nothing changes, and never in a dry run.
+    Unknown,
+}
+
+impl ActingController {
+    /// The controller, as far as the writer of the last status shows it.
+    /// `is_kube_controller_manager` is whether that is kube-controller-manager.
+    pub fn of_status(is_kube_controller_manager: bool) -> Self {
+        if is_kube_controller_manager { Self::Unknown } else { Self::HpaRs }
+    }
+}
+
+/// The settings with which an autoscaler's controller decides. With kube-controller-manager,
+/// settings of single autoscalers and [`Settings::strict_scale_to_zero`] have no effect. If the
+/// controller is unknown, neither have they, but the warnings about them say what hpa-rs would do.
 pub fn settings_of_controller(
     settings: Settings,
     hpa: &HorizontalPodAutoscaler,
     policy: &SettingPolicy,
-    is_reference: bool,
+    controller: ActingController,
 ) -> Settings {
-    let settings = settings.with_strict_scale_to_zero(!is_reference);
-    if is_reference {
-        return settings.for_kube_controller_manager(hpa, policy);
+    let is_hpa_rs = controller == ActingController::HpaRs;
+    let settings = settings.with_strict_scale_to_zero(is_hpa_rs);
+    match controller {
+        ActingController::HpaRs => settings.for_autoscaler(hpa, policy).settings,
+        ActingController::KubeControllerManager => {
+            settings.for_kube_controller_manager(hpa, policy)
+        }
+        ActingController::Unknown => {
+            settings.for_kube_controller_manager(hpa, policy).with_unknown_controller()
+        }
     }
-    settings.for_autoscaler(hpa, policy).settings
 }

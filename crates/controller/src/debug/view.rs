@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     cache::{Autoscaler, DecisionRun},
-    key::{AutoscalerApi, HpaKey},
+    key::HpaKey,
     metrics::Telemetry,
 };
 
@@ -192,11 +192,7 @@ fn is_failing(autoscaler: &Autoscaler) -> bool {
 
 /// The position of an autoscaler in a list. It is unique, because names have no slash.
 fn page_token(key: &HpaKey) -> String {
-    let api = match key.api {
-        AutoscalerApi::Core => "core",
-        AutoscalerApi::Custom => "custom",
-    };
-    format!("{}/{}/{api}", key.namespace, key.name)
+    format!("{}/{}/{}", key.namespace, key.name, key.api.name())
 }
 
 fn decode(run: &DecisionRun, with_explanation: bool) -> Option<RunDocument> {

@@ -102,13 +102,14 @@ impl AutoscalerForecasts {
             let last_first_check = self.last_first_check;
             *self = Self { target, last_first_check, ..Self::default() };
         }
-        let mut known: Vec<_> = std::mem::take(&mut self.specs)
+        let mut previous: Vec<_> = std::mem::take(&mut self.specs)
             .into_iter()
             .zip(std::mem::take(&mut self.metrics))
             .collect();
         for metric in spec.metrics.iter().take(MAX_METRICS) {
-            let same = known.iter().position(|(other, _)| are_equal_except_target(other, metric));
-            self.metrics.push(same.and_then(|index| known.swap_remove(index).1));
+            let same =
+                previous.iter().position(|(other, _)| are_equal_except_target(other, metric));
+            self.metrics.push(same.and_then(|index| previous.swap_remove(index).1));
         }
         self.specs.clone_from(&spec.metrics);
     }

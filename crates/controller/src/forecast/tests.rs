@@ -251,7 +251,10 @@ async fn view_has_the_accuracy_of_the_past_day() {
     assert!(yesterday.compared > 130 && yesterday.covered > 0.9, "{yesterday:?}");
     assert!(yesterday.error < 0.02, "{yesterday:?}");
     let newest = view.newest().unwrap();
-    assert_eq!(newest.forecast.map(|it| it.at), view.points.last().map(|point| point.at));
+    assert_eq!(
+        newest.forecast.map(|forecast| forecast.at),
+        view.points.last().map(|point| point.at)
+    );
     assert!(newest.forecast.is_some());
     let read = view.read.unwrap();
     assert_eq!((read.at, read.load, view.unit.as_deref()), (now(), 2000.0, None));
@@ -324,7 +327,7 @@ async fn forecasts_continue_after_the_clock_was_ahead() {
         run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), now());
         let mut forecast_at = |now| {
             let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now);
-            readings.forecast(0).is_some_and(|it| it.forecast.is_some())
+            readings.forecast(0).is_some_and(|reading| reading.forecast.is_some())
         };
         assert!(forecast_at(now()));
         forecast_at(now() + ahead);

@@ -46,7 +46,7 @@ impl ForecastChecks {
             let check = {
                 let mut forecasts = autoscaler.forecasts.lock();
                 let forecasts = forecasts.as_mut();
-                forecasts.and_then(|it| it.start_due_check(&self.forecasts, &hpa, &settings))
+                forecasts.and_then(|state| state.start_due_check(&self.forecasts, &hpa, &settings))
             };
             let Some(check) = check else { return };
             let due = DueCheck { key, autoscaler: &autoscaler, check };

@@ -148,7 +148,7 @@ impl Fixture {
         forecasts.add(&key);
         state.observe(forecasts, &observation, &mut readings);
         let forecast = readings.forecast(0);
-        forecast.map(|it| (it.reason.as_str().to_owned(), it.text.to_string()))
+        forecast.map(|forecast| (forecast.reason.as_str().to_owned(), forecast.text.to_string()))
     }
 
     fn requests(&self) -> usize {

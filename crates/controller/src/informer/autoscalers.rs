@@ -82,11 +82,7 @@ impl Informers {
                     let since = *not_installed_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= DELETED_AFTER {
                         created.clear();
-                        for key in self.keys_in_scope(K::API, &scope) {
-                            self.on_delete(&key);
-                            // A watch that resumes has only changed autoscalers.
-                            stream.schedule_relist();
-                        }
+                        self.delete_all(&mut stream, &scope);
                     }
                     continue;
                 }
@@ -115,16 +111,7 @@ impl Informers {
                     listed.insert(key);
                 }
                 watcher::Event::InitDone => {
-                    let mut missing = self.keys_in_scope(K::API, &scope);
-                    missing.retain(|key| !listed.contains(key));
-                    for key in &missing {
-                        if all_listed_are_named {
-                            self.on_delete(key);
-                        } else {
-                            // The missing autoscaler may be one of the objects without a name.
-                            self.caches.autoscalers.suspend(key);
-                        }
-                    }
+                    self.remove_unlisted(K::API, &scope, &listed, all_listed_are_named);
                     self.queue_distributed(std::mem::take(&mut created), initial_delay);
                     listed.clear();
                     synced.send_replace(true);
@@ -140,6 +127,39 @@ impl Informers {
                     self.on_delete(&key_of(&object));
                 }
                 watcher::Event::Delete(_) => stream.schedule_relist_for_undecodable(),
+            }
+        }
+    }
+
+    /// Deletes the cached autoscalers of a scope, because their API is not installed.
+    fn delete_all<K: AutoscalerKind>(
+        &self,
+        stream: &mut WatchStream<PartialObject<K>>,
+        scope: &Scope,
+    ) {
+        for key in self.keys_in_scope(K::API, scope) {
+            self.on_delete(&key);
+            // A watch that resumes has only changed autoscalers.
+            stream.schedule_relist();
+        }
+    }
+
+    /// Deletes the cached autoscalers of one API and scope that a list didn't have.
+    fn remove_unlisted(
+        &self,
+        api: AutoscalerApi,
+        scope: &Scope,
+        listed: &HashSet<HpaKey>,
+        all_listed_are_named: bool,
+    ) {
+        let mut missing = self.keys_in_scope(api, scope);
+        missing.retain(|key| !listed.contains(key));
+        for key in &missing {
+            if all_listed_are_named {
+                self.on_delete(key);
+            } else {
+                // The missing autoscaler may be one of the objects without a name.
+                self.caches.autoscalers.suspend(key);
             }
         }
     }
@@ -179,7 +199,7 @@ impl Informers {
         if let Some(write) = peer_write
             && let Some(autoscaler) = autoscalers.get(key)
         {
-            autoscaler.observe_peer_write(write, change == Change::Created);
+            autoscaler.peer_writes.observe(write, change == Change::Created);
         }
         Some(change)
     }
@@ -210,7 +230,7 @@ impl Informers {
     pub(super) fn is_shadowed(&self, key: &HpaKey) -> bool {
         let has_annotation = || {
             let autoscaler = self.caches.autoscalers.get(key);
-            autoscaler.is_some_and(|it| it.settings(&self.settings).dry_run)
+            autoscaler.is_some_and(|autoscaler| autoscaler.settings(&self.settings).dry_run)
         };
         self.dry_run || has_annotation()
     }
@@ -229,7 +249,8 @@ impl Informers {
         let count = keys.len();
         for (index, key) in keys.into_iter().enumerate() {
             let autoscaler = self.caches.autoscalers.get(&key);
-            let sync_period = autoscaler.and_then(|it| it.settings(&self.settings).sync_period);
+            let sync_period =
+                autoscaler.and_then(|autoscaler| autoscaler.settings(&self.settings).sync_period);
             let limit = sync_period.map_or(Duration::MAX, jiff::SignedDuration::unsigned_abs);
             self.queue.add_after(key, initial_delay.delay(index, count).min(limit));
         }

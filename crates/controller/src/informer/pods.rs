@@ -8,7 +8,7 @@ use super::{
     Informers,
     undecodable::{ObjectId, UndecodableObjects},
 };
-use crate::{k8s::PartialObject, key::Scope};
+use crate::{cache::PodIndex, k8s::PartialObject, key::Scope};
 
 impl Informers {
     /// Keeps the cached pods of a scope up to date. Sends `true` to `synced` after the first list.
@@ -36,13 +36,9 @@ impl Informers {
                     undecodable.begin_list();
                     index.begin_list();
                 }
-                watcher::Event::InitApply(object) => match self.decode_pod(object) {
-                    (id, Some(pod)) => index.list_apply(&id.namespace, pod),
-                    (id, None) => {
-                        index.list_add_undecodable(&id.namespace, &id.name);
-                        undecodable.list_add(id);
-                    }
-                },
+                watcher::Event::InitApply(object) => {
+                    self.list_pod(object, index, &mut undecodable);
+                }
                 watcher::Event::InitDone => {
                     index.finish_list();
                     if undecodable.finish_list() {
@@ -50,23 +46,52 @@ impl Informers {
                     }
                     synced.send_replace(true);
                 }
-                watcher::Event::Apply(object) => match self.decode_pod(object) {
-                    (id, Some(pod)) => {
-                        undecodable.remove(&id.uid);
-                        index.apply(&id.namespace, pod);
+                watcher::Event::Apply(object) => {
+                    if self.apply_pod(object, index, &mut undecodable) {
+                        stream.schedule_relist_for_undecodable();
                     }
-                    (id, None) => {
-                        // The cache keeps the previous version of the pod until the relist.
-                        index.add_undecodable(&id.namespace, &id.name);
-                        if undecodable.add(id) {
-                            stream.schedule_relist_for_undecodable();
-                        }
-                    }
-                },
+                }
                 watcher::Event::Delete(object) => {
                     undecodable.remove(object.uid());
                     index.delete(object.namespace(), object.name());
                 }
+            }
+        }
+    }
+
+    /// Adds a pod to the list that the index receives.
+    fn list_pod(
+        &self,
+        object: PartialObject<Pod>,
+        index: &PodIndex,
+        undecodable: &mut UndecodableObjects,
+    ) {
+        match self.decode_pod(object) {
+            (id, Some(pod)) => index.list_apply(&id.namespace, pod),
+            (id, None) => {
+                index.list_add_undecodable(&id.namespace, &id.name);
+                undecodable.list_add(id);
+            }
+        }
+    }
+
+    /// Stores the pod of a watch event. Returns whether a relist may help.
+    fn apply_pod(
+        &self,
+        object: PartialObject<Pod>,
+        index: &PodIndex,
+        undecodable: &mut UndecodableObjects,
+    ) -> bool {
+        match self.decode_pod(object) {
+            (id, Some(pod)) => {
+                undecodable.remove(&id.uid);
+                index.apply(&id.namespace, pod);
+                false
+            }
+            (id, None) => {
+                // The cache keeps the previous version of the pod until the relist.
+                index.add_undecodable(&id.namespace, &id.name);
+                undecodable.add(id)
             }
         }
     }

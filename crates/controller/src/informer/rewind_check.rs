@@ -31,7 +31,7 @@ pub(super) struct RewindCheck {
 
 #[derive(Debug)]
 struct State {
-    /// The last request is a watch that has not ended by its timeout.
+    /// Whether the last request is a watch that has not ended by its timeout.
     is_interrupted: bool,
     last_check_or_list: Instant,
     /// The resource version to check, if a check is due.
@@ -79,13 +79,13 @@ impl RewindCheck {
     ) {
         let mut retry_delay = RETRY_DELAY;
         loop {
-            let known = self.due_version().await;
+            let version = self.due_version().await;
             let sent = Instant::now();
             match current_version(&client, &path).await {
                 Ok(current) => {
                     retry_delay = RETRY_DELAY;
-                    self.check_succeeded(&known, sent);
-                    watch_ages.compare_versions(&watch, &known, &current, sent);
+                    self.check_succeeded(&version, sent);
+                    watch_ages.compare_versions(&watch, &version, &current, sent);
                 }
                 Err(error) => {
                     debug!(watch, %error, "unable to read the current resource version");
@@ -105,10 +105,10 @@ impl RewindCheck {
         }
     }
 
-    fn check_succeeded(&self, known: &str, at: Instant) {
+    fn check_succeeded(&self, version: &str, at: Instant) {
         let mut state = self.state.lock();
         state.last_check_or_list = state.last_check_or_list.max(at);
-        if state.due_version.as_deref() == Some(known) {
+        if state.due_version.as_deref() == Some(version) {
             state.due_version = None;
         }
     }

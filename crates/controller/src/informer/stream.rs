@@ -193,11 +193,11 @@ pub(super) struct WatchStream<T> {
 /// A watch failed and will be retried. Events may have been missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interrupted {
-    /// RBAC forbids the watch, so an early retry is unlikely to succeed.
+    /// Whether RBAC forbids the watch, so that an early retry is unlikely to succeed.
     pub(super) is_forbidden: bool,
-    /// The optional kind isn't installed, so it has no objects.
+    /// Whether the optional kind isn't installed, so that it has no objects.
     pub(super) is_not_installed: bool,
-    /// An event could not be parsed. A relist is scheduled.
+    /// Whether an event could not be parsed. Then a relist is scheduled.
     pub(super) event_lost: bool,
 }
 

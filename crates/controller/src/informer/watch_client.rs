@@ -18,7 +18,10 @@ use tokio::{sync::Notify, time::Instant};
 use tower::service_fn;
 
 use super::rewind_check::RewindCheck;
-use crate::{cache::WatchAge, k8s::is_watch};
+use crate::{
+    cache::WatchAge,
+    k8s::{is_watch, query_parameter, with_query_parameter},
+};
 
 /// The running watch request of an informer. kube's watcher reports neither bookmarks nor the end
 /// of a watch.
@@ -89,8 +92,12 @@ impl WatchRequest {
                 let is_watch = is_watch(&request);
                 let timeout = this.next_timeout();
                 if is_watch {
-                    set_timeout(&mut request, timeout);
-                    this.rewind_check.watch_requested(resource_version(&request));
+                    let (uri, seconds) = (request.uri(), timeout.as_secs());
+                    if let Some(uri) = with_query_parameter(uri, "timeoutSeconds", seconds) {
+                        *request.uri_mut() = uri;
+                    }
+                    let version = query_parameter(request.uri(), "resourceVersion");
+                    this.rewind_check.watch_requested(version.unwrap_or_default());
                 } else {
                     this.rewind_check.list_requested();
                 }
@@ -105,25 +112,6 @@ impl WatchRequest {
             }
         });
         Client::new(service, namespace)
-    }
-}
-
-/// The resource version at which a watch starts.
-fn resource_version<B>(request: &Request<B>) -> &str {
-    let mut parameters = request.uri().query().unwrap_or_default().split('&');
-    let version = parameters.find_map(|parameter| parameter.strip_prefix("resourceVersion="));
-    version.unwrap_or_default()
-}
-
-/// Sets the `timeoutSeconds` of a watch, which kube's watcher sends in every request.
-fn set_timeout(request: &mut Request<Body>, timeout: Duration) {
-    let uri = request.uri().to_string();
-    let Some((path, query)) = uri.split_once('?') else { return };
-    let timeout = format!("timeoutSeconds={}", timeout.as_secs());
-    let parameter = |it| if str::starts_with(it, "timeoutSeconds=") { &timeout } else { it };
-    let query: Vec<&str> = query.split('&').map(parameter).collect();
-    if let Ok(uri) = format!("{path}?{}", query.join("&")).parse() {
-        *request.uri_mut() = uri;
     }
 }
 

@@ -36,7 +36,7 @@ struct State {
     responses: u64,
     /// The time of the last log line about an outage.
     last_logged: Option<Instant>,
-    /// An outage was logged, but not its end yet.
+    /// Whether an outage was logged, but not its end yet.
     is_lost: bool,
 }
 

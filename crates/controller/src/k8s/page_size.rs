@@ -9,7 +9,7 @@ use std::{
 
 use futures::{TryFutureExt, future::BoxFuture};
 use hpa_calc::explain::counted;
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 use tokio_util::bytes::Buf;
 use tower::{BoxError, Layer, Service};
 
-use super::watch_throttle::is_watch;
+use super::query::{is_watch, query_parameter, with_query_parameter};
 
 /// The maximum number of objects per page. Callers request it, and this layer reduces it.
 pub(crate) const MAX_PAGE_SIZE: u32 = 250;
@@ -26,7 +26,7 @@ pub(crate) const MAX_PAGE_SIZE: u32 = 250;
 /// the page has at most 12 MiB.
 const FIRST_PAGE_SIZE: u32 = 8;
 
-/// The aimed size of a page in bytes. A page is in memory as a whole before its objects are reduced
+/// The target size of a page in bytes. A page is in memory as a whole before its objects are reduced
 /// to what the caches need.
 const TARGET_BYTES: usize = 4 << 20;
 
@@ -85,7 +85,7 @@ where
             let path = request.uri().path().to_owned();
             let next = self.sizes.lock().get(&path).copied().unwrap_or(FIRST_PAGE_SIZE);
             let objects = requested.min(next);
-            *request.uri_mut() = with_limit(request.uri(), objects)?;
+            *request.uri_mut() = with_query_parameter(request.uri(), "limit", objects)?;
             Some(Page { sizes: Arc::clone(&self.sizes), path, objects, bytes: 0 })
         });
         Box::pin(self.inner.call(request).map_ok(move |response| {
@@ -106,23 +106,8 @@ fn requested_page_size(request: &Request<Body>) -> Option<u32> {
     if *request.method() != Method::GET || is_watch(request) {
         return None;
     }
-    let mut parameters = request.uri().query()?.split('&');
-    let limit = parameters.find_map(|parameter| parameter.strip_prefix("limit=")?.parse().ok());
+    let limit = query_parameter(request.uri(), "limit")?.parse().ok();
     limit.filter(|limit| *limit > 1)
-}
-
-fn with_limit(uri: &Uri, limit: u32) -> Option<Uri> {
-    let parameters = uri.query()?.split('&').map(|parameter| {
-        if parameter.starts_with("limit=") {
-            format!("limit={limit}")
-        } else {
-            parameter.to_owned()
-        }
-    });
-    let query = parameters.collect::<Vec<_>>().join("&");
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(format!("{}?{query}", uri.path()).parse().ok()?);
-    Uri::from_parts(parts).ok()
 }
 
 /// A page that is being received.

@@ -84,13 +84,13 @@ impl PartialMeta {
 fn known_annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    struct Known;
+    struct AnnotationsVisitor;
 
     /// A text that is copied only if it has escape sequences.
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-    impl<'de> Visitor<'de> for Known {
+    impl<'de> Visitor<'de> for AnnotationsVisitor {
         type Value = BTreeMap<String, String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +115,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
         }
     }
 
-    deserializer.deserialize_any(Known)
+    deserializer.deserialize_any(AnnotationsVisitor)
 }
 
 /// A kind that is cached, in the form in which it is cached.
@@ -366,7 +366,8 @@ mod tests {
         }));
         let pod = pod.decode().expect("a valid object");
         let containers = pod.resources.spec.containers.iter();
-        let amounts: Vec<_> = containers.flat_map(|it| &it.requests).map(|it| it.amount).collect();
+        let requests = containers.flat_map(|container| &container.requests);
+        let amounts: Vec<_> = requests.map(|request| request.amount).collect();
         assert_eq!(amounts, [None]);
     }
 

@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, Layer, Service};
 
-use super::watch_throttle::is_watch;
+use super::query::is_watch;
 
 /// Fails a request whose response isn't complete in time. For a watch, only the response header
 /// must arrive in time: kube's watcher ends silent watches, but only after they have started.
@@ -29,6 +29,11 @@ impl<S> Layer<S> for RequestTimeoutLayer {
         RequestTimeout { inner, timeout: self.0 }
     }
 }
+
+/// The deadline of a request, as one of its extensions. If it is earlier than the timeout of
+/// [`RequestTimeoutLayer`], it applies instead: the request may have waited before.
+#[derive(Clone, Copy)]
+pub(super) struct RequestDeadline(pub(super) Instant);
 
 /// The service of [`RequestTimeoutLayer`].
 pub(super) struct RequestTimeout<S> {
@@ -61,7 +66,9 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
-        let deadline = Instant::now().checked_add(self.timeout);
+        let timeout = Instant::now().checked_add(self.timeout);
+        let of_request = request.extensions().get::<RequestDeadline>().map(|deadline| deadline.0);
+        let deadline = timeout.into_iter().chain(of_request).min();
         let response = self.inner.call(request);
         Box::pin(async move {
             let response = match deadline {

@@ -14,6 +14,8 @@ use http::Request;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
 
+use super::query::is_watch;
+
 /// The minimum time between two watches of the same path. kube's watcher restarts a watch that
 /// ended without an error at once; if a proxy, for example, ended every watch immediately, nothing
 /// else would limit the requests.
@@ -68,11 +70,6 @@ where
             response
         }))
     }
-}
-
-pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
-    let parameters = request.uri().query().unwrap_or_default();
-    parameters.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
 }
 
 #[cfg(test)]

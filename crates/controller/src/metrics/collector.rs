@@ -215,10 +215,7 @@ fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> MetricFamily {
 /// The metrics with forecasts by reason, and the checks by result.
 fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [MetricFamily; 2] {
     let now = Timestamp::now();
-    let mut counts = [(ForecastReason::Forecasting, 0_u32); 5];
-    for (slot, reason) in counts.iter_mut().zip(ForecastReason::ALL) {
-        slot.0 = reason;
-    }
+    let mut counts = ForecastReason::ALL.map(|reason| (reason, 0_u32));
     for (_, autoscaler) in autoscalers {
         let forecasts = autoscaler.forecasts.lock();
         for reason in forecasts.iter().flat_map(|forecasts| forecasts.reasons(now)) {

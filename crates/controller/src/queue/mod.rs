@@ -25,8 +25,7 @@ pub(crate) use start_times::next_slot;
 pub use state::QueueStats;
 use state::{Next, State};
 
-/// A delaying work queue for any number of producers and workers. Clones are handles to the same
-/// queue. Keys should be cheap to clone.
+/// A delaying work queue for any number of producers and workers. Keys should be cheap to clone.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
@@ -38,12 +37,6 @@ struct Shared<K> {
     /// Wakes the worker that sleeps until the first key is due. Only one worker sleeps, so
     /// that a due key doesn't wake all of them.
     sleeper: Notify,
-}
-
-impl<K> Clone for WorkQueue<K> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
 }
 
 impl<K: Clone + Eq + Hash> Default for WorkQueue<K> {
@@ -145,11 +138,6 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// The number of keys that are due and wait for a worker. Takes linear time.
-    pub fn depth(&self) -> usize {
-        self.shared.state.lock().due(Instant::now())
     }
 
     /// The statistics. Takes time linear in the number of keys that are due or in progress.

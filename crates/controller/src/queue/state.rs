@@ -177,7 +177,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.queued.len()
     }
 
-    pub(super) fn due(&self, now: Instant) -> usize {
+    fn due(&self, now: Instant) -> usize {
         self.order.range(..=(now, u64::MAX)).count()
     }
 
@@ -187,7 +187,8 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     pub(super) fn stats(&self, now: Instant) -> QueueStats {
         let due = self.due(now);
-        let durations = || self.in_progress.values().map(|it| now.duration_since(it.since));
+        let durations =
+            || self.in_progress.values().map(|progress| now.duration_since(progress.since));
         QueueStats {
             depth: due,
             adds: self.taken + self.removed_when_due + u64::try_from(due).unwrap_or(u64::MAX),

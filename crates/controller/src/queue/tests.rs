@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ async fn due_keys_are_returned_in_the_order_of_adding() {
     for key in ["c", "a", "b", "a"] {
         queue.add(key);
     }
-    assert_eq!((queue.len(), queue.depth()), (3, 3));
+    assert_eq!((queue.len(), queue.stats().depth), (3, 3));
     let mut seen = Vec::new();
     for _ in 0..3 {
         seen.push(*next_item(&queue).await.key());
@@ -38,7 +38,7 @@ async fn delayed_key_is_returned_when_due_with_its_lateness() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add_after("a", seconds(5));
-    assert_eq!((queue.len(), queue.depth()), (1, 0));
+    assert_eq!((queue.len(), queue.stats().depth), (1, 0));
     let item = next_item(&queue).await;
     assert_eq!(start.elapsed(), seconds(5));
     assert_eq!(item.lateness(), Duration::ZERO);
@@ -46,7 +46,7 @@ async fn delayed_key_is_returned_when_due_with_its_lateness() {
 
     queue.add_after("a", seconds(5));
     sleep(seconds(7)).await;
-    assert_eq!(queue.depth(), 1);
+    assert_eq!(queue.stats().depth, 1);
     assert_eq!(next_item(&queue).await.lateness(), seconds(2));
 }
 
@@ -150,7 +150,7 @@ async fn removed_key_is_not_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn every_waiting_worker_gets_a_key() {
-    let queue = WorkQueue::new();
+    let queue = Arc::new(WorkQueue::new());
     let workers: Vec<_> = (0..8)
         .map(|_| {
             let queue = queue.clone();
@@ -181,7 +181,7 @@ async fn every_waiting_worker_gets_a_key() {
 
 #[tokio::test(start_paused = true)]
 async fn earlier_key_wakes_the_sleeping_worker() {
-    let queue = WorkQueue::new();
+    let queue = Arc::new(WorkQueue::new());
     queue.add_after("late", seconds(60));
     let start = Instant::now();
     let worker = tokio::spawn({
@@ -196,7 +196,7 @@ async fn earlier_key_wakes_the_sleeping_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_get_hands_the_sleep_to_another_worker() {
-    let queue = WorkQueue::new();
+    let queue = Arc::new(WorkQueue::new());
     queue.add_after("a", seconds(10));
     let sleeper = tokio::spawn({
         let queue = queue.clone();
@@ -216,7 +216,7 @@ async fn dropped_get_hands_the_sleep_to_another_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn shut_down_ends_workers_but_not_keys_in_progress() {
-    let queue = WorkQueue::new();
+    let queue = Arc::new(WorkQueue::new());
     queue.add("a");
     let item = next_item(&queue).await;
     queue.add_after("b", seconds(5));
@@ -265,11 +265,11 @@ proptest! {
             *earliest = (*earliest).min(*delay);
         }
         let seen = runtime.block_on(async {
-            let queue = WorkQueue::new();
+            let queue = Arc::new(WorkQueue::new());
             let start = Instant::now();
-            let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+            let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
             let workers: Vec<_> = (0..workers).map(|_| {
-                let (queue, seen) = (queue.clone(), std::sync::Arc::clone(&seen));
+                let (queue, seen) = (queue.clone(), Arc::clone(&seen));
                 tokio::spawn(async move {
                     while let Some(item) = queue.get().await {
                         seen.lock().push((*item.key(), start.elapsed().as_secs()));

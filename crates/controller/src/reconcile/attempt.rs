@@ -33,9 +33,9 @@ pub(super) struct Attempt<'a> {
     /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may
     /// be stale, and lacks a write of this controller whose response was lost.
     pub(super) latest: Option<HorizontalPodAutoscaler>,
-    /// `ScaledToZero=True` was persisted before the scale write.
+    /// Whether `ScaledToZero=True` was persisted before the scale write.
     pub(super) zero_premarked: bool,
-    /// The scale write failed in a way that leaves open whether the API server applied it.
+    /// Whether the scale write failed in a way that leaves open if the API server applied it.
     pub(super) scale_write_uncertain: bool,
     pub(super) scale_writes_left: usize,
     /// The target's pods from a list request, if the pod cache was incomplete or may be outdated.

@@ -141,7 +141,7 @@ impl<'a> Attempt<'a> {
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
         let distrusted_at = self.autoscaler.scale_distrusted_at();
         if !may_be_at_zero(self.hpa, self.settings)
-            && self.settings.sync_period.is_none_or(|it| it.unsigned_abs() <= MAX_POD_AGE)
+            && self.settings.sync_period.is_none_or(|period| period.unsigned_abs() <= MAX_POD_AGE)
             && let Some(cached) = self.reconciler.cached_target(self.hpa, distrusted_at).await
         {
             return Ok(cached);

@@ -73,7 +73,7 @@ impl Reconciler {
         let started = self.clock.instants().monotonic;
         let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
         if settings.dry_run || self.dry_run {
-            autoscaler.ignore_past_peer_writes();
+            autoscaler.peer_writes.ignore_past();
             self.compare(key, &autoscaler, &hpa, slot).await;
             return false;
         }

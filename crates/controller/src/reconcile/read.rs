@@ -27,7 +27,7 @@ const MAX_CONCURRENT_QUERIES: usize = 8;
 pub(super) struct Target {
     pub(super) mapping: Mapping,
     pub(super) scale_object: ScaleObject,
-    /// The scale is from the cache, not from a GET.
+    /// Whether the scale is from the cache, not from a GET.
     pub(super) is_cached: bool,
 }
 

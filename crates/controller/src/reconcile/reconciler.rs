@@ -52,6 +52,6 @@ pub struct Reconciler {
     pub field_manager: FieldManager,
     /// Limits the log lines about peers.
     pub peer_warnings: PeerWarnings,
-    /// Every autoscaler is in dry run, not only those with the annotation.
+    /// Whether every autoscaler is in dry run, not only those with the annotation.
     pub dry_run: bool,
 }

@@ -49,7 +49,7 @@ impl Reconciler {
         autoscaler: &Autoscaler,
         hpa: &HorizontalPodAutoscaler,
     ) {
-        let Some(PeerWrite { write, is_first }) = autoscaler.take_peer_write() else { return };
+        let Some(PeerWrite { write, is_first }) = autoscaler.peer_writes.take_new() else { return };
         self.observer.peer_wrote(key);
         if let Some(writes) = self.peer_warnings.count_write(self.clock.instants().monotonic) {
             let StatusWrite { manager, at } = &write;

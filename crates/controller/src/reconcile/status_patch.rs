@@ -36,7 +36,8 @@ pub(crate) fn copy_scaled_to_zero(
     from: &HorizontalPodAutoscalerStatus,
 ) {
     let Some(source) = from.condition(&ConditionType::ScaledToZero).cloned() else { return };
-    let is_same_type = |it: &&mut Condition| it.condition_type == source.condition_type;
+    let is_same_type =
+        |condition: &&mut Condition| condition.condition_type == source.condition_type;
     match status.conditions.iter_mut().find(is_same_type) {
         Some(condition) => *condition = source,
         None => status.conditions.push(source),

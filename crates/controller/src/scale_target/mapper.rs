@@ -167,9 +167,11 @@ impl CachedGroup {
     }
 
     fn is_worth_keeping(&self, now: Instant, max_age: Duration) -> bool {
-        let is_in_flight = self.in_flight.as_ref().is_some_and(|it| it.upgrade().is_some());
+        let is_in_flight =
+            self.in_flight.as_ref().is_some_and(|discovery| discovery.upgrade().is_some());
         let is_young = self.age(now).is_some_and(|age| age < max_age);
-        is_in_flight || (is_young && self.resources.as_ref().is_some_and(|it| !it.is_empty()))
+        let has_kinds = self.resources.as_ref().is_some_and(|resources| !resources.is_empty());
+        is_in_flight || (is_young && has_kinds)
     }
 }
 
@@ -193,7 +195,8 @@ fn find_after_failure(
     kind: &GroupKind,
     error: RequestError,
 ) -> Result<Vec<Mapping>, MapperError> {
-    let mappings = resources.map(|it| it.mappings_for(&kind.kind)).unwrap_or_default();
+    let mappings =
+        resources.map(|resources| resources.mappings_for(&kind.kind)).unwrap_or_default();
     if mappings.is_empty() { Err(MapperError::Discovery(error)) } else { Ok(mappings) }
 }
 

@@ -245,9 +245,9 @@ impl ScaleClient {
 #[error("{error}")]
 pub struct ScaleUnavailable {
     pub error: ScaleReadError,
-    /// The target or its kind doesn't exist, as opposed to a failed request.
+    /// Whether the target or its kind doesn't exist, as opposed to a failed request.
     pub is_gone: bool,
-    /// The API server forbids the request.
+    /// Whether the API server forbids the request.
     pub is_forbidden: bool,
 }
 

@@ -35,9 +35,9 @@ pub struct Comparison {
     /// scalings.
     pub conclusion: Conclusion,
     pub differences: Vec<Difference>,
-    /// Both controllers read the same metric values.
+    /// Whether both controllers read the same metric values.
     pub has_same_metrics: bool,
-    /// One of our reconciles, now or before, read the peer's metric values.
+    /// Whether one of our reconciles, now or before, read the peer's metric values.
     pub has_read_peer_metrics: bool,
 }
 

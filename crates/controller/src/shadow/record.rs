@@ -69,7 +69,8 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
     pub verdict: Verdict,
-    /// The differences that count changed since they were last reported. `false` while unsettled.
+    /// Whether the differences that count changed since they were last reported. `false` while
+    /// unsettled.
     pub is_new: bool,
 }
 

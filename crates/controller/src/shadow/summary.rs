@@ -58,7 +58,7 @@ impl Summary {
         let mut all = autoscalers.all();
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut summary = Self { autoscalers: all.len(), ..Self::default() };
-        let writes = all.iter().filter_map(|(_, autoscaler)| autoscaler.last_peer_write());
+        let writes = all.iter().filter_map(|(_, autoscaler)| autoscaler.peer_writes.last());
         summary.last_peer_write = writes.max_by_key(|write| write.at).map(|write| {
             // Whole seconds, as in `managedFields`. The API server's clock may be ahead.
             let age = now.duration_since(write.at).as_secs().max(0);

@@ -345,7 +345,7 @@ fn summary_lists_the_autoscalers_with_differences() {
         let at = now() - SignedDuration::from_secs(age);
         let write = StatusWrite { manager: manager.into(), at };
         let autoscaler = autoscalers.get(&HpaKey::new("shop", name)).expect("it was applied");
-        autoscaler.observe_peer_write(write, true);
+        autoscaler.peer_writes.observe(write, true);
     };
     write("web", "old", 100);
     write("api", "kube-controller-manager", 7);
@@ -379,7 +379,7 @@ fn summary(is_active: bool, minutes: u32) -> Summary {
     autoscalers.apply(&key, hpa(json!({})), Origin::List);
     let autoscaler = autoscalers.get(&key).expect("it was applied");
     let at = now() - SignedDuration::from_secs(250);
-    autoscaler.observe_peer_write(StatusWrite { manager: "k3s".into(), at }, true);
+    autoscaler.peer_writes.observe(StatusWrite { manager: "k3s".into(), at }, true);
     let mut record = record(true);
     let status = peer_status(2, if is_active { 5 } else { 2 });
     record.observe(&Arc::new(hpa(json!(status))));

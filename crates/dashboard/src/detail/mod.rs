@@ -120,29 +120,32 @@ impl Detail {
                 return view;
             }
         }
+        let now = self.cluster.clock.now();
         let view = match (&self.last_view, self.board.get(&self.id)) {
             (Some(last), _) => last.clone(),
-            (None, Some(entry)) => {
-                View::new(entry, None, std::iter::empty(), self.cluster.clock.now())
-            }
-            (None, None) => {
-                let now = self.cluster.clock.now();
-                View::absent(self.id.clone(), now, true, Vec::new()).with_complete_list(false)
-            }
+            (None, Some(entry)) => View::new(entry, None, std::iter::empty(), now),
+            (None, None) => View { is_complete: false, ..View::empty(self.id.clone(), now) },
         };
-        let now = self.cluster.clock.now();
-        view.in_outage(self.board.problems(), self.board.outage_summary(), now)
+        View {
+            now,
+            problems: self.board.problems(),
+            unread: self.board.outage_summary(),
+            read_outcome: ReadOutcome::BeforeOutage,
+            ..view
+        }
     }
 
     async fn read_view(&mut self) -> View {
         let now = self.cluster.clock.now();
         let mut problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
-            let is_known = self.board.is_synced();
-            let is_complete = self.board.is_complete(&self.id);
-            return View::absent(self.id.clone(), now, is_known, problems)
-                .with_complete_list(is_complete)
-                .with_unread(self.board.outage_summary());
+            return View {
+                is_known: self.board.is_synced(),
+                is_complete: self.board.is_complete(&self.id),
+                problems,
+                unread: self.board.outage_summary(),
+                ..View::empty(self.id.clone(), now)
+            };
         };
         if let Some(sentence) = shared_target(&entry) {
             problems.push(sentence);
@@ -173,14 +176,18 @@ impl Detail {
             entry.row.sentence = format!("{doubt}; before: {}", entry.row.sentence);
         }
         let now = self.cluster.clock.now();
-        View::new(entry, report, events.items.into_values(), now)
-            .with_known_events(are_events_known)
-            .with_decisions(decisions)
-            .with_last_decision(self.decided_at.filter(|at| self.is_inactive_since(*at)))
-            .with_forecasts(forecasts)
-            .with_problems(problems, missing)
-            .with_unread(self.board.outage_summary())
-            .with_read_outcome(if has_failed { ReadOutcome::Failed } else { ReadOutcome::Complete })
+        let read_outcome = if has_failed { ReadOutcome::Failed } else { ReadOutcome::Complete };
+        let view = View::new(entry, report, events.items.into_values(), now);
+        View {
+            are_events_known,
+            last_decision: self.decided_at.filter(|at| self.is_inactive_since(*at)),
+            forecasts,
+            problems,
+            missing,
+            unread: self.board.outage_summary(),
+            read_outcome,
+            ..view.with_decisions(decisions)
+        }
     }
 
     /// Reads the controller's records, and adds their samples to the board. Also returns sentences
@@ -243,9 +250,9 @@ impl Detail {
         }
         missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
         let pods: Vec<_> = pods.items.into_values().collect();
-        let is_reference = entry.controller.is_reference();
+        let acting = self.board.acting_controller(&entry.controller);
         let settings = effective_settings(self.cluster.settings.clone(), past.settings);
-        let settings = settings_of_controller(settings, hpa, &self.cluster.policy, is_reference);
+        let settings = settings_of_controller(settings, hpa, &self.cluster.policy, acting);
         let selected = match &target {
             Ok(target) if settings.pods == PodSelection::Owned => {
                 let namespace = &hpa.metadata.namespace;

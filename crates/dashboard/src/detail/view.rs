@@ -23,48 +23,48 @@ const MAX_DECISIONS: usize = 50;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct View {
-    id: Identity,
+    pub(super) id: Identity,
     /// The time of the view, by the clock that its other times refer to.
-    now: Timestamp,
+    pub(super) now: Timestamp,
     /// Whether the first list of every API is complete or has failed, or the API server is down.
     /// Before that, an absent `row` doesn't mean that the autoscaler doesn't exist.
-    is_known: bool,
+    pub(super) is_known: bool,
     /// Whether the list of the autoscaler's API is complete and includes its namespace. If not, the
     /// list may lack the autoscaler.
-    is_complete: bool,
+    pub(super) is_complete: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    row: Option<Row>,
+    pub(super) row: Option<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<Report>,
+    pub(super) report: Option<Report>,
     /// The report in sentences.
-    words: ReportLines,
-    controller: Controller,
+    pub(super) words: ReportLines,
+    pub(super) controller: Controller,
     /// The conditions that the controller stored last.
-    conditions: Vec<Condition>,
+    pub(super) conditions: Vec<Condition>,
     /// Newest first.
-    events: Vec<EventLine>,
+    pub(super) events: Vec<EventLine>,
     /// The number of older events.
-    more_events: usize,
+    pub(super) more_events: usize,
     /// Whether the events have been read and are still watched.
-    are_events_known: bool,
-    series: Series,
+    pub(super) are_events_known: bool,
+    pub(super) series: Series,
     /// Earlier decisions, newest first.
-    decisions: Vec<PastDecision>,
+    pub(super) decisions: Vec<PastDecision>,
     /// The number of older decisions.
-    more_decisions: usize,
+    pub(super) more_decisions: usize,
     /// The time of the controller's last known decision, if that is long ago.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_decision: Option<Timestamp>,
+    pub(super) last_decision: Option<Timestamp>,
     /// The forecasts of the load that the metrics measure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    forecasts: Vec<ForecastView>,
+    pub(super) forecasts: Vec<ForecastView>,
     /// Sentences about inactive controllers, outages, missing rights, and other autoscalers of the
     /// same target.
-    problems: Vec<String>,
+    pub(super) problems: Vec<String>,
     /// Sentences about data that the page lacks, with the reason.
-    missing: Vec<String>,
+    pub(super) missing: Vec<String>,
     /// `None` if everything can be read.
-    unread: Option<OutageSummary>,
+    pub(super) unread: Option<OutageSummary>,
     #[serde(skip)]
     pub(super) read_outcome: ReadOutcome,
 }
@@ -81,17 +81,12 @@ pub(super) enum ReadOutcome {
 }
 
 impl View {
-    /// An autoscaler that doesn't exist or has not been listed yet.
-    pub(super) fn absent(
-        id: Identity,
-        now: Timestamp,
-        is_known: bool,
-        problems: Vec<String>,
-    ) -> Self {
+    /// A view of an autoscaler of which nothing is known.
+    pub(super) fn empty(id: Identity, now: Timestamp) -> Self {
         Self {
             id,
             now,
-            is_known,
+            is_known: true,
             is_complete: true,
             row: None,
             report: None,
@@ -106,7 +101,7 @@ impl View {
             more_decisions: 0,
             last_decision: None,
             forecasts: Vec::new(),
-            problems,
+            problems: Vec::new(),
             missing: Vec::new(),
             unread: None,
             read_outcome: ReadOutcome::Complete,
@@ -129,8 +124,7 @@ impl View {
         let more_events = events.len().saturating_sub(MAX_EVENTS);
         events.truncate(MAX_EVENTS);
         let words = report.as_ref().map(Report::lines).unwrap_or_default();
-        let id = row.id.clone();
-        let view = Self::absent(id, now, true, Vec::new());
+        let view = Self::empty(row.id.clone(), now);
         Self {
             row: Some(row),
             report,
@@ -144,49 +138,12 @@ impl View {
         }
     }
 
-    pub(super) fn with_complete_list(self, is_complete: bool) -> Self {
-        Self { is_complete, ..self }
-    }
-
-    pub(super) fn with_known_events(self, are_events_known: bool) -> Self {
-        Self { are_events_known, ..self }
-    }
-
+    /// Adds earlier decisions, oldest first.
     pub(super) fn with_decisions(self, mut decisions: Vec<PastDecision>) -> Self {
         decisions.reverse();
         let more_decisions = decisions.len().saturating_sub(MAX_DECISIONS);
         decisions.truncate(MAX_DECISIONS);
         Self { decisions, more_decisions, ..self }
-    }
-
-    pub(super) fn with_last_decision(self, last_decision: Option<Timestamp>) -> Self {
-        Self { last_decision, ..self }
-    }
-
-    pub(super) fn with_forecasts(self, forecasts: Vec<ForecastView>) -> Self {
-        Self { forecasts, ..self }
-    }
-
-    pub(super) fn with_problems(self, problems: Vec<String>, missing: Vec<String>) -> Self {
-        Self { problems, missing, ..self }
-    }
-
-    pub(super) fn with_unread(self, unread: Option<OutageSummary>) -> Self {
-        Self { unread, ..self }
-    }
-
-    pub(super) fn with_read_outcome(self, read_outcome: ReadOutcome) -> Self {
-        Self { read_outcome, ..self }
-    }
-
-    /// This view, to be shown during an outage: only the problems, the outage and the time are new.
-    pub(super) fn in_outage(
-        self,
-        problems: Vec<String>,
-        unread: Option<OutageSummary>,
-        now: Timestamp,
-    ) -> Self {
-        Self { problems, unread, now, read_outcome: ReadOutcome::BeforeOutage, ..self }
     }
 
     pub(super) fn to_json(&self) -> String {

@@ -3,7 +3,10 @@
 use std::{collections::HashSet, sync::Arc};
 
 use hpa_calc::{HorizontalPodAutoscaler, Scale, Settings, settings::SettingPolicy};
-use hpa_controller::{AutoscalerApi, HpaKey};
+use hpa_controller::{
+    AutoscalerApi, HpaKey,
+    debug::{ActingController, DecisionSample},
+};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use serde::Serialize;
@@ -13,7 +16,7 @@ use super::{
     Controller, Entry, Identity, Outage, OutageSummary, Row, Sample, SourceState,
     outage::Connection, rows::Rows, sources::Sources,
 };
-use crate::past::{OverdueAutoscaler, PastSample, StatusWriter};
+use crate::past::{OverdueAutoscaler, StatusWriter};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
@@ -230,6 +233,18 @@ impl Board {
         }
     }
 
+    /// Sets the controller of the autoscalers whose status kube-controller-manager stored last.
+    pub(crate) fn set_successor(&self, successor: ActingController, now: Timestamp) {
+        if !self.state.read().rows.has_successor(successor) {
+            self.modify(|state| state.rows.set_successor(successor, now));
+        }
+    }
+
+    /// The controller that acts on an autoscaler whose status `controller` stored last.
+    pub(crate) fn acting_controller(&self, controller: &Controller) -> ActingController {
+        self.state.read().rows.acting_controller(controller)
+    }
+
     /// Sets the autoscalers without a recent decision.
     pub(crate) fn set_overdue(&self, overdue: Vec<OverdueAutoscaler>, now: Timestamp) {
         let (overdue, is_changed) = {
@@ -277,7 +292,7 @@ impl Board {
     pub(crate) fn record_past(
         &self,
         id: &Identity,
-        samples: Vec<PastSample>,
+        samples: Vec<DecisionSample>,
         ahead: SignedDuration,
     ) {
         let mut state = self.state.write();

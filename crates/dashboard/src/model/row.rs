@@ -22,7 +22,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Whether this is the reference, which ignores the annotations of hpa-rs.
+    /// Whether this is the reference, which ignores the annotations of hpa-rs. hpa-rs may have
+    /// replaced it since.
     pub(crate) fn is_reference(&self) -> bool {
         self.name.as_deref() == Some("kube-controller-manager")
     }
@@ -167,7 +168,7 @@ impl Identity {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (api, rest) = text.split_once('/')?;
         let (namespace, name) = rest.split_once('/')?;
-        let api = AutoscalerApi::ALL.into_iter().find(|one| api_name(*one) == api)?;
+        let api = AutoscalerApi::ALL.into_iter().find(|one| one.name() == api)?;
         if namespace.is_empty() || name.is_empty() || name.contains('/') {
             return None;
         }
@@ -175,16 +176,9 @@ impl Identity {
     }
 }
 
-fn api_name(api: AutoscalerApi) -> &'static str {
-    match api {
-        AutoscalerApi::Core => "core",
-        AutoscalerApi::Custom => "custom",
-    }
-}
-
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", api_name(self.api), self.namespace, self.name)
+        write!(f, "{}/{}/{}", self.api.name(), self.namespace, self.name)
     }
 }
 

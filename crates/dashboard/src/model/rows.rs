@@ -11,7 +11,10 @@ use hpa_calc::{
     report::{Surroundings, TargetKey},
     settings::SettingPolicy,
 };
-use hpa_controller::{HpaKey, debug::settings_of_controller};
+use hpa_controller::{
+    HpaKey,
+    debug::{ActingController, settings_of_controller},
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Controller, Identity, ObservedAutoscaler, Row, Sample, Series};
@@ -62,6 +65,9 @@ pub(super) struct Rows {
     settings: Settings,
     /// The settings that autoscalers may override.
     policy: SettingPolicy,
+    /// The controller of the autoscalers whose status the reference stored last. `None` if that was
+    /// not read.
+    successor: Option<ActingController>,
 }
 
 impl Rows {
@@ -129,9 +135,8 @@ impl Rows {
         scale: Option<&Scale>,
         now: Timestamp,
     ) -> Row {
-        let is_reference = controller.is_reference();
-        let settings =
-            settings_of_controller(self.settings.clone(), hpa, &self.policy, is_reference);
+        let acting = self.acting_controller(controller);
+        let settings = settings_of_controller(self.settings.clone(), hpa, &self.policy, acting);
         let of_target = self.by_target.get(&TargetKey::new(hpa)).into_iter().flatten();
         let others = of_target.filter(|other| *other != id);
         let others: Vec<_> = others.map(|other| HpaKey::from(other).to_string()).collect();
@@ -183,6 +188,27 @@ impl Rows {
         for other in &others {
             self.refresh(other, now);
         }
+    }
+
+    /// The controller that acts on an autoscaler whose status `controller` stored last.
+    pub(super) fn acting_controller(&self, controller: &Controller) -> ActingController {
+        let by_status = ActingController::of_status(controller.is_reference());
+        self.successor.filter(|_| controller.is_reference()).unwrap_or(by_status)
+    }
+
+    /// Sets the controller of the autoscalers whose status the reference stored last, and refreshes
+    /// their rows.
+    pub(super) fn set_successor(&mut self, successor: ActingController, now: Timestamp) {
+        self.successor = Some(successor);
+        let of_reference = self.entries.iter().filter(|(_, entry)| entry.controller.is_reference());
+        let of_reference: Vec<Identity> = of_reference.map(|(id, _)| id.clone()).collect();
+        for id in &of_reference {
+            self.refresh(id, now);
+        }
+    }
+
+    pub(super) fn has_successor(&self, successor: ActingController) -> bool {
+        self.successor == Some(successor)
     }
 
     /// Converts ages to the times since when autoscalers are without a decision. If the known time

@@ -8,11 +8,12 @@ use hpa_calc::{
     explain::{is_memory, metric_name, status_value, target_value},
     report::Report,
 };
+use hpa_controller::debug::DecisionSample;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer, ser::SerializeTuple};
 
 use super::row::{current_replicas, desired_replicas};
-use crate::past::{PastSample, compared_value, shifted};
+use crate::past::{compared_value, shifted};
 
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,8 +105,8 @@ impl Sample {
 
     /// The sample of an earlier reconcile. If the spec had another number of metrics then, the
     /// values are left out.
-    fn from_past(past: PastSample, metrics: &[MetricLine]) -> Self {
-        let PastSample { at, current, desired, proposed, values } = past;
+    fn from_past(past: DecisionSample, metrics: &[MetricLine]) -> Self {
+        let DecisionSample { at, current, desired, proposed, values } = past;
         let has_same_count = values.len() == metrics.len();
         let values = metrics.iter().zip(values).map(|(metric, value)| match metric.unit {
             Unit::Percent => value.map(MilliValue::from_units),
@@ -204,7 +205,7 @@ impl Series {
     /// samples of the same period. The dashboard's clock is ahead of the controller's by `ahead`.
     pub(crate) fn merge(
         &mut self,
-        mut past: Vec<PastSample>,
+        mut past: Vec<DecisionSample>,
         ahead: SignedDuration,
         capacity: usize,
     ) {

@@ -3,7 +3,10 @@ use hpa_calc::{
     report::{State, Surroundings},
     settings::SettingPolicy,
 };
-use hpa_controller::{AutoscalerApi, HpaKey};
+use hpa_controller::{
+    AutoscalerApi, HpaKey,
+    debug::{ActingController, DecisionSample},
+};
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -12,7 +15,7 @@ use super::{
     Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
     series::Series,
 };
-use crate::past::{OverdueAutoscaler, PastSample};
+use crate::past::OverdueAutoscaler;
 
 mod cluster;
 
@@ -282,15 +285,16 @@ fn series_keeps_the_last_changes_up_to_its_capacity() {
 }
 
 /// A sample that the controller recorded.
-fn past_sample(second: i64, current: i32) -> PastSample {
-    PastSample { at: at(second), current, desired: None, proposed: Some(9), values: vec![Some(60)] }
+fn past_sample(second: i64, current: i32) -> DecisionSample {
+    let values = vec![Some(60)];
+    DecisionSample { at: at(second), current, desired: None, proposed: Some(9), values }
 }
 
 #[test]
 fn past_values_have_the_unit_of_their_target() {
     let mut series = Series::default();
     series.set_metrics(&hpa(Value::Null));
-    let other = PastSample { values: vec![Some(1), Some(2)], ..past_sample(1, 4) };
+    let other = DecisionSample { values: vec![Some(1), Some(2)], ..past_sample(1, 4) };
     series.merge(vec![other, past_sample(2, 5)], SignedDuration::ZERO, 9);
     let values: Vec<_> = series.samples().map(|sample| sample.values.to_vec()).collect();
     assert_eq!(values, [vec![None], vec![Some(MilliValue::from_units(60))]]);
@@ -423,5 +427,12 @@ fn row_has_the_settings_that_the_controller_applies() {
     assert_eq!((scheduled.min, scheduled.max), (Some(5), Some(9)));
     assert_eq!(scheduled.settings.as_deref(), Some("SetOnAutoscaler!"));
     // The reference ignores the annotation.
-    assert_eq!(row(bounds, "kube-controller-manager").min, Some(2));
+    assert_eq!(row(bounds.clone(), "kube-controller-manager").min, Some(2));
+    let sentence = || board.get(&id("web")).unwrap().row.sentence;
+    assert!(sentence().contains("hpa-rs would apply the setting bounds"), "{}", sentence());
+    board.set_successor(ActingController::KubeControllerManager, at(0));
+    assert!(sentence().contains("the setting bounds has no effect"), "{}", sentence());
+    board.set_successor(ActingController::HpaRs, at(0));
+    assert_eq!(board.get(&id("web")).unwrap().row.min, Some(5), "hpa-rs has replaced it");
+    assert_eq!(row(bounds, "kube-controller-manager").min, Some(5));
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hpa_controller::HpaKey;
+use hpa_controller::{HpaKey, debug::DecisionSample};
 use hpa_dashboard::{
-    ControllerRecords, Options, OverdueAutoscaler, PastDecision, PastSample, RecordSource,
-    StatusWriter,
+    ControllerRecords, Options, OverdueAutoscaler, PastDecision, RecordSource, StatusWriter,
 };
 use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
@@ -36,8 +35,8 @@ impl RecordSource for InactiveController {
             scaled_to: None,
             sentence: "stays".to_owned(),
         };
-        let sample =
-            PastSample { at: until, current: 9, desired: None, proposed: None, values: vec![None] };
+        let (desired, proposed, values) = (None, None, vec![None]);
+        let sample = DecisionSample { at: until, current: 9, desired, proposed, values };
         let (decisions, samples) = (vec![decision], vec![sample]);
         Ok(ControllerRecords { now: Some(now), decisions, samples, ..ControllerRecords::default() })
     }

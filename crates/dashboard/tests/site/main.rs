@@ -13,10 +13,11 @@ use async_trait::async_trait;
 use hpa_calc::{History, Inputs, MilliValue, Reading, Readings, Settings, history::Recommendation};
 use hpa_controller::{
     HpaKey,
+    debug::DecisionSample,
     k8s::{ClientLimits, Clients},
 };
 use hpa_dashboard::{
-    ControllerRecords, Dashboard, DecisionMetrics, Options, PastDecision, PastSample, RecordSource,
+    ControllerRecords, Dashboard, DecisionMetrics, Options, PastDecision, RecordSource,
     StatusWriter,
 };
 use hpa_testbed::{Config, Fault, Faults, Testbed};
@@ -327,7 +328,7 @@ impl RecordSource for RecordingController {
         let at = Timestamp::now() - SignedDuration::from_secs(60);
         let recommendations = vec![Recommendation { replicas: 4, at }];
         let history = Some(History { recommendations, ..History::default() });
-        let sample = PastSample {
+        let sample = DecisionSample {
             at,
             current: 3,
             desired: Some(4),

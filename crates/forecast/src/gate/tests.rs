@@ -77,8 +77,8 @@ fn short_rise_opens_the_gate_at_any_second() {
         assert_eq!(decision.reason, Reason::Forecasting, "second {phase}: {decision:?}");
         let text = decision.text();
         let comparison = decision.comparison.unwrap();
-        let what = if comparison.ratio() > 0.8 { "unserved load" } else { "overload" };
-        assert!(text.contains(&format!(" % of the {what} of a run")), "{text} {comparison:?}");
+        let measure = if comparison.ratio() > 0.8 { "unserved load" } else { "overload" };
+        assert!(text.contains(&format!(" % of the {measure} of a run")), "{text} {comparison:?}");
     }
 }
 
@@ -118,7 +118,7 @@ fn forecasts_do_not_depend_on_later_samples() {
     let trace = trace(28, office);
     let settings = settings();
     let first = 14 * 1440;
-    let known = trace.minutes_in(0..first + 600);
+    let known = trace.slice(0..first + 600);
     let whole = Backtest::new(&trace, &settings, first).forecasts();
     let part = Backtest::new(&known, &settings, first).forecasts();
     let bits = |loads: &[f32]| loads.iter().map(|load| load.to_bits()).collect::<Vec<_>>();

@@ -44,21 +44,14 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
     let ahead = minutes(settings.horizon.as_secs()).div_ceil(BUCKET);
     let learned = first / BUCKET;
     let mut best: Option<(f64, Vec<f64>)> = None;
-    for period in [days(1) / BUCKET, WEEK / BUCKET] {
-        for level in [0.2, 0.5, 0.8, 0.95] {
-            for trend in [0.0, 0.01, 0.1] {
-                for season in [0.1, 0.3] {
-                    let forecasts = smooth(&buckets, period, [level, trend, season], ahead);
-                    let error = sorted_errors(&buckets, &forecasts, period, learned);
-                    let mean = error.iter().map(|error| error.abs()).sum::<f64>()
-                        / error.len().max(1) as f64;
-                    if !error.is_empty() && best.as_ref().is_none_or(|(least, _)| mean < *least) {
-                        let margin = error[(error.len() - 1) * 8 / 10];
-                        let with_margin = forecasts.iter().map(|load| load + margin).collect();
-                        best = Some((mean, with_margin));
-                    }
-                }
-            }
+    for (period, weights) in parameters() {
+        let forecasts = smooth(&buckets, period, weights, ahead);
+        let errors = sorted_errors(&buckets, &forecasts, period, learned);
+        let Some(last) = errors.len().checked_sub(1) else { continue };
+        let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64;
+        if best.as_ref().is_none_or(|(least, _)| mean < *least) {
+            let margin = errors[last * 8 / 10];
+            best = Some((mean, forecasts.iter().map(|load| load + margin).collect()));
         }
     }
     let (_, forecasts) = best.unwrap();
@@ -71,7 +64,19 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
         .collect()
 }
 
-/// The forecast of each bucket, made `ahead` buckets before it.
+/// The combinations of a season in buckets and the weights for [`smooth`].
+fn parameters() -> impl Iterator<Item = (usize, [f64; 3])> {
+    let periods = [days(1) / BUCKET, WEEK / BUCKET].into_iter();
+    let levels = periods.flat_map(|period| [0.2, 0.5, 0.8, 0.95].map(|level| (period, level)));
+    let trends =
+        levels.flat_map(|(period, level)| [0.0, 0.01, 0.1].map(|trend| (period, level, trend)));
+    trends.flat_map(|(period, level, trend)| {
+        [0.1, 0.3].map(|season| (period, [level, trend, season]))
+    })
+}
+
+/// The forecast of each bucket, made `ahead` buckets before it. `a`, `b` and `c` are the weights of
+/// a new value in the level, the trend and the season.
 fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> Vec<f64> {
     let mut forecasts = vec![f64::NAN; buckets.len() + ahead];
     let Some(start) = buckets.get(..period) else { return forecasts };

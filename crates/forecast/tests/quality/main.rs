@@ -63,7 +63,7 @@ fn measure(named: &NamedTrace) -> Row {
     let mut forecasts = backtest.forecasts();
     let (mut open_days, mut measured_days, mut reason) = (0, 0, String::new());
     for start in (first..trace.len()).step_by(days(1)) {
-        let known = trace.minutes_in(start.saturating_sub(days(28))..start);
+        let known = trace.slice(start.saturating_sub(days(28))..start);
         let decision = decide(&known, &settings);
         measured_days += 1;
         reason = format!("{:?}", decision.reason);

@@ -17,8 +17,14 @@ use translate::Translation;
 
 /// The maximum length of an expression in bytes.
 pub const MAX_REGEX_LEN: usize = 1 << 14;
-/// The maximum size of a compiled expression in bytes.
-const SIZE_LIMIT: usize = 1 << 25;
+/// The maximum size of the compiled program of an expression in bytes.
+const MAX_PROGRAM_SIZE: usize = 1 << 20;
+/// The maximum memory of a search in bytes. It may need 16 bytes for each state of the program and
+/// each bound of a group, and each state has about 32 bytes: the size of the program for each group
+/// and for the match.
+const MAX_SEARCH_SIZE: usize = 1 << 23;
+/// The sizes that [`GoRegex::new`] tries in turn, because a program's size can't be read.
+const PROGRAM_SIZES: [usize; 5] = [1 << 12, 1 << 14, 1 << 16, 1 << 18, MAX_PROGRAM_SIZE];
 /// The maximum size in bytes of the cache that searches with an expression use.
 const DFA_SIZE_LIMIT: usize = 1 << 21;
 
@@ -29,28 +35,45 @@ pub struct GoRegex {
     expression: String,
     /// The names of the groups. Groups without a name have an empty one.
     group_names: Vec<String>,
+    max_program_size: usize,
 }
 
 impl GoRegex {
     /// Compiles an expression (Go's `regexp.Compile`).
     pub fn new(expression: &str) -> Result<Self, RegexError> {
-        Self::with_size_limit(expression, SIZE_LIMIT)
+        Self::compile(expression, &PROGRAM_SIZES)
     }
 
     /// Compiles a tenant's expression. Its program may have at most `size_limit` bytes, because the
     /// time of a search is proportional to that size.
     pub fn with_size_limit(expression: &str, size_limit: usize) -> Result<Self, RegexError> {
+        Self::compile(expression, &[size_limit.min(MAX_PROGRAM_SIZE)])
+    }
+
+    /// Compiles with the first limit that suffices.
+    fn compile(expression: &str, size_limits: &[usize]) -> Result<Self, RegexError> {
         let error = |problem| RegexError { problem, expression: expression.to_owned() };
         if expression.len() > MAX_REGEX_LEN {
             return Err(error(RegexProblem::TooLarge));
         }
         let Translation { pattern, group_names } = translate::translate(expression)?;
-        let regex = RegexBuilder::new(&pattern)
-            .size_limit(size_limit.min(SIZE_LIMIT))
-            .dfa_size_limit(DFA_SIZE_LIMIT)
-            .build()
-            .map_err(|_| error(RegexProblem::TooLarge))?;
-        Ok(Self { regex, expression: expression.to_owned(), group_names })
+        let size_limit_for_groups = MAX_SEARCH_SIZE / (group_names.len() + 1);
+        let build = |size_limit: &usize| {
+            let size_limit = size_limit_for_groups.min(*size_limit);
+            let mut builder = RegexBuilder::new(&pattern);
+            builder.size_limit(size_limit).dfa_size_limit(DFA_SIZE_LIMIT);
+            Some((builder.build().ok()?, size_limit))
+        };
+        let compiled = size_limits.iter().find_map(build);
+        let (regex, max_program_size) = compiled.ok_or_else(|| error(RegexProblem::TooLarge))?;
+        Ok(Self { regex, expression: expression.to_owned(), group_names, max_program_size })
+    }
+
+    /// An upper bound of the memory of a search in bytes. The compiled program isn't larger. With
+    /// [`GoRegex::new`], the bound is at most four times the memory, or 4 KiB per group and for the
+    /// match.
+    pub fn max_search_size(&self) -> usize {
+        self.max_program_size * (self.group_count() + 1)
     }
 
     /// The expression that was compiled.
@@ -200,6 +223,9 @@ pub enum RegexProblem {
     TooDeep,
     /// The expression is too long, or its compiled form needs too much memory.
     TooLarge,
+    /// The compiled forms of several expressions together need too much memory. Compiling a single
+    /// expression doesn't return it.
+    TotalTooLarge,
 }
 
 impl fmt::Display for RegexProblem {
@@ -218,6 +244,7 @@ impl fmt::Display for RegexProblem {
             Self::UnexpectedParenthesis => "unexpected )",
             Self::TooDeep => "expression nests too deeply",
             Self::TooLarge => "expression too large",
+            Self::TotalTooLarge => "expressions too large together",
         })
     }
 }

@@ -85,8 +85,23 @@ fn too_large_or_deep_expressions_are_refused() {
     assert_eq!(GoRegex::new(&long).unwrap_err().problem, too_large);
     let wide = r"\pL{1000}".repeat(50);
     assert_eq!(GoRegex::new(&wide).unwrap_err().problem, too_large);
+    // Smaller than the expression before, but above 1 MiB.
+    assert_eq!(GoRegex::new(&r"\pL".repeat(100)).unwrap_err().problem, too_large);
+    // A search would need a gigabyte for the bounds of the groups in each state.
+    let groups = "(m)?".repeat(3400);
+    assert_eq!(GoRegex::new(&groups).unwrap_err().problem, too_large);
+    GoRegex::new(&"(m)?".repeat(100)).unwrap();
     let deep = "(".repeat(1000);
     assert_eq!(GoRegex::new(&deep).unwrap_err().problem, RegexProblem::TooDeep);
+}
+
+#[test]
+fn memory_of_a_search_is_bounded_by_the_first_sufficient_limit() {
+    let size = |expression: &str| GoRegex::new(expression).unwrap().max_search_size();
+    assert_eq!(size(".*"), 1 << 12);
+    assert_eq!(size("^(.*)_total$"), 2 << 12);
+    assert!(size("[a-z]{1000}") > 1 << 12);
+    assert_eq!(GoRegex::with_size_limit("a", 5000).unwrap().max_search_size(), 5000);
 }
 
 /// As in Go, a reference with a leading zero is a name.

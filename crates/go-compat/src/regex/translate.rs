@@ -197,8 +197,8 @@ impl<'e> Translator<'e> {
 
     fn push_literal(&mut self, code_point: u32) {
         self.start_atom(1);
-        let (before, after) = if self.flags.ignore_case { ("(?i:", ")") } else { ("", "") };
-        self.pattern.push_str(before);
+        let (opening, closing) = if self.flags.ignore_case { ("(?i:", ")") } else { ("", "") };
+        self.pattern.push_str(opening);
         match char::from_u32(code_point) {
             Some(char) if char == '_' || char.is_ascii_alphanumeric() => self.pattern.push(char),
             Some(_) => {
@@ -207,7 +207,7 @@ impl<'e> Translator<'e> {
             }
             None => self.pattern.push_str(NOTHING),
         }
-        self.pattern.push_str(after);
+        self.pattern.push_str(closing);
     }
 
     /// Starts an atom at the end of the output.

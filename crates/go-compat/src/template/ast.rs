@@ -33,8 +33,8 @@ pub(crate) struct TemplateCall {
     pub(crate) pipeline: Option<Pipeline>,
 }
 
-/// Commands, each of which gets the result of the one before it, and the variables that get the
-/// last result.
+/// A list of commands, and the variables that get the last result. Each command gets the result of
+/// the one before it.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub(crate) at: Offset,

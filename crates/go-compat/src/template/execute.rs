@@ -46,12 +46,12 @@ type Result<T, E = TemplateError> = std::result::Result<T, E>;
 impl Execution<'_> {
     fn error<T>(&self, message: impl Into<String>) -> Result<T> {
         let (at, node) = &self.node;
-        let before = self.template.text.get(..*at).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let text_before = self.template.text.get(..*at).unwrap_or_default();
+        let line_start = text_before.rfind('\n').map_or(0, |newline| newline + 1);
         Err(TemplateError::Execution(Box::new(ExecutionError {
             template: self.template.name,
             definition: self.definition.clone(),
-            line: before.matches('\n').count() + 1,
+            line: text_before.matches('\n').count() + 1,
             column: at - line_start,
             node: node.clone(),
             message: message.into(),

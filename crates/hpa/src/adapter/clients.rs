@@ -8,7 +8,7 @@ use crate::{
     version,
 };
 
-/// client-go's default rate, which `--client-qps=0` means.
+/// client-go's default rate in requests a second, which `--client-qps=0` means.
 const CLIENT_GO_QPS: f64 = 5.0;
 
 /// Clients of the API server, by purpose.

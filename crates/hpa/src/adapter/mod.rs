@@ -72,7 +72,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     })?;
     let options = AdapterOptions {
         groups,
-        compat: arguments.compat.mode(),
+        compat: arguments.compat.rules_compat(),
         port: server.address().port(),
         version: version(),
     };

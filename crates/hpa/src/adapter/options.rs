@@ -16,7 +16,7 @@ use crate::{
 /// The default time for which an authorization is cached, as in kube-apiserver's webhook
 /// authorizer.
 const AUTHORIZED_SECONDS: i64 = 300;
-/// The same in prometheus-adapter. It is shorter than the default sync period, so the next request
+/// The default time in prometheus-adapter. It is shorter than the default sync period, so the next request
 /// of an autoscaler needs another `SubjectAccessReview`.
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
@@ -54,7 +54,7 @@ pub(super) fn trust_settings(arguments: &AdapterArguments) -> TrustSettings {
 
 pub(super) fn authorizer_options(arguments: &AdapterArguments) -> AuthorizerOptions {
     let flags = &arguments.authorization;
-    let default = match arguments.compat.mode() {
+    let default = match arguments.compat.rules_compat() {
         Compat::Off => AUTHORIZED_SECONDS,
         Compat::Reference => COMPAT_AUTHORIZED_SECONDS,
     };

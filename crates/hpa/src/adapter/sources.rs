@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use hpa_adapter::Metrics;
-use hpa_collectors::collection::{AutoscalerGroup, CollectionSource};
+use hpa_collectors::collection::CollectionSource;
 use hpa_collectors::schedules::source::ScheduleSource;
+use hpa_controller::AutoscalerApi;
 use hpa_lease::LeaderTask;
 use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper};
 use hpa_prometheus::client::Client;
@@ -40,7 +41,7 @@ impl Sources {
     ) -> anyhow::Result<()> {
         let schedules = scaling_schedules::start(
             &arguments.schedules,
-            arguments.compat.collectors(),
+            arguments.compat.collectors_compat(),
             clients.lister.clone(),
             Vec::new(),
             Arc::new(Timestamp::now),
@@ -67,10 +68,10 @@ impl Sources {
         let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
         let Collectors { collection, metrics: counters, .. } = collectors::start(
             flags,
-            arguments.compat.collectors(),
+            arguments.compat.collectors_compat(),
             (client, servers),
             &clients.lister,
-            Scope { groups: vec![AutoscalerGroup::Core], namespace: None },
+            Scope { apis: vec![AutoscalerApi::Core], namespace: None },
         )?;
         metrics.register(counters)?;
         self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
@@ -122,7 +123,7 @@ async fn prometheus_client(
     arguments: &AdapterArguments,
     requests: Arc<RequestMetrics>,
 ) -> anyhow::Result<Client> {
-    let compat = arguments.compat.mode();
+    let compat = arguments.compat.rules_compat();
     let flags = &arguments.prometheus;
     let error = "unable to construct Prometheus client";
     if flags.prometheus_auth_incluster && flags.prometheus_auth_config.is_some() {
@@ -171,7 +172,7 @@ async fn create_rules_source(
     servers: Servers,
     clients: &KubeClients,
 ) -> anyhow::Result<Arc<PrometheusSource>> {
-    let compat = arguments.compat.mode();
+    let compat = arguments.compat.rules_compat();
     let mapper = Arc::new(DiscoveryMapper(clients.lister.clone()));
     if compat == Compat::Reference {
         // prometheus-adapter doesn't start with a rule that it can't use.

@@ -75,14 +75,14 @@ pub(crate) enum CompatArgument {
 }
 
 impl CompatArgument {
-    pub(crate) fn mode(self) -> Compat {
+    pub(crate) fn rules_compat(self) -> Compat {
         match self {
             Self::Off | Self::KubeMetricsAdapter => Compat::Off,
             Self::PrometheusAdapter => Compat::Reference,
         }
     }
 
-    pub(crate) fn collectors(self) -> Compat {
+    pub(crate) fn collectors_compat(self) -> Compat {
         match self {
             Self::Off | Self::PrometheusAdapter => Compat::Off,
             Self::KubeMetricsAdapter => Compat::Reference,

@@ -31,7 +31,7 @@ fn url(text: &str) -> Result<Uri, String> {
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.path().len() <= 1);
     let uri = uri.ok_or_else(|| {
         "must be a URL such as http://127.0.0.1:8081. HTTPS is only read through the API server, \
-         without this flag"
+         without this flag. A controller serves HTTP with --debug-bind-address 127.0.0.1"
             .to_owned()
     })?;
     let host = uri.host().unwrap_or_default();
@@ -55,6 +55,12 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn https_is_refused_with_the_flag_that_serves_http() {
+        let error = url("https://127.0.0.1:8081").unwrap_err();
+        assert!(error.ends_with("serves HTTP with --debug-bind-address 127.0.0.1"), "{error}");
+    }
 
     #[rstest]
     #[case("http://127.0.0.1:8081/", true)]

@@ -20,7 +20,7 @@ pub(crate) struct ConvertArguments {
     pub(crate) to: TargetApi,
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "yaml")]
-    pub(crate) output: Format,
+    pub(crate) output: ConvertFormat,
 }
 
 impl ConvertArguments {
@@ -55,9 +55,9 @@ impl From<TargetApi> for AutoscalerApi {
     }
 }
 
-/// An output format.
+/// The output of `hpa convert`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ConvertFormat {
     /// The documents of the manifest, in YAML
     Yaml,
     /// A JSON object, or a List of several objects

@@ -46,7 +46,8 @@ pub(crate) struct ForecastArguments {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = metric_delay)]
     pub(crate) metric_delay: SignedDuration,
     /// The quantile of the predicted load to scale for. A higher one causes less overload and more
-    /// pod-hours [default: the best of 0.5 to 0.95]
+    /// pod-hours [default: of 0.5 to 0.95, the cheapest that leaves at most a quarter of the
+    /// overload, or else the one that leaves the least]
     #[arg(long, value_name = "NUMBER", value_parser = quantile)]
     pub(crate) quantile: Option<f64>,
     /// Output format

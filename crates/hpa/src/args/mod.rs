@@ -17,6 +17,7 @@ mod ignored;
 mod kubectl;
 mod lease;
 mod lint;
+mod name_in_two_words;
 mod program;
 mod prometheus;
 mod recommend;
@@ -47,7 +48,7 @@ pub(crate) use self::{
     adapter::{AdapterArguments, ServingArguments},
     collectors::CollectorArguments,
     controller::ControllerArguments,
-    convert::{ConvertArguments, Format, TargetApi},
+    convert::{ConvertArguments, ConvertFormat, TargetApi},
     dashboard::DashboardArguments,
     explain::{ExplainHpaArguments, ReportFormat},
     forecast::ForecastArguments,
@@ -140,7 +141,8 @@ impl Arguments {
         let parsed = program(arguments)
             .try_get_matches_from(arguments)
             .and_then(|matches| Self::from_arg_matches(&matches))
-            .map_err(|error| name_variable(error, arguments, &Self::command()))?;
+            .map_err(|error| name_variable(error, arguments, &Self::command()))
+            .map_err(|error| name_in_two_words::suggest_one_word(error, arguments))?;
         if let Command::Run(run) = &parsed.command {
             run.election
                 .check_durations()

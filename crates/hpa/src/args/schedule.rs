@@ -47,7 +47,7 @@ pub(crate) enum ScheduleCompat {
     KubeMetricsAdapter,
 }
 
-/// An output format.
+/// The output of `hpa schedule preview`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PreviewFormat {
     /// A drawing and the windows

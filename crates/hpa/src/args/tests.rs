@@ -1,3 +1,6 @@
+mod help;
+mod value_parsers;
+
 use std::collections::BTreeSet;
 
 use clap::CommandFactory;
@@ -5,10 +8,7 @@ use hpa_collectors::{Compat, registry::COLLECTORS};
 use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
-use super::{
-    values::{LOG_TARGETS, duration, time},
-    *,
-};
+use super::*;
 
 fn parse(arguments: &[&str]) -> Result<RunArguments, String> {
     let arguments = ["hpa", "run"].iter().chain(arguments);
@@ -45,115 +45,6 @@ fn defaults_match_kube_controller_manager() {
 }
 
 #[test]
-fn time_without_an_offset_is_rejected_with_an_example() {
-    for arguments in [
-        ["schedule", "preview", "f.yaml", "--from=tomorrow"],
-        ["replay", "shop/web", "--prometheus=http://p", "--until=2026-01-31"],
-        ["explain", "web", "--filename=f.yaml", "--at=8:00"],
-    ] {
-        let arguments = ["hpa"].into_iter().chain(arguments);
-        let error = Arguments::try_parse_from(arguments).unwrap_err().to_string();
-        let expected =
-            ": must be a date and a time with Z or an offset, such as 2026-01-31T08:00:00Z";
-        assert!(error.contains(expected), "{error}");
-    }
-    assert_eq!(time("2026-01-31T09:00:00+01:00"), time("2026-01-31T08:00:00Z"));
-}
-
-#[test]
-fn durations_use_go_notation() {
-    for (text, seconds) in
-        [("15s", 15), ("5m0s", 300), ("1h30m", 5400), ("0", 0), ("0s", 0), ("2m", 120)]
-    {
-        assert_eq!(duration(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
-    }
-    assert_eq!(duration("1.5s"), Ok(SignedDuration::from_millis(1500)));
-    assert_eq!(duration("250ms"), Ok(SignedDuration::from_millis(250)));
-    // Units in any order, and with fractions.
-    for (text, seconds) in [("1.5h30m", 7200), ("30m1h", 5400), (".5m", 30), ("+15s", 15)] {
-        assert_eq!(duration(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
-    }
-    assert_eq!(duration("90 minutes"), Ok(SignedDuration::from_mins(90)));
-    assert!(duration("-0.5s").is_err() && duration("9000h").is_err());
-    // The error names each notation, and what it names is accepted.
-    let error = duration("1foo").expect_err("no duration");
-    assert_eq!(error, "must be a duration such as 15s, 5m0s, 1h30m, 90 minutes or PT90M");
-    for text in ["1h30m", "90 minutes", "PT90M"] {
-        assert_eq!(duration(text), Ok(SignedDuration::from_mins(90)), "{text}");
-    }
-}
-
-#[test]
-fn log_targets_are_the_crates_that_log() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut logging = Vec::new();
-    for folder in std::fs::read_dir(crates).expect("the crates") {
-        let path = folder.expect("a crate").path();
-        let manifest = std::fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
-        if !manifest.lines().any(|line| line.starts_with("tracing.workspace")) {
-            continue;
-        }
-        let name = path.file_name().expect("a name").to_string_lossy().replace('-', "_");
-        logging.push(if name == "hpa" { name } else { format!("hpa_{name}") });
-    }
-    logging.sort();
-    let mut targets = LOG_TARGETS.to_vec();
-    targets.retain(|target| target.starts_with("hpa"));
-    assert_eq!(targets, logging);
-}
-
-#[test]
-fn invalid_value_is_rejected_and_names_the_flag() {
-    for (flag, value) in [
-        ("--concurrent-horizontal-pod-autoscaler-syncs", "0"),
-        ("--horizontal-pod-autoscaler-sync-period", "0s"),
-        ("--horizontal-pod-autoscaler-sync-period", "15"),
-        ("--horizontal-pod-autoscaler-downscale-stabilization", "-1s"),
-        ("--horizontal-pod-autoscaler-tolerance", "-0.1"),
-        ("--horizontal-pod-autoscaler-tolerance", "NaN"),
-        ("--horizontal-pod-autoscaler-cpu-initialization-period", "soon"),
-        ("--horizontal-pod-autoscaler-initial-readiness-delay", "9000h"),
-        ("--kube-api-qps", "0"),
-        ("--namespace", "Not-A-Namespace"),
-        ("--log-level", "hpa=loud"),
-        ("--log-level", "warning"),
-        ("--log-level", ""),
-        ("--log-level", "info,"),
-        ("--log-level", "info,hpa_controler=debug"),
-        ("--log-level", "=debug"),
-        ("--log-format", "xml"),
-        ("--request-timeout", "0"),
-        ("--bind-address", "localhost"),
-        ("--metrics-port", "65536"),
-        ("--leader-elect", "maybe"),
-        ("--leader-elect-lease-duration", "0s"),
-        ("--leader-elect-renew-deadline", "-1s"),
-        ("--leader-elect-retry-period", "0"),
-        ("--leader-elect-resource-name", "Not A Name"),
-        ("--leader-elect-resource-namespace", ""),
-        ("--metrics-max-series-bytes", "0"),
-        ("--metrics-max-series-bytes", "1X"),
-        ("--metrics-max-series-names", "0"),
-    ] {
-        let argument = format!("{flag}={value}");
-        let error = parse(&[&argument]).expect_err(&argument);
-        assert!(error.contains(flag), "{argument}: {error}");
-    }
-}
-
-#[test]
-fn lease_name_is_a_dns_subdomain() {
-    for name in ["hpa.shop-1.example", &["a".repeat(63), "b".repeat(63)].join(".")] {
-        parse(&[&format!("--leader-elect-resource-name={name}")]).expect(name);
-        let explain = ["hpa", "explain", "web", "--controller-lease", name];
-        Arguments::try_parse_from(explain).expect(name);
-    }
-    for name in ["", ".a", "a.", "a..b", "a.-b", "A.b", &vec!["a".repeat(63); 4].join(".")] {
-        parse(&[&format!("--leader-elect-resource-name={name}")]).expect_err(name);
-    }
-}
-
-#[test]
 fn every_boolean_flag_of_run_accepts_the_same_values() {
     let command = Arguments::command();
     let run = command.find_subcommand("run").expect("run");
@@ -184,55 +75,10 @@ fn file_after_a_boolean_flag_is_not_its_value() {
 }
 
 #[test]
-fn error_names_the_variable_of_a_value_from_the_environment() {
-    let arguments = |texts: &[&str]| texts.iter().map(OsString::from).collect::<Vec<_>>();
-    let program = Arguments::command();
-    let describe = |texts: &[&str]| {
-        // The value is on the command line here: a test must not change the environment.
-        let error = Arguments::try_parse_from(["hpa", "run", "--threads=abc"]).expect_err("abc");
-        name_variable(error, &arguments(texts), &program).to_string()
-    };
-    assert!(describe(&["hpa", "run"]).contains("the variable HPA_THREADS"));
-    for texts in [["--threads=abc"].as_slice(), &["--threads", "abc"]] {
-        let error = describe(&[&["hpa", "run"][..], texts].concat());
-        assert!(!error.contains("HPA_THREADS"), "{error}");
-    }
-    let longer_flag = ["hpa", "run", "--threads-of-metrics=1"];
-    assert!(describe(&longer_flag).contains("the variable HPA_THREADS"));
-}
-
-#[test]
-fn value_of_a_short_flag_or_an_alias_is_not_from_the_environment() {
-    for texts in [
-        ["hpa", "run", "-n", "Shop"].as_slice(),
-        &["hpa", "run", "-nShop"],
-        &["hpa", "run", "--namespace", "Shop"],
-        &["hpa", "adapter", "--disable-http2-serving=maybe"],
-    ] {
-        let arguments: Vec<_> = texts.iter().map(OsString::from).collect();
-        let error = Arguments::try_parse_checked(&arguments).expect_err("an invalid value");
-        let text = error.to_string();
-        assert!(!text.contains("the value comes from"), "{texts:?}: {text}");
-    }
-}
-
-#[test]
 fn inconsistent_election_durations_are_a_usage_error() {
     let arguments = ["hpa", "run", "--leader-elect-lease-duration=10s"].map(OsString::from);
     let error = Arguments::try_parse_checked(&arguments).expect_err("equal durations");
     assert_eq!(error.exit_code(), 2, "{error}");
-}
-
-#[test]
-fn log_level_takes_levels_and_known_modules() {
-    for filter in
-        ["warn", "DEBUG", "info,hpa_controller=debug", "off,hpa_controller::reconcile=trace"]
-    {
-        let log = parse(&["--log-level", filter]).expect(filter).log;
-        assert_eq!(log.log_level, filter);
-    }
-    let error = parse(&["--log-level=verbose"]).expect_err("an unknown level");
-    assert!(error.contains("must be one of off, error, warn, info, debug, trace"), "{error}");
 }
 
 #[test]
@@ -346,116 +192,6 @@ fn every_flag_of_run_has_an_environment_variable() {
         .filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
     {
         assert!(argument.get_env().is_some(), "{}", argument.get_id());
-    }
-}
-
-#[test]
-fn examples_fit_a_terminal_of_80_columns() {
-    for command in Arguments::command().get_subcommands() {
-        let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let too_long: Vec<&str> =
-            examples.lines().filter(|line| line.chars().count() > 79).collect();
-        assert_eq!(too_long, Vec::<&str>::new(), "{}", command.get_name());
-    }
-}
-
-#[test]
-fn flags_without_a_group_have_no_heading() {
-    let command = Arguments::command();
-    let run = command.find_subcommand("run").expect("run");
-    for flag in ["dry_run", "threads", "shutdown_grace_period"] {
-        let argument = run.get_arguments().find(|argument| argument.get_id() == flag);
-        assert_eq!(argument.expect(flag).get_help_heading(), None, "{flag}");
-    }
-}
-
-/// Collects the paths of all subcommands.
-fn collect_paths(command: &ClapCommand, path: &[String], paths: &mut Vec<Vec<String>>) {
-    for subcommand in command.get_subcommands() {
-        let path = [path, &[subcommand.get_name().to_owned()]].concat();
-        collect_paths(subcommand, &path, paths);
-        paths.push(path);
-    }
-}
-
-#[test]
-fn short_help_fits_a_screen_and_long_help_has_all_flags() {
-    let mut paths = Vec::new();
-    collect_paths(&Arguments::command(), &[], &mut paths);
-    assert!(paths.len() > 20, "{paths:?}");
-    let mut too_long = Vec::new();
-    for path in paths {
-        let help = |flag: &str| {
-            let words = ["hpa".to_owned()].into_iter().chain(path.clone()).chain([flag.to_owned()]);
-            let words: Vec<OsString> = words.map(OsString::from).collect();
-            let help = Arguments::try_parse_checked(&words).expect_err("help ends the program");
-            help.to_string()
-        };
-        let (short, full) = (help("-h"), help("--help"));
-        let is_wide = short.lines().any(|line| line.chars().count() > 120);
-        let is_cut = short.lines().any(|line| line.ends_with(" ..."));
-        if short.lines().count() > 24 || is_wide || is_cut {
-            too_long.push(short.clone());
-        }
-        assert!(short.contains("Usage: hpa "), "{short}");
-        let mut command = &Arguments::command();
-        for name in &path {
-            command = command.find_subcommand(name).expect("a command");
-        }
-        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
-            let flag = argument.get_long().map(|long| format!("--{long}")).unwrap_or_default();
-            assert!(full.contains(&flag), "{path:?} {flag}");
-        }
-    }
-    assert!(
-        too_long.is_empty(),
-        "{} texts are too long:\n{}",
-        too_long.len(),
-        too_long.join("\n---\n")
-    );
-}
-
-#[test]
-fn main_flags_exist() {
-    let program = Arguments::command();
-    for (path, flags) in MAIN_FLAGS {
-        let mut command = &program;
-        for name in path.split(' ') {
-            command = command.find_subcommand(name).expect(path);
-        }
-        for flag in flags.split(' ') {
-            let has_flag = |argument: &clap::Arg| argument.get_long() == Some(flag);
-            assert!(command.get_arguments().any(has_flag), "{path} --{flag}");
-        }
-    }
-}
-
-#[test]
-fn keda_page_names_all_collectors() {
-    let collectors = include_str!("../../../../docs/collectors.md");
-    let keda = include_str!("../../../../docs/keda.md");
-    let table =
-        collectors.split("| collector | is on with |\n|---|---|\n").nth(1).expect("a table");
-    let rows = table.lines().take_while(|line| line.starts_with("| "));
-    let names = rows.filter_map(|row| row.split('|').nth(1)).flat_map(|cell| cell.split(", "));
-    let names: Vec<_> = names.map(str::trim).collect();
-    assert!(names.len() >= 10, "{names:?}");
-    for name in names {
-        assert!(keda.contains(name), "{name:?} is not in docs/keda.md");
-    }
-}
-
-/// Annotations and --collector-permission refer to each server by its name.
-#[test]
-fn additional_prometheus_server_needs_a_unique_name() {
-    let named = |name: &str| {
-        let flag = format!("--additional-prometheus-server={name}=http://p");
-        parse(&[&flag]).map(|run| run.collectors.additional_prometheus_servers)
-    };
-    named("other").expect("an alias");
-    for name in ["prometheus", "influxdb", "sqs", "zmon", "nakadi", "pods", "url"] {
-        let error = named(name).expect_err("a name of another server");
-        assert!(error.contains(&format!("{name} is the name of another server")), "{error}");
     }
 }
 

@@ -15,9 +15,28 @@ pub(super) const BOOL: &str = "BOOL";
 pub(super) const HPA: &str = "HPA_";
 pub(super) const HPA_ADAPTER: &str = "HPA_ADAPTER_";
 
-/// Completes the flags of a command and its subcommands: boolean values and environment variables.
+/// Completes the flags of a command and its subcommands: boolean and negative values, and
+/// environment variables.
 pub(super) fn complete_flags(command: Command) -> Command {
-    command.mut_args(accept_boolean).mut_args(complete_variable).mut_subcommands(complete_flags)
+    command
+        .mut_args(accept_boolean)
+        .mut_args(accept_leading_minus)
+        .mut_args(complete_variable)
+        .mut_subcommands(complete_flags)
+}
+
+/// The value names of flags whose values are numbers, durations or times.
+const NUMERIC: [&str; 10] = [
+    "COUNT", "DURATION", "FACTOR", "FACTORS", "FRACTION", "N", "NUMBER", "PERCENT", "RATE", "TIME",
+];
+
+/// Makes a flag for numbers take a value with a minus, such as `-1d`, so that its parser explains
+/// the mistake. Otherwise, clap takes the value for another flag.
+fn accept_leading_minus(argument: Arg) -> Arg {
+    let names = argument.get_value_names().unwrap_or_default();
+    let is_numeric =
+        argument.get_long().is_some() && names.iter().any(|name| NUMERIC.contains(&name.as_str()));
+    if is_numeric { argument.allow_hyphen_values(true) } else { argument }
 }
 
 /// Names the environment variable of a flag after the flag: `HPA_DRY_RUN` for `--dry-run`.

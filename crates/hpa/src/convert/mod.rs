@@ -3,6 +3,7 @@
 mod document;
 mod object;
 mod settings;
+pub(crate) mod stored_fields;
 #[cfg(test)]
 mod tests;
 pub(crate) mod versions;
@@ -16,7 +17,7 @@ use hpa_calc::explain::counted;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ConvertArguments, Format, TargetApi},
+    args::{ConvertArguments, ConvertFormat, TargetApi},
     lint::{self, Task},
     manifests::{Document, Input, combined_error, file_name, read_file, split_documents},
     terminal,
@@ -29,8 +30,8 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
     let file = file_name(arguments.path());
     let output = convert(&input, arguments.to, arguments.output).with_context(|| file.clone())?;
     match arguments.output {
-        Format::Yaml => terminal::write(&output)?,
-        Format::Json => terminal::print_json(&output)?,
+        ConvertFormat::Yaml => terminal::write(&output)?,
+        ConvertFormat::Json => terminal::print_json(&output)?,
     }
     let parsed = Input::from_stream(&file, &input);
     let missing =
@@ -42,7 +43,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
     for warning in lint::annotation_warnings(parsed.manifests) {
         terminal::warn(warning);
     }
-    if arguments.output == Format::Yaml {
+    if arguments.output == ConvertFormat::Yaml {
         warn_of_lost_comments(&file, &input, &output);
     }
     Ok(ExitCode::SUCCESS)
@@ -74,7 +75,7 @@ fn lost_comments(input: &str, output: &str) -> Vec<usize> {
     comments.collect()
 }
 
-fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {
+fn convert(input: &str, to: TargetApi, format: ConvertFormat) -> anyhow::Result<String> {
     let mut converted = Vec::new();
     let mut errors = Vec::new();
     for (index, document) in split_documents(input)?.into_iter().enumerate() {
@@ -94,8 +95,8 @@ fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String>
         return Err(combined_error(&errors));
     }
     match format {
-        Format::Yaml => render_yaml(&converted),
-        Format::Json => render_json(converted.into_iter().map(|(.., after)| after)),
+        ConvertFormat::Yaml => render_yaml(&converted),
+        ConvertFormat::Json => render_json(converted.into_iter().map(|(.., after)| after)),
     }
 }
 

@@ -6,9 +6,9 @@ use hpa_calc::{
     validation::{ValidationOptions, validate},
 };
 use hpa_crd::FieldError;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{settings, versions};
+use super::{settings, stored_fields::stored_field, versions};
 use crate::{args::TargetApi, autoscaler_name::describe, manifests::string_at};
 
 /// Metadata that the API server sets, and rejects or ignores when an object is created.
@@ -42,6 +42,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         return Vec::new();
     }
     let name = describe(object);
+    let before = object.clone();
     let mut errors = versions::to_v2(object);
     set_api_version(object, to);
     match to {
@@ -51,7 +52,9 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     drop_server_state(object);
     let quoting_failure = hpa_crd::quote_fractions(object).err();
     errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
-    errors.extend(validation_errors(object));
+    errors.extend(validation_errors(object).into_iter().map(|FieldError { field, message }| {
+        FieldError { field: stored_field(&before, field), message }
+    }));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
 
@@ -61,17 +64,13 @@ fn set_api_version(object: &mut Value, to: TargetApi) {
     }
 }
 
-pub(super) fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
-    object.pointer_mut("/metadata/annotations")?.as_object_mut()
-}
-
 /// Drops the status and the metadata that the API server sets. The status has different fields in
 /// the two APIs, so it would also fail strict validation.
 fn drop_server_state(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");
     }
-    let has_no_annotations = annotations(object).is_some_and(|annotations| {
+    let has_no_annotations = settings::annotations(object).is_some_and(|annotations| {
         annotations.remove(LAST_APPLIED);
         annotations.is_empty()
     });

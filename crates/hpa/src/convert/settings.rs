@@ -9,7 +9,6 @@ use hpa_calc::{
 };
 use serde_json::{Map, Value};
 
-use super::object::annotations;
 use crate::manifests::string_at;
 
 /// Turns annotations into fields. If the field is set, it takes precedence and the annotation is
@@ -50,6 +49,10 @@ pub(crate) fn fields_to_annotations(object: &mut Value) {
             annotations.insert(setting.annotation(), annotation.into());
         }
     }
+}
+
+pub(super) fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    object.pointer_mut("/metadata/annotations")?.as_object_mut()
 }
 
 fn annotation_value(object: &mut Value, setting: &Setting) -> Option<String> {

@@ -17,7 +17,7 @@ pub(crate) const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 /// The annotations in which the API server stores fields of v2 that an older version lacks. Metrics
 /// are encoded as in v2beta1, and field names in `behavior` begin with capitals.
 pub(crate) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
-const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+pub(crate) const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// The annotations with fields of the status.
 const STATUS: [&str; 2] = [
     "autoscaling.alpha.kubernetes.io/conditions",

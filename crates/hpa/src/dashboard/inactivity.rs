@@ -45,24 +45,31 @@ pub(super) fn describe_leases(
             KUBE_CONTROLLER_MANAGER => (&built_in, &leases.built_in.holder),
             _ => (leases.name, leases.holder),
         };
+        let search = idle.search.as_ref().map(|search| format!(", and {search}"));
+        let search = search.unwrap_or_default();
         match holder {
-            Ok(holder) if holder.is_expired(now) => Some(describe_expired(holder, statuses, now)),
+            Ok(holder) if holder.is_expired(now) => {
+                Some(describe_expired(holder, statuses, &search, now))
+            }
             Err(_) if manager != KUBE_CONTROLLER_MANAGER => {
                 describe_released(name, statuses, released?, now)
             }
-            Ok(_) | Err(_) => Some(describe_cause(name, statuses, &idle.reason)),
+            Ok(_) | Err(_) => {
+                Some(describe_cause(name, statuses, &format!("{}{search}", idle.cause)))
+            }
         }
     });
     let sentences: Vec<_> = sentences.collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// A sentence about a lease that has expired.
-fn describe_expired(holder: &LeaseHolder, statuses: usize, now: Timestamp) -> String {
+/// A sentence about a lease that has expired. `search` is the end of the cause: the result of the
+/// search for the lease of another controller.
+fn describe_expired(holder: &LeaseHolder, statuses: usize, search: &str, now: Timestamp) -> String {
     let pod = holder.host_name();
     let cause = match holder.renewed.map(|renewed| now.duration_since(renewed)) {
-        Some(age) => format!("{pod} has not renewed it for {}", format_minutes(age)),
-        None => format!("{pod} has never renewed it"),
+        Some(age) => format!("{pod} has not renewed it for {}{search}", format_minutes(age)),
+        None => format!("{pod} has never renewed it{search}"),
     };
     describe_cause(&holder.lease, statuses, &cause)
 }
@@ -142,7 +149,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::status::KubeControllerManager;
+    use crate::liveness::KubeControllerManager;
 
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
@@ -160,7 +167,7 @@ mod tests {
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         };
-        let sentence = describe_expired(&holder, 3, now);
+        let sentence = describe_expired(&holder, 3, "", now);
         let lease = "No controller makes decisions with the lease scaling/hpa, ";
         assert!(sentence.starts_with(lease), "{sentence}");
         assert!(sentence.contains("the status of 3 autoscalers: "), "{sentence}");
@@ -229,7 +236,13 @@ mod tests {
         let holder = Err(Unavailable::NotHeld(name.clone()));
         let is_reported = |age, api| {
             let built_in = built_in(seconds_ago(age));
-            let leases = Leases { name: &name, holder: &holder, built_in: &built_in, now };
+            let leases = Leases {
+                name: &name,
+                holder: &holder,
+                searched_namespaces: &[],
+                built_in: &built_in,
+                now,
+            };
             let writer = StatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
             describe_leases(&leases, &[writer], Some(seconds_ago(60))).is_some()
         };
@@ -258,7 +271,13 @@ mod tests {
         ]
         .map(writer);
         let holder = Err(Unavailable::NotHeld(name.clone()));
-        let leases = Leases { name: &name, holder: &holder, built_in: &built_in, now };
+        let leases = Leases {
+            name: &name,
+            holder: &holder,
+            searched_namespaces: &[],
+            built_in: &built_in,
+            now,
+        };
         let released = Some(now - SignedDuration::from_secs(15));
         assert_eq!(
             describe_leases(&leases, &writers, released).as_deref(),

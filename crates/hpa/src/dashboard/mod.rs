@@ -8,8 +8,8 @@ mod past;
 use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context;
-use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
+    AutoscalerApi,
     k8s::Clients,
     scale_target::{MapperConfig, RestMapper},
 };
@@ -81,10 +81,8 @@ async fn metrics(
     let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let sharing = CoalescingSettings::for_sync_period(period);
-    let scope = Scope {
-        groups: vec![AutoscalerGroup::Core, AutoscalerGroup::Custom],
-        namespace: arguments.cluster.namespace.clone(),
-    };
+    let scope =
+        Scope { apis: AutoscalerApi::ALL.to_vec(), namespace: arguments.cluster.namespace.clone() };
     let reader = MetricReader::new(clients, mapper, sources, scope, timeout, sharing).await?;
     Ok(Some(Arc::new(SourceMetrics::start(reader))))
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use hpa_controller::{HpaKey, k8s::FieldManager};
+use hpa_controller::{HpaKey, debug::ActingController, k8s::FieldManager};
 use hpa_dashboard::{ControllerRecords, OverdueAutoscaler, RecordSource, StatusWriter};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -15,22 +15,21 @@ use tokio::sync::Mutex;
 use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
-    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
-    liveness::Leases,
-    status::KubeControllerManager,
+    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
+    liveness::{ControllerLease, KubeControllerManager},
 };
 
 /// The time for which the result of a search for the leader is used.
 const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
-/// The duration of the past that the page shows.
-const SHOWN_PAST: SignedDuration = SignedDuration::from_hours(1);
+/// The age of the oldest decisions that the page has.
+const DISPLAYED_PAST: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reads the debug API of the leader.
 pub(super) struct ControllerPast {
     client: Client,
     location: ControllerArguments,
     last_search: Mutex<Option<LeaderSearch>>,
-    /// When the lease was first seen without a holder, if it has had none since.
+    /// The time at which the lease was first seen without a holder. `None` if it has one.
     released_since: Mutex<Option<Timestamp>>,
 }
 
@@ -52,8 +51,9 @@ impl ControllerPast {
         }
     }
 
-    fn choose_lease(&self, writers: &[StatusWriter]) -> LeaseName {
-        LeaseName::choose(&self.location, writers.iter().map(|writer| writer.manager.as_str()))
+    async fn find_lease(&self, writers: &[StatusWriter]) -> ControllerLease {
+        let managers: Vec<&str> = writers.iter().map(|writer| writer.manager.as_str()).collect();
+        ControllerLease::find(&self.client, &self.location, managers).await
     }
 
     /// Reads the state of kube-controller-manager, with the time of its last write.
@@ -101,7 +101,7 @@ impl ControllerPast {
             return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
         let api = self.leader_api(LeaseName::choose(&self.location, manager)).await?;
-        let since = Timestamp::now().checked_sub(SHOWN_PAST).ok();
+        let since = Timestamp::now().checked_sub(DISPLAYED_PAST).ok();
         let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
         if detail.is_err() {
             // Another instance may be the leader now.
@@ -138,12 +138,28 @@ impl RecordSource for ControllerPast {
         if self.location.controller_url.is_some() {
             return None;
         }
-        let lease = LeaseName::choose(&self.location, Some(manager));
-        let holder = LeaseHolder::read(&self.client, &lease).await;
+        let lease = if manager == KUBE_CONTROLLER_MANAGER {
+            // hpa-rs may have replaced it. Other statuses name its lease.
+            self.find_lease(writers).await
+        } else {
+            ControllerLease::find(&self.client, &self.location, [manager]).await
+        };
         let built_in = self.read_built_in(writers).await;
-        let now = Timestamp::now();
-        let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
+        let leases = lease.with(&built_in);
         Some(leases.idle(autoscaler.api, manager)?.clause("this autoscaler"))
+    }
+
+    async fn successor(&self, writers: &[StatusWriter]) -> ActingController {
+        if !writers.iter().any(|writer| writer.manager == KUBE_CONTROLLER_MANAGER) {
+            return ActingController::Unknown;
+        }
+        let lease = self.find_lease(writers).await;
+        let built_in = self.read_built_in(writers).await;
+        let is_answering = self.location.controller_url.is_some() && {
+            let status = async { self.leader_api(lease.name.clone()).await?.status().await };
+            status.await.is_ok_and(|status| status.is_working)
+        };
+        lease.with(&built_in).acting_controller(Some(KUBE_CONTROLLER_MANAGER), is_answering)
     }
 
     async fn overdue(
@@ -151,8 +167,8 @@ impl RecordSource for ControllerPast {
         writers: &[StatusWriter],
         limit: SignedDuration,
     ) -> Vec<OverdueAutoscaler> {
-        let lease = self.choose_lease(writers);
-        let items = async { self.leader_api(lease).await?.autoscalers().await };
+        let lease = self.find_lease(writers).await;
+        let items = async { self.leader_api(lease.name).await?.autoscalers().await };
         let items = items.await.unwrap_or_default();
         items.iter().filter_map(|item| inactivity::overdue(item, limit)).collect()
     }
@@ -162,19 +178,16 @@ impl RecordSource for ControllerPast {
         writers: &[StatusWriter],
         limit: SignedDuration,
     ) -> Option<String> {
-        let lease = self.choose_lease(writers);
+        let lease = self.find_lease(writers).await;
         if self.location.controller_url.is_none() {
-            let holder = LeaseHolder::read(&self.client, &lease).await;
             let built_in = self.read_built_in(writers).await;
-            let now = Timestamp::now();
-            let since = self.update_released_since(&holder, now).await;
-            let leases = Leases { name: &lease, holder: &holder, built_in: &built_in, now };
-            let sentence = inactivity::describe_leases(&leases, writers, since);
-            if sentence.is_some() || holder.is_err() {
+            let since = self.update_released_since(&lease.holder, Timestamp::now()).await;
+            let sentence = inactivity::describe_leases(&lease.with(&built_in), writers, since);
+            if sentence.is_some() || lease.holder.is_err() {
                 return sentence;
             }
         }
-        let status = async { self.leader_api(lease).await?.status().await };
+        let status = async { self.leader_api(lease.name).await?.status().await };
         match (status.await, &self.location.controller_url) {
             (Ok(status), _) => inactivity::describe_status(&status, limit),
             (Err(error), Some(url)) => {

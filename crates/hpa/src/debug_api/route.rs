@@ -48,11 +48,9 @@ fn parse_limit(text: Option<&str>) -> Result<usize, String> {
 }
 
 fn parse_api(text: Option<&str>) -> Result<AutoscalerApi, String> {
-    match text {
-        None | Some("core") => Ok(AutoscalerApi::Core),
-        Some("custom") => Ok(AutoscalerApi::Custom),
-        Some(_) => Err("api must be core or custom".to_owned()),
-    }
+    let Some(text) = text else { return Ok(AutoscalerApi::Core) };
+    let named = AutoscalerApi::ALL.into_iter().find(|api| api.name() == text);
+    named.ok_or_else(|| "api must be core or custom".to_owned())
 }
 
 fn parse_since(text: Option<&str>) -> Result<Option<Timestamp>, String> {

@@ -3,6 +3,7 @@
 //! API at that URL, without a token.
 
 mod lease;
+mod lease_name;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -21,7 +22,8 @@ use serde_json::Value;
 
 use self::token::DebugToken;
 pub(crate) use self::{
-    lease::{KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName},
+    lease::{LeaderPod, LeaseHolder},
+    lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName},
     unavailable::Unavailable,
 };
 use crate::{
@@ -112,15 +114,12 @@ impl DebugClient {
         name: &str,
         since: Option<Timestamp>,
     ) -> Result<Option<AutoscalerDetail>, Unavailable> {
-        let api = match api {
-            AutoscalerApi::Core => "core",
-            AutoscalerApi::Custom => "custom",
-        };
         let since = since.map(|since| format!("&since={}", escape(&since.to_string())));
         self.get(&format!(
-            "/debug/v1/autoscalers/{}/{}?api={api}{}",
+            "/debug/v1/autoscalers/{}/{}?api={}{}",
             escape(namespace),
             escape(name),
+            api.name(),
             since.unwrap_or_default()
         ))
         .await

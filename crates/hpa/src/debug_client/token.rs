@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{lease::LeaseName, unavailable::Unavailable};
+use super::{lease_name::LeaseName, unavailable::Unavailable};
 use crate::debug_api::AUDIENCE;
 
 /// The lifetime of tokens: the shortest that the API server accepts.

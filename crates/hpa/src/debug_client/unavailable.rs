@@ -2,7 +2,7 @@
 
 use hpa_metrics::{connection_cause, describe};
 
-use super::lease::LeaseName;
+use super::lease_name::LeaseName;
 
 /// The error of the HTTP client if a TLS server answers a plain request.
 const TLS_ALERT: &str = "invalid HTTP version";
@@ -22,8 +22,9 @@ pub(crate) enum Unavailable {
     NotHeld(LeaseName),
     #[error(
         "there is no pod {pod} for the holder of the lease: the controller runs outside of the \
-         cluster, or the pod is gone. If it runs elsewhere, name its debug API with \
-         --controller-url"
+         cluster, or the pod is gone. If it runs on this machine, start it with \
+         --debug-bind-address 127.0.0.1 --debug-port PORT, and use --controller-url \
+         http://127.0.0.1:PORT here"
     )]
     NoPod { pod: String },
     #[error(
@@ -68,7 +69,7 @@ impl Unavailable {
         let error = if is_unconnected { connection_cause(error, "") } else { text };
         let hint = if error.contains(TLS_ALERT) {
             ". It may serve HTTPS, as on each address that is not a loopback one: start it with \
-             --debug-bind-address=127.0.0.1"
+             --debug-bind-address 127.0.0.1"
         } else {
             ""
         };

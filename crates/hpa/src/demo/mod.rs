@@ -18,7 +18,7 @@ use anyhow::{Context, anyhow};
 use hpa_calc::suggestions::most_similar;
 use hpa_testbed::workload::scenario::{Scenario, ScenarioError, SyntaxProblem};
 
-use self::{playback::Ending, view::Output};
+use self::{playback::Ending, view::DemoOutput};
 use crate::{args::DemoArguments, kubectl::block_on_threads, terminal};
 
 /// The built-in scenario.
@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         .prefix("hpa-demo-")
         .tempdir()
         .context("unable to create a temporary directory")?;
-    let output = Output::new(&arguments, folder.path())?;
-    let has_log_file = matches!(output, Output::Live { .. });
+    let output = DemoOutput::new(&arguments, folder.path())?;
+    let has_log_file = matches!(output, DemoOutput::Live { .. });
     let play = playback::play(scenario, &arguments, folder.path(), output);
     let ending = block_on_threads(None, play);
     let has_failed = match &ending {

@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     cluster::DemoCluster,
     model::{DemoRecords, Summary},
-    view::{DemoInfo, Output},
+    view::{DemoInfo, DemoOutput},
 };
 use crate::{
     args::{DemoArguments, to_std},
@@ -42,7 +42,7 @@ pub(super) async fn play(
     scenario: Scenario,
     arguments: &DemoArguments,
     folder: &Path,
-    output: Output,
+    output: DemoOutput,
 ) -> anyhow::Result<Ending> {
     let signals = Signals::listen()?;
     let speed = arguments.speed;
@@ -57,7 +57,7 @@ pub(super) async fn play(
     };
     let records = DemoRecords::new(&cluster.testbed, cluster.simulation.scenario());
     let kubeconfig = cluster.kubeconfig.display().to_string();
-    let dashboard = cluster.start_dashboard(&name, speed).await;
+    let dashboard = cluster.start_dashboard(&name).await;
     let debug_api = cluster.start_debug_api().await;
     let dashboard_url = dashboard.as_ref().map(hpa_dashboard::Dashboard::url);
     let mut playback = Playback { cluster, records, output, signals };
@@ -86,7 +86,7 @@ pub(super) async fn play(
 struct Playback {
     cluster: DemoCluster,
     records: DemoRecords,
-    output: Output,
+    output: DemoOutput,
     signals: Signals,
 }
 
@@ -132,7 +132,7 @@ impl Playback {
                     self.output.draw(&self.records)?;
                 }
                 () = self.signals.recv() => return Ok(false),
-                outcome = self.cluster.controller.exited() => return controller_exited(outcome),
+                outcome = self.cluster.controller.wait_for_exit() => return controller_exited(outcome),
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
     controller_options::setting_policy,
     kubectl,
-    status::{self, shorten_names},
-    terminal::{self, escape_line},
+    listed_autoscalers::{list_all_autoscalers, read_scales},
+    terminal::{self, escape_line, shorten_names},
 };
 
 /// An autoscaler with a problem.
@@ -34,13 +34,11 @@ pub(super) async fn run(
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let namespace = arguments.cluster.namespace.as_deref();
     let mut autoscalers =
-        status::list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
-    if autoscalers.is_empty() {
-        kubectl::require_namespace(&client, namespace).await?;
-    }
+        list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
-    status::read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
+    idle::set_acting_controllers(&client, &arguments.controller, &mut autoscalers).await;
+    read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let now = Timestamp::now();
     let problems = autoscalers.iter().filter_map(|autoscaler| {
         let report = autoscaler.short_report(settings, &policy);

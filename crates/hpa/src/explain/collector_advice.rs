@@ -83,7 +83,7 @@ impl EnabledCollectors {
         error: &ReadError,
     ) -> Option<String> {
         let CollectorSource { collector, subject, is_annotated, servers } = source;
-        let shown = shown_collector(source);
+        let displayed_collector = collector_name(source);
         let failure = match error {
             ReadError::Fetch { message, .. } => message.as_str(),
             _ => "",
@@ -91,23 +91,26 @@ impl EnabledCollectors {
         if !self.has_collectors {
             return is_annotated.then(|| {
                 format!(
-                    "The {subject} are settings of the collector {shown}. If the controller \
-                     runs with --collectors, use its flags here."
+                    "The {subject} are settings of the collector {displayed_collector}. If the \
+                     controller runs with --collectors, use its flags here."
                 )
             });
         }
         if !self.settings.collectors.contains(collector) {
             return Some(format!(
-                "{name} needs the collector {shown} ({subject}), which is off: add {}, as the \
-                 controller needs it too.",
+                "{name} needs the collector {displayed_collector} ({subject}), which is off: add \
+                 {}, as the controller needs it too.",
                 CollectorArguments::flags_that_enable(collector)
             ));
         }
         if failure.contains(error_texts::AUTOSCALERS_NOT_SYNCED) {
             return Some(format!(
-                "{name} is read by the collector {shown} ({subject}), which has to list the \
-                 autoscalers and pods first. The message says why it could not."
+                "{name} is read by the collector {displayed_collector} ({subject}), which has to \
+                 list the autoscalers and pods first. The message says why it could not."
             ));
+        }
+        if let Some(advice) = answer_advice(name, source, failure) {
+            return Some(advice);
         }
         let (place, check) = match servers.first() {
             Some(Server::Operator(_)) => (
@@ -130,14 +133,36 @@ impl EnabledCollectors {
             String::new()
         };
         Some(format!(
-            "The collector {shown} reads {name} from {place}. Check {check}, and the settings: \
-             {subject}.{permit}"
+            "The collector {displayed_collector} reads {name} from {place}. Check {check}, and the \
+             settings: {subject}.{permit}"
         ))
     }
 }
 
-/// The collector as the annotations name it: `json-path` may be that of pods or that of a URL.
-fn shown_collector(source: &CollectorSource) -> &str {
+/// Advice if a server answered, but without a value.
+fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<String> {
+    let CollectorSource { collector, subject, .. } = source;
+    if error_texts::is_refused_query(failure) {
+        return Some(format!(
+            "The server answers, but refuses the query of {name}, as the message says: correct it \
+             in the {subject}."
+        ));
+    }
+    let default = match *collector {
+        "prometheus" => ", or add `or vector(0)` if nothing means 0",
+        _ => "",
+    };
+    failure.contains(error_texts::NO_RESULT).then(|| {
+        format!(
+            "The query of {name} has no result now: check its names and labels{default}. It is in \
+             the {subject}."
+        )
+    })
+}
+
+/// The collector's name in the annotations, in which `json-path` is the collector of pods and that
+/// of URLs.
+fn collector_name(source: &CollectorSource) -> &str {
     let annotation = source.subject.strip_suffix("/*").filter(|_| source.is_annotated);
     let name = annotation.and_then(|annotation| annotation.rsplit_once('.'));
     name.map_or(source.collector, |(_, name)| name)
@@ -153,4 +178,51 @@ fn invalid_settings_advice(inputs: &Inputs, Finding { subject, message, .. }: &F
         quote(&metadata.namespace),
         quote(&format!("reason=CreateNewMetricsCollector,involvedObject.name={}", metadata.name))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::parse_error(
+        "unable to fetch metrics: the query to prometheus failed: bad_data: parse error",
+        Some(
+            "The server answers, but refuses the query of jobs, as the message says: correct it \
+             in the annotations metric-config.external.jobs.prometheus/*."
+        )
+    )]
+    #[case::tenant_server(
+        "the query to http://p failed: Prometheus reported execution: message omitted",
+        Some("The server answers, but refuses the query of jobs")
+    )]
+    #[case::no_result(
+        "unable to fetch metrics: query 'up' did not result a valid response",
+        Some(
+            "The query of jobs has no result now: check its names and labels, or add `or \
+             vector(0)` if nothing means 0. It is in the annotations metric-config."
+        )
+    )]
+    #[case::no_connection(
+        "the query to prometheus failed: the request to Prometheus at p failed: Connection refused",
+        None
+    )]
+    fn advice_depends_on_whether_the_server_answered(
+        #[case] failure: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let source = CollectorSource {
+            collector: "prometheus",
+            subject: "annotations metric-config.external.jobs.prometheus/*".to_owned(),
+            is_annotated: true,
+            servers: Vec::new(),
+        };
+        let advice = answer_advice("jobs", &source, failure);
+        match expected {
+            Some(start) => assert!(advice.as_deref().unwrap().starts_with(start), "{advice:?}"),
+            None => assert_eq!(advice, None),
+        }
+    }
 }

@@ -3,65 +3,67 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
-use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+use hpa_controller::k8s::FieldManager;
 use jiff::Timestamp;
 use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
-    liveness::{Idle, Leases, is_recent_write},
-    status::{KubeControllerManager, ListedAutoscaler, shorten_names},
+    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
+    listed_autoscalers::ListedAutoscaler,
+    liveness::{ControllerLease, Idle, KubeControllerManager, is_recent_write},
+    terminal::shorten_names,
 };
 
 /// The maximum number of field managers whose leases are read.
 const MAX_MANAGERS: usize = 4;
 
-/// Detects that no controller acts on an autoscaler whose status `manager` stored. `None` if a
-/// controller acts, or if that is unknown. `others` are the field managers of other statuses: if
-/// `manager` is kube-controller-manager, hpa-rs may have replaced it, and they name its lease.
-pub(super) async fn detect<'a>(
-    client: &Client,
-    location: &ControllerArguments,
-    api: AutoscalerApi,
-    manager: &str,
-    others: impl Iterator<Item = &'a str>,
-    autoscalers: &[ListedAutoscaler],
-) -> Option<Idle> {
-    if !has_lease(manager) {
-        return None;
-    }
-    let name = choose_lease(location, manager, others);
-    let holder = LeaseHolder::read(client, &name).await;
-    let built_in = KubeControllerManager::read(client).await.with_statuses(autoscalers);
-    let leases =
-        Leases { name: &name, holder: &holder, built_in: &built_in, now: Timestamp::now() };
-    leases.idle(api, manager)
-}
-
 /// Whether the controller with this field manager has a lease.
-fn has_lease(manager: &str) -> bool {
+pub(super) fn has_lease(manager: &str) -> bool {
     manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some()
 }
 
-/// Chooses the lease of hpa-rs: that of the flags, else the one that `manager` names, else the one
-/// that most of `others` name.
-fn choose_lease<'a>(
+/// Finds the lease of hpa-rs: that of the flags, else the one that `manager` names. hpa-rs may have
+/// replaced kube-controller-manager: then the one that most of `others` name, which are the field
+/// managers of other statuses, else one of the usual ones.
+pub(super) async fn find_lease<'a>(
+    client: &Client,
     location: &ControllerArguments,
-    manager: &str,
+    manager: Option<&'a str>,
     others: impl Iterator<Item = &'a str>,
-) -> LeaseName {
-    match FieldManager::parse_lease(manager) {
-        Some(_) => LeaseName::choose(location, [manager]),
-        None => LeaseName::choose(location, others),
+) -> ControllerLease {
+    if manager == Some(KUBE_CONTROLLER_MANAGER) {
+        ControllerLease::find_in_cluster(client, location, others).await
+    } else {
+        ControllerLease::find(client, location, manager).await
+    }
+}
+
+/// Sets the controller that acts on each autoscaler whose status kube-controller-manager stored
+/// last, which hpa-rs may have replaced.
+pub(super) async fn set_acting_controllers(
+    client: &Client,
+    location: &ControllerArguments,
+    autoscalers: &mut [ListedAutoscaler],
+) {
+    if !autoscalers.iter().any(ListedAutoscaler::is_of_reference) {
+        return;
+    }
+    let managers = autoscalers.iter().filter_map(|one| one.manager.as_deref());
+    let lease = ControllerLease::find_in_cluster(client, location, managers).await;
+    let built_in = KubeControllerManager::read(client).await;
+    let leases = lease.with(&built_in);
+    let is_working = is_working(client, location).await;
+    for one in autoscalers {
+        one.acting = leases.acting_controller(one.manager.as_deref(), is_working);
     }
 }
 
 /// Describes the holder of kube-controller-manager's lease and the time since its renewal. Empty if
 /// the lease can't be read.
-pub(super) async fn describe_built_in(client: &Client) -> String {
+pub(super) fn describe_built_in(built_in: &KubeControllerManager) -> String {
     let now = Timestamp::now();
-    match LeaseHolder::read(client, &LeaseName::built_in()).await {
+    match &built_in.holder {
         Ok(holder) if holder.is_expired(now) => holder.describe_expiry(now),
         Ok(holder) => {
             let renewed = holder.renewed.map(|renewed| now.duration_since(renewed).as_secs());
@@ -102,10 +104,8 @@ pub(super) async fn describe_all(
             continue;
         }
         let others = by_manager.iter().map(|(other, _)| *other);
-        let name = choose_lease(location, manager, others);
-        let holder = LeaseHolder::read(client, &name).await;
-        let leases =
-            Leases { name: &name, holder: &holder, built_in: &built_in, now: Timestamp::now() };
+        let lease = find_lease(client, location, Some(manager), others).await;
+        let leases = lease.with(&built_in);
         for one in of_manager {
             if let Some(idle) = leases.idle(one.api, manager) {
                 by_reason.entry(idle).or_default().push(one.name.clone());

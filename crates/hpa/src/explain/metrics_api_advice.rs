@@ -15,11 +15,11 @@ use serde_json::Value;
 use crate::{
     kubectl::{escape, get},
     manifests::string_at,
-    status::shorten_names,
+    terminal::shorten_names,
 };
 
 const RESOURCE_GROUP: &str = "metrics.k8s.io";
-/// Discovery entry of an adapter that doesn't list its metrics, such as KEDA.
+/// The only name in the discovery of an adapter that doesn't list its metrics, such as KEDA.
 const PLACEHOLDER: &str = "externalmetrics";
 
 /// A registered metrics API.
@@ -36,7 +36,7 @@ struct Api {
 pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
     let plan = inputs.plan();
     // The controller has read these metrics, so it may read them from another source.
-    let only_reported = inputs.metrics_read_by_controller_only();
+    let read_by_controller = inputs.metrics_read_by_controller_only();
     let mut apis = BTreeMap::<&str, Option<Api>>::new();
     for (index, query) in plan.queries() {
         let error = match inputs.readings.get(index) {
@@ -51,7 +51,8 @@ pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<
         };
         let is_of_other_source =
             matches!(error, ReadError::Fetch { message, .. } if is_in_process(message));
-        if is_of_other_source || advice.contains_key(&index) || only_reported.contains(&index) {
+        if is_of_other_source || advice.contains_key(&index) || read_by_controller.contains(&index)
+        {
             continue;
         }
         let group = match query.api() {

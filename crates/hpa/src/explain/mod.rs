@@ -18,12 +18,12 @@ use hpa_calc::{Report, Settings};
 use hpa_controller::debug::AutoscalerDetail;
 use serde::Serialize;
 
-pub(crate) use self::subject::StatusController;
 use self::{dump::Dump, live::Cluster, subject::Subject};
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, SourceArguments, to_std},
     controller_options::{setting_policy, settings},
     kubectl::block_on,
+    status_controller::StatusController,
     terminal,
 };
 
@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
         refuse_sources(&arguments.sources)?;
         let subject = Dump::read(&arguments.filename)?.subject(
             arguments.name.as_deref(),
+            arguments.cluster.namespace.as_deref(),
             settings,
             &setting_policy(&arguments.autoscaling),
             arguments.at,
@@ -91,7 +92,7 @@ async fn explain(
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let subject = cluster.read(settings.clone()).await?;
     print(&subject, arguments)?;
-    let (mut sentence, mut failure) = (subject.lasting_sentence(), None);
+    let (mut sentence, mut failure) = (subject.sentence_without_idle_time(), None);
     if !arguments.watch {
         return Ok(());
     }
@@ -100,7 +101,7 @@ async fn explain(
         match cluster.read(settings.clone()).await {
             Ok(subject) => {
                 failure = None;
-                let new = subject.lasting_sentence();
+                let new = subject.sentence_without_idle_time();
                 if sentence != new {
                     print_separator(arguments.output)?;
                     print(&subject, arguments)?;

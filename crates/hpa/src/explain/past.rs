@@ -1,4 +1,4 @@
-//! The decisions that led to the last one.
+//! Formats the past decisions in the controller's record of an autoscaler.
 
 use std::fmt::Write;
 

@@ -14,11 +14,11 @@ use hpa_prometheus::source::PrometheusSource;
 use crate::args::RulesFileArguments;
 
 /// Advice for each metric whose rule returned nothing, and for each misspelled name that neither a
-/// rule nor an API has. In the latter case, a metric that the controller could read has none.
+/// rule nor an API has. A metric that the controller could read has no misspelled name.
 pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usize, String> {
     let plan = inputs.plan();
     // The controller has read these metrics, so it may have other rules.
-    let only_reported = inputs.metrics_read_by_controller_only();
+    let read_by_controller = inputs.metrics_read_by_controller_only();
     let mut advice = BTreeMap::new();
     for (index, query) in plan.queries() {
         let Some(Err(error)) = inputs.readings.get(index) else { continue };
@@ -33,7 +33,7 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
             )),
             ReadError::Fetch { message, .. } if is_absent(message) && !has_rule => {
                 let similar = most_similar(name, known_names.iter().map(String::as_str));
-                similar.filter(|_| !only_reported.contains(&index)).map(|similar| {
+                similar.filter(|_| !read_by_controller.contains(&index)).map(|similar| {
                     format!(
                         "Correct the name in spec.metrics[{index}], or add a rule: no rule of \
                          --metrics-config has {name} (similar: {similar}). hpa rules check FILE \
@@ -65,12 +65,12 @@ pub(super) fn placeholders(arguments: &RulesFileArguments) -> Vec<(&'static str,
     placeholders
 }
 
-/// Whether neither a rule or collector nor a metrics API has the metric.
+/// Whether no rule, collector or metrics API has the metric.
 fn is_absent(message: &str) -> bool {
     message.contains(ALSO_NOT_BY_API) && is_api_missing(message)
 }
 
-/// The names of the rules' metrics of the same API as a query. `None` for resource metrics.
+/// The names of the rules' metrics in the API of a query. `None` for resource metrics.
 fn metric_names(rules: &PrometheusSource, query: &MetricQuery) -> Option<Vec<String>> {
     let catalog = rules.catalog();
     Some(match query {

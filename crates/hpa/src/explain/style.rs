@@ -10,7 +10,7 @@ const YELLOW: &str = "\x1b[1;33m";
 const GREEN: &str = "\x1b[1;32m";
 const RESET: &str = "\x1b[0m";
 
-/// Colors the first line by the state of the autoscaler, and prints headings in bold.
+/// Colors the first line by the reason of the decision, and makes headings bold.
 pub(super) fn color(text: &str, report: &Report) -> String {
     let first_color = match report.reason {
         _ if report.doubt.is_some() => YELLOW,
@@ -46,7 +46,7 @@ mod tests {
         });
         let manifest = Manifest::new("f", 1, object);
         let subject =
-            Dump::new(vec![manifest]).subject(None, <_>::default(), &<_>::default(), None);
+            Dump::new(vec![manifest]).subject(None, None, <_>::default(), &<_>::default(), None);
         subject.expect("an autoscaler").inputs.report()
     }
 

@@ -3,19 +3,15 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{Inputs, Report, Scale, Selector, report::ambiguous_autoscalers};
-use hpa_controller::debug::AutoscalerDetail;
+use hpa_controller::{AutoscalerApi, debug::AutoscalerDetail};
 use jiff::SignedDuration;
-use serde::Serialize;
-use serde_json::Value;
 
 use super::past;
 use crate::{
-    args::TargetApi,
-    debug_client::{KUBE_CONTROLLER_MANAGER, Unavailable},
+    debug_client::Unavailable,
     liveness::Idle,
-    manifests::string_at,
-    status::shorten_names,
-    terminal::escape_line,
+    status_controller::StatusController,
+    terminal::{escape_line, shorten_names},
 };
 
 /// The end of the first line if the target's manifest sets no replicas.
@@ -49,18 +45,9 @@ pub(super) struct Subject {
     pub(super) has_status_replicas: bool,
 }
 
-/// The controller that stored the status last, according to its field manager.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct StatusController {
-    /// The name of the field manager. Absent if no status was stored.
-    pub(crate) name: Option<String>,
-    /// The time of its last write.
-    pub(crate) at: Option<String>,
-}
-
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let doubt = self.idle.as_ref().map(|idle| idle.reason.clone());
+        let doubt = self.idle.as_ref().map(Idle::reason);
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
         if !self.missing_object_advice.is_empty() {
             // Other advice assumes that what the files lack is missing in the cluster.
@@ -110,10 +97,10 @@ impl Subject {
     }
 
     /// The first line, without the time for which no controller has been running.
-    pub(super) fn lasting_sentence(&self) -> String {
+    pub(super) fn sentence_without_idle_time(&self) -> String {
         let sentence = self.report().sentence;
         match &self.idle {
-            Some(idle) => sentence.replace(&idle.reason, "no controller runs"),
+            Some(idle) => sentence.replace(&idle.reason(), "no controller runs"),
             None => sentence,
         }
     }
@@ -156,34 +143,6 @@ impl Subject {
     }
 }
 
-impl StatusController {
-    /// The newest entry of `managedFields` for the status.
-    pub(crate) fn from_managed_fields(object: &Value) -> Self {
-        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-        let entries = entries.into_iter().flatten();
-        let of_status = entries.filter(|entry| string_at(entry, "/subresource") == "status");
-        let newest = of_status.max_by_key(|entry| string_at(entry, "/time").to_owned());
-        let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        newest.map_or_else(Self::default, |entry| Self {
-            name: optional(string_at(entry, "/manager")),
-            at: optional(string_at(entry, "/time")),
-        })
-    }
-
-    fn sentence(&self) -> String {
-        escape_line(&match (&self.name, &self.at) {
-            (Some(name), Some(at)) => format!("{name} stored the status at {at}."),
-            (Some(name), None) => format!("{name} stored the status."),
-            (None, _) => "No controller has stored a status.".to_owned(),
-        })
-    }
-
-    /// Whether it is kube-controller-manager, which ignores the settings of single autoscalers.
-    pub(crate) fn is_reference(&self) -> bool {
-        self.name.as_deref() == Some(KUBE_CONTROLLER_MANAGER)
-    }
-}
-
 /// Replaces the placeholders in the commands of a text.
 fn fill_placeholders(text: &str, placeholders: &[(&'static str, String)]) -> String {
     let fill = |text: String, (placeholder, value): &(&'static str, String)| {
@@ -201,12 +160,12 @@ pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
 
 /// Whether a message about an ambiguous selector names an autoscaler of an API, or leaves names
 /// out.
-pub(super) fn may_name_api(message: &str, api: TargetApi) -> bool {
+pub(super) fn may_name_api(message: &str, api: AutoscalerApi) -> bool {
     let Some((mut names, is_cut_off)) = ambiguous_autoscalers(message) else { return false };
     // `NAMESPACE/NAME`, or `rhpa/NAMESPACE/NAME` in the custom API.
     let slashes = match api {
-        TargetApi::Core => 1,
-        TargetApi::Custom => 2,
+        AutoscalerApi::Core => 1,
+        AutoscalerApi::Custom => 2,
     };
     is_cut_off || names.any(|name| name.matches('/').count() == slashes)
 }
@@ -239,7 +198,7 @@ mod tests {
         #[case] has_custom: bool,
     ) {
         let message = format!("pods by selector app=web are controlled by multiple HPAs: {names}");
-        let named = [TargetApi::Core, TargetApi::Custom].map(|api| may_name_api(&message, api));
+        let named = AutoscalerApi::ALL.map(|api| may_name_api(&message, api));
         assert_eq!(named, [has_core, has_custom]);
     }
 }

@@ -1,7 +1,7 @@
 //! Compares how an autoscaler follows a load with and without forecasts.
 
 use hpa_forecast::{
-    Backtest, Comparison, GateDecision, Reason, Replicas, Settings, Trace, Workload, decide,
+    Backtest, Comparison, GateDecision, MeasuredMinute, Reason, Settings, Trace, Workload, decide,
     first_measured,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -40,10 +40,10 @@ pub(super) struct Analysis {
 /// The minutes of the measured time, with and without forecasts.
 pub(super) struct Runs {
     /// Without forecasts.
-    pub(super) reactive: Vec<Replicas>,
+    pub(super) reactive: Vec<MeasuredMinute>,
     /// Without forecasts, with a lower target for the same pod-hours.
-    pub(super) lowered: Vec<Replicas>,
-    pub(super) with_forecasts: Vec<Replicas>,
+    pub(super) lowered: Vec<MeasuredMinute>,
+    pub(super) with_forecasts: Vec<MeasuredMinute>,
     /// The forecast load that a decision at each minute of the trace uses. NaN if there is none.
     pub(super) forecast_loads: Vec<f32>,
 }
@@ -81,7 +81,7 @@ impl Analysis {
     /// The first and the last minute of the measured time.
     pub(super) fn measured_range(&self) -> Option<(Timestamp, Timestamp)> {
         let runs = self.runs.as_ref()?;
-        let time = |one: &Replicas| self.subject.trace.time(one.minute);
+        let time = |one: &MeasuredMinute| self.subject.trace.time(one.minute);
         Some((time(runs.reactive.first()?), time(runs.reactive.last()?)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use hpa_forecast::Replicas;
+use hpa_forecast::MeasuredMinute;
 use hpa_simulate::report::{Line, Plot, Style, plots};
 
 use super::analysis::{Analysis, Runs};
@@ -26,8 +26,8 @@ pub(super) fn draw_last_days(analysis: &Analysis, days: usize) -> Option<String>
 pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
     let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;
-    let is_overloaded = |one: &Replicas| one.load > f64::from(one.ready) * capacity;
-    let saved = |(without, with): (&Replicas, &Replicas)| {
+    let is_overloaded = |one: &MeasuredMinute| one.load > f64::from(one.ready) * capacity;
+    let saved = |(without, with): (&MeasuredMinute, &MeasuredMinute)| {
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
     };
     let saved: Vec<i32> = runs.lowered.iter().zip(&runs.with_forecasts).map(saved).collect();
@@ -55,17 +55,18 @@ fn draw(
 ) -> Option<String> {
     let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;
     let first = *range.start() as f64;
-    let is_in_range = |one: &&Replicas| range.contains(&one.minute);
+    let is_in_range = |one: &&MeasuredMinute| range.contains(&one.minute);
     let second = |minute: usize| (minute as f64 - first) * SECONDS_PER_MINUTE;
-    let points = |run: &[Replicas], value: &dyn Fn(&Replicas) -> f64| -> Vec<(f64, f64)> {
-        run.iter().filter(is_in_range).map(|one| (second(one.minute), value(one))).collect()
-    };
-    let served = |one: &Replicas| f64::from(one.ready) * capacity;
-    let replicas = |one: &Replicas| f64::from(one.replicas);
+    let points =
+        |run: &[MeasuredMinute], value: &dyn Fn(&MeasuredMinute) -> f64| -> Vec<(f64, f64)> {
+            run.iter().filter(is_in_range).map(|one| (second(one.minute), value(one))).collect()
+        };
+    let served = |one: &MeasuredMinute| f64::from(one.ready) * capacity;
+    let replicas = |one: &MeasuredMinute| f64::from(one.replicas);
     let line = |name: &str, style, points| Line { name: name.to_owned(), style, points };
     let drawn = runs.lowered.iter().chain(&runs.with_forecasts).filter(is_in_range);
     let highest = drawn.map(|one| one.load.max(served(one))).fold(0.0, f64::max);
-    let plot = |title: &str, run: &[Replicas]| Plot {
+    let plot = |title: &str, run: &[MeasuredMinute]| Plot {
         title: title.to_owned(),
         lines: vec![
             line("load", Style::Load, points(run, &|one| one.load)),
@@ -97,10 +98,11 @@ fn draw(
     ];
     let mut minutes_in_range = runs.reactive.iter().filter(is_in_range);
     let start = analysis.subject.trace.time(minutes_in_range.next()?.minute);
+    let start = start.to_zoned(analysis.settings.zone.clone());
     let end = second(minutes_in_range.next_back()?.minute);
     let name = &analysis.subject.name;
     let description = format!("{period_name} of {name} with and without forecasts");
-    Some(plots(&all, start, end, &description))
+    Some(plots(&all, &start, end, &description))
 }
 
 /// The forecast loads, each at the time that it is a forecast for.

@@ -5,7 +5,7 @@ mod chart;
 mod file;
 mod output;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
 use hpa_calc::{HorizontalPodAutoscaler, Settings as ControllerSettings, settings::SettingPolicy};
@@ -31,7 +31,7 @@ const DEFAULT_PEAK_PODS: f64 = 100.0;
 /// Reports whether a load is forecastable and whether forecasts would have helped.
 pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
     let subject = match &arguments.file {
-        Some(_) => from_file(arguments)?,
+        Some(path) => from_file(path, arguments)?,
         None => from_prometheus(arguments)?,
     };
     let analysis = Analysis::new(subject, arguments);
@@ -50,8 +50,7 @@ pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
     Ok(if is_active { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn from_file(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
-    let path = arguments.file.as_deref().context("--file is required")?;
+fn from_file(path: &Path, arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     let samples = file::read(path, &arguments.time_zone)?;
     let mut assumptions = Vec::new();
     let target = arguments.target.unwrap_or_else(|| {

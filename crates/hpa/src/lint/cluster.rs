@@ -8,9 +8,9 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{
-    rules::TARGET_POINTER,
+    object::{Reference, TARGET_POINTER, group, is_autoscaler},
     served::{self, CUSTOM, EXTERNAL, METRICS_APIS},
-    workspace::{Reference, ServedMetrics, Workspace, group, is_autoscaler},
+    workspace::{ServedMetrics, Workspace},
 };
 use crate::{
     args::LintArguments,
@@ -39,17 +39,20 @@ const WORKLOADS_CONSEQUENCE: &str = "missing-target, missing-container, missing-
 
 /// The kinds that are listed. All but the first may be unserved or forbidden.
 #[rustfmt::skip]
-const LISTED_KINDS: [ListedKind; 9] = [
+const LISTED_KINDS: [ListedKind; 10] = [
     ListedKind::new(AUTOSCALERS, hpa_crd::PLURAL, hpa_crd::KIND, ""),
     ListedKind::new("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND, "they are not checked, and shared-target doesn't see them"),
     ListedKind::new("apis/apps/v1", "deployments", "Deployment", WORKLOADS_CONSEQUENCE),
     ListedKind::new("apis/apps/v1", "statefulsets", "StatefulSet", WORKLOADS_CONSEQUENCE),
     ListedKind::new("apis/batch/v1", "cronjobs", "CronJob", "overlapping-selectors doesn't see their pods"),
+    ListedKind::new("apis/batch/v1", "jobs", JOB, "overlapping-selectors doesn't see their pods"),
     ListedKind::new("api/v1", "limitranges", "LimitRange", "missing-request doesn't see their default requests"),
     ListedKind::new("apis/autoscaling.k8s.io/v1", "verticalpodautoscalers", "VerticalPodAutoscaler", "vpa-conflict reports nothing"),
     ListedKind::new("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject", "shared-target doesn't see them"),
     ListedKind::new("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "missing-selector reports nothing"),
 ];
+/// A kind of which only some objects are read: see [`may_start_pods`].
+const JOB: &str = "Job";
 /// The only listed kind whose objects have no namespace.
 const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
 
@@ -135,7 +138,19 @@ fn is_needed(kind: &ListedKind, objects: &[Manifest]) -> bool {
         || autoscalers.any(|one| Reference::at(&one.object, TARGET_POINTER).group.contains('.'))
 }
 
-/// Lists all objects of a kind, page by page. `None` if the API server doesn't serve the kind.
+/// Whether a Job may have pods of its own. A finished one has no running pods, and the pods of one
+/// with an owner are those of its `CronJob`. A cluster may have thousands of both.
+fn may_start_pods(job: &Value) -> bool {
+    let conditions = job.pointer("/status/conditions").and_then(Value::as_array);
+    let is_finished = conditions.into_iter().flatten().any(|condition| {
+        ["Complete", "Failed"].contains(&string_at(condition, "/type"))
+            && string_at(condition, "/status") == "True"
+    });
+    !is_finished && job.pointer("/metadata/ownerReferences").is_none()
+}
+
+/// Lists all objects of a kind, page by page, except for Jobs without pods of their own. `None` if
+/// the API server doesn't serve the kind.
 async fn list_objects(
     client: &Client,
     path: &str,
@@ -147,6 +162,7 @@ async fn list_objects(
         let Some(page): Option<Value> = page else { return Ok(None) };
         let api_version = string_at(&page, "/apiVersion").to_owned();
         let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
+        let items = items.filter(|item| kind != JOB || may_start_pods(item));
         objects.extend(items.map(|item| {
             let mut object = item.clone();
             if let Some(members) = object.as_object_mut() {
@@ -190,4 +206,41 @@ async fn list_metrics(client: &Client, version: &str) -> Option<BTreeSet<String>
         resources.iter().map(|resource| string_at(resource, "/name").to_owned()).collect();
     let is_listed = !names.is_empty() && !names.contains(KEDA_PLACEHOLDER);
     is_listed.then_some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::new(json!({}), true)]
+    #[case::running(json!({ "status": { "active": 1, "conditions": [] } }), true)]
+    #[case::suspended(
+        json!({ "status": { "conditions": [{ "type": "Suspended", "status": "True" }] } }),
+        true
+    )]
+    #[case::complete(
+        json!({ "status": { "conditions": [{ "type": "Complete", "status": "True" }] } }),
+        false
+    )]
+    #[case::failed(
+        json!({ "status": { "conditions": [{ "type": "Failed", "status": "True" }] } }),
+        false
+    )]
+    #[case::of_a_cron_job(json!({ "metadata": { "ownerReferences": [{}] } }), false)]
+    fn jobs_without_pods_of_their_own_are_not_read(#[case] job: Value, #[case] is_read: bool) {
+        assert_eq!(may_start_pods(&job), is_read);
+    }
+
+    #[test]
+    fn jobs_and_cron_jobs_are_listed_in_their_namespaces() {
+        let paths: Vec<String> = LISTED_KINDS.iter().map(|kind| kind.path(Some("shop"))).collect();
+        for resource in ["jobs", "cronjobs"] {
+            let path = format!("/apis/batch/v1/namespaces/shop/{resource}");
+            assert!(paths.contains(&path), "{paths:?}");
+        }
+    }
 }

@@ -2,13 +2,17 @@
 
 use std::cmp::Reverse;
 
+use hpa_controller::AutoscalerApi;
 use serde::Serialize;
 
-use super::rules::Rule;
+use super::object::{autoscaler_api, qualified_name};
 use crate::{
-    lint::old_fields::stored_field,
-    manifests::{Manifest, Position, string_at},
+    convert::stored_fields::stored_field,
+    manifests::{Manifest, Position},
 };
+
+/// The page with a section for each rule.
+const RULES_PAGE: &str = "docs/lint.md";
 
 /// The severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,13 +36,29 @@ impl Severity {
     }
 }
 
+/// The part of a rule that its findings print.
+#[derive(Debug)]
+pub(super) struct RuleDescription {
+    pub(super) id: &'static str,
+    pub(super) severity: Severity,
+    /// The mistake, as in the table of `docs/lint.md`.
+    pub(super) summary: &'static str,
+}
+
+impl RuleDescription {
+    /// The link to the rule's section in the documentation.
+    pub(super) fn link(&self) -> String {
+        format!("{RULES_PAGE}#{}", self.id)
+    }
+}
+
 /// A violation of a rule.
 #[derive(Debug)]
 pub(super) struct Finding {
-    pub(super) rule: &'static Rule,
+    pub(super) rule: &'static RuleDescription,
     pub(super) file: String,
     pub(super) position: Position,
-    /// The [`qualified_name`] of the autoscaler.
+    /// The [`qualified_name`] of the autoscaler. In a cluster, with a prefix for the custom API.
     pub(super) autoscaler: String,
     /// The path of the field, such as `spec.metrics[0]`.
     pub(super) field: String,
@@ -50,14 +70,14 @@ impl Finding {
         self.rule.severity
     }
 
-    /// By file, line and autoscaler, then by severity with the highest first. Findings of one rule
-    /// about one line have equal keys.
+    /// Sorts by file, line and autoscaler, then by severity with the highest first. Findings of one
+    /// rule about one autoscaler and one line have equal keys.
     pub(super) fn sort_key(&self) -> impl Ord + '_ {
         let Self { file, position, autoscaler, rule, .. } = self;
         (file, position.line, autoscaler, Reverse(self.severity()), rule.id)
     }
 
-    /// A text for each part of the finding that a reader sees, to find duplicates.
+    /// The printed parts of the finding. Findings with equal ones are duplicates.
     pub(super) fn identity(&self) -> [String; 4] {
         let place = format!("{}:{} {}", self.file, self.position.line, self.rule.id);
         [place, self.autoscaler.clone(), self.field.clone(), self.message.clone()]
@@ -66,7 +86,7 @@ impl Finding {
 
 /// Adds findings about one rule and one object.
 pub(super) struct Report<'a> {
-    pub(super) rule: &'static Rule,
+    pub(super) rule: &'static RuleDescription,
     pub(super) manifest: &'a Manifest,
     pub(super) findings: &'a mut Vec<Finding>,
 }
@@ -101,20 +121,13 @@ impl Report<'_> {
     /// Adds a finding at a position in the file of `place`.
     fn push(&mut self, place: &Manifest, position: Position, field: String, message: String) {
         let (rule, file) = (self.rule, place.file.clone());
-        let autoscaler = qualified_name(self.manifest);
+        let autoscaler = match autoscaler_api(self.manifest) {
+            // Without a line, only the prefix tells it from one of the core API.
+            AutoscalerApi::Custom if self.manifest.line == 0 => {
+                format!("{}/{}", hpa_crd::SHORT_NAME, qualified_name(self.manifest))
+            }
+            _ => qualified_name(self.manifest),
+        };
         self.findings.push(Finding { rule, file, position, autoscaler, field, message });
-    }
-}
-
-/// `namespace/name` of an object, or `name` if the manifest has no namespace. `generateName` stands
-/// for a name, and `(no name)` for the lack of both.
-pub(super) fn qualified_name(manifest: &Manifest) -> String {
-    let object = &manifest.object;
-    let names = ["/metadata/name", "/metadata/generateName"];
-    let mut names = names.into_iter().map(|pointer| string_at(object, pointer));
-    let name = names.find(|name| !name.is_empty()).unwrap_or("(no name)");
-    match string_at(object, "/metadata/namespace") {
-        "" => name.to_owned(),
-        namespace => format!("{namespace}/{name}"),
     }
 }

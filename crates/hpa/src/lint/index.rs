@@ -3,57 +3,34 @@
 
 use std::collections::{HashMap, HashSet};
 
+use hpa_controller::AutoscalerApi;
 use serde_json::Value;
 
-use super::{
-    finding::qualified_name,
-    rules::{TARGET_POINTER, is_scalable},
-    workspace::{Reference, group, is_autoscaler, namespace, pod_template},
+use super::object::{
+    Reference, TARGET_POINTER, autoscaler_api, group, is_autoscaler, is_scalable, namespace,
+    pod_template, qualified_name,
 };
 use crate::manifests::{Manifest, string_at};
 
 const KEDA: &str = "keda.sh";
 
-/// The API of an autoscaler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Api {
-    /// `autoscaling` in any version
-    Core,
-    /// The custom API of this project
-    Custom,
-}
-
-impl Api {
-    pub(super) fn of(autoscaler: &Manifest) -> Self {
-        let is_custom = group(string_at(&autoscaler.object, "/apiVersion")) == hpa_crd::GROUP;
-        if is_custom { Self::Custom } else { Self::Core }
-    }
-
-    pub(super) fn other(self) -> Self {
-        match self {
-            Self::Core => Self::Custom,
-            Self::Custom => Self::Core,
-        }
-    }
-}
-
-/// Indexes of objects by namespace, group, kind and name.
-type Named = HashMap<(String, Reference), Vec<usize>>;
+/// Indexes of objects by namespace and reference.
+type ByReference = HashMap<(String, Reference), Vec<usize>>;
 
 /// Indexes into the objects of a workspace, each in the order of the objects.
 #[derive(Default)]
 pub(super) struct Index {
-    objects: Named,
+    objects: ByReference,
     /// The first object with a namespace, by group, kind and name.
     first_in_a_namespace: HashMap<Reference, usize>,
     /// By the target. Autoscalers with equal API, namespace and name count as one: the first.
-    autoscalers: HashMap<(Api, String, Reference), Vec<usize>>,
+    autoscalers: HashMap<(AutoscalerApi, String, Reference), Vec<usize>>,
     /// The autoscalers in a namespace that doesn't have their target, by the target.
-    autoscalers_without_target: HashMap<(Api, Reference), Vec<usize>>,
+    autoscalers_without_target: HashMap<(AutoscalerApi, Reference), Vec<usize>>,
     /// KEDA's `ScaledObject`s by their target.
-    scaled_objects: Named,
+    scaled_objects: ByReference,
     /// `VerticalPodAutoscaler`s by their target.
-    vertical_autoscalers: Named,
+    vertical_autoscalers: ByReference,
     /// Namespace and resource of the default requests of `LimitRange`s.
     default_requests: HashSet<(String, String)>,
     /// Group and kind of custom resources that have a scale without `labelSelectorPath`.
@@ -96,7 +73,7 @@ impl Index {
         let mut identities = HashSet::new();
         for (at, object) in objects.iter().enumerate().filter(|(_, one)| is_autoscaler(one)) {
             let target = Reference::at(&object.object, TARGET_POINTER);
-            if identities.insert((Api::of(object), qualified_name(object), target.clone())) {
+            if identities.insert((autoscaler_api(object), qualified_name(object), target.clone())) {
                 index.add_autoscaler(at, object, target);
             }
         }
@@ -171,7 +148,7 @@ impl Index {
     }
 
     fn add_autoscaler(&mut self, at: usize, object: &Manifest, target: Reference) {
-        let (api, namespace) = (Api::of(object), owned_namespace(object));
+        let (api, namespace) = (autoscaler_api(object), owned_namespace(object));
         if !namespace.is_empty() && self.objects(&namespace, &target).is_empty() {
             add(&mut self.autoscalers_without_target, (api, target.clone()), at);
         }
@@ -180,10 +157,9 @@ impl Index {
 
     fn add_unscaled(&mut self, at: usize, object: &Manifest) {
         let reference = Reference::to(object);
-        let apis = [Api::Core, Api::Custom];
-        let is_scaled = || {
-            apis.iter().any(|api| !self.autoscalers(*api, namespace(object), &reference).is_empty())
-        };
+        let has_autoscaler =
+            |api: AutoscalerApi| !self.autoscalers(api, namespace(object), &reference).is_empty();
+        let is_scaled = || AutoscalerApi::ALL.into_iter().any(has_autoscaler);
         if pod_template(&object.object).is_none() || !is_scalable(&reference) || is_scaled() {
             return;
         }
@@ -204,12 +180,21 @@ impl Index {
     }
 
     /// The autoscalers of a namespace with this target. Those with equal names count as one.
-    pub(super) fn autoscalers(&self, api: Api, namespace: &str, target: &Reference) -> &[usize] {
+    pub(super) fn autoscalers(
+        &self,
+        api: AutoscalerApi,
+        namespace: &str,
+        target: &Reference,
+    ) -> &[usize] {
         get(&self.autoscalers, &(api, namespace.to_owned(), target.clone()))
     }
 
     /// The autoscalers with this target in the namespaces that don't have it.
-    pub(super) fn autoscalers_without_target(&self, api: Api, target: &Reference) -> &[usize] {
+    pub(super) fn autoscalers_without_target(
+        &self,
+        api: AutoscalerApi,
+        target: &Reference,
+    ) -> &[usize] {
         get(&self.autoscalers_without_target, &(api, target.clone()))
     }
 
@@ -233,8 +218,8 @@ impl Index {
         self.kinds_without_selector.contains(&(group.to_owned(), kind.to_owned()))
     }
 
-    /// The objects with pods of a namespace. With labels, those whose pods have the one of them
-    /// that the fewest have.
+    /// The objects with pods in a namespace. If there are labels, only those whose pods have the
+    /// rarest of these labels.
     pub(super) fn workloads<'a>(
         &self,
         namespace: &str,

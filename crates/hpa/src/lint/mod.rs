@@ -6,6 +6,7 @@
 mod cluster;
 mod finding;
 mod index;
+mod object;
 mod old_fields;
 mod output;
 mod rules;
@@ -22,9 +23,10 @@ use std::{
     process::ExitCode,
 };
 
+use hpa_calc::shell::quote;
 use serde_json::Value;
 
-pub(crate) use self::workspace::is_autoscaler;
+pub(crate) use self::object::is_autoscaler;
 use self::{
     finding::{Finding, Severity},
     workspace::{InProcessSources, ServedMetrics, Workspace},
@@ -33,7 +35,7 @@ use crate::{
     args::{LintArguments, LintFormat, SourceArguments},
     kubectl::block_on,
     manifests::{self, Input, Manifest, Problem, directory_with, file_name},
-    rules::builtin_mapper,
+    rules::builtin,
     terminal,
 };
 
@@ -54,7 +56,7 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         input.problems.extend(problem);
         let mut workspace = Workspace::from_manifests(input.manifests);
         workspace.set_namespace(arguments.cluster.namespace.as_deref());
-        let served = served::read_rules(&arguments.sources.rules, builtin_mapper());
+        let served = served::read_rules(&arguments.sources.rules, builtin::mapper());
         workspace.served = block_on(served)?.map(ServedMetrics::with_unknown_cluster);
         (workspace, input.problems)
     };
@@ -147,7 +149,8 @@ pub(crate) fn missing_autoscaler_problem(
 /// The command line that passes the output of kustomize for the directory of a file to `command`.
 fn kustomize_command(file: &str, command: &str) -> String {
     let directory = directory_with(Path::new(file), &KUSTOMIZATION_FILES);
-    format!("kustomize build {} | {command} -", directory.as_deref().unwrap_or("DIRECTORY"))
+    let directory = quote(directory.as_deref().unwrap_or("DIRECTORY"));
+    format!("kustomize build {directory} | {command} -")
 }
 
 /// The IDs of the rules that generated objects violate.
@@ -160,7 +163,8 @@ pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
 /// ID, severity and summary of each rule.
 #[cfg(test)]
 pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
-    rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
+    let descriptions = rules::RULES.iter().map(|rule| &rule.description);
+    descriptions.map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
 /// The warnings about annotations of this project that don't exist or have no valid value, a line

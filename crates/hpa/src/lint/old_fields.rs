@@ -1,8 +1,6 @@
 //! The fields of `autoscaling/v1` and `autoscaling/v2beta1` that v2 doesn't have.
 
-use serde_json::Value;
-
-use crate::convert::versions::{METRICS, SOURCES, TARGET_CPU, V1, V2_BETA_1};
+use crate::convert::versions::{SOURCES, TARGET_CPU, V1, V2_BETA_1};
 
 /// A field of an older version that v2 doesn't have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +51,6 @@ pub(super) fn source_of_field(path: &str) -> Option<&str> {
     let (metric, name) = source.rsplit_once('.')?;
     let is_metric = metric.starts_with("spec.metrics[") && metric.ends_with(']');
     (is_metric && SOURCES.contains(&name)).then_some(source)
-}
-
-/// The field of an autoscaler as it was written, for a field of its conversion to v2: in
-/// `autoscaling/v1`, the metric of CPU is `targetCPUUtilizationPercentage`. Other fields are
-/// returned unchanged.
-pub(super) fn stored_field(object: &Value, field: String) -> String {
-    let is_v1 = object.get("apiVersion").is_some_and(|version| version == V1);
-    let cpu = object.get("spec").and_then(|spec| spec.get(TARGET_CPU));
-    let annotations = object.pointer("/metadata/annotations");
-    // The metrics of the annotation precede that of CPU.
-    let has_others = annotations.is_some_and(|all| all.get(METRICS).is_some());
-    let has_only_cpu = is_v1 && cpu.is_some_and(|percent| !percent.is_null()) && !has_others;
-    if has_only_cpu && field.starts_with("spec.metrics[") {
-        return format!("spec.{TARGET_CPU}");
-    }
-    field
 }
 
 #[cfg(test)]

@@ -78,6 +78,7 @@ pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
 pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::Result<String> {
     let rules: Vec<Value> = RULES
         .iter()
+        .map(|rule| &rule.description)
         .map(|rule| {
             json!({
                 "id": rule.id,

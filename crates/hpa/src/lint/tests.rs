@@ -104,6 +104,10 @@ const DOWN: &str = "/spec/behavior/scaleDown";
     &[(1, INIT_CONTAINERS, json!([{ "name": "s", "restartPolicy": "Always" }]))],
     "missing-request"
 )]
+#[case::requests_of_zero(
+    &[(1, CONTAINERS, json!([{ "name": "app", "resources": { "requests": { "cpu": 0 } } }]))],
+    "missing-request"
+)]
 #[case::fixed_size(&[(0, "/spec/maxReplicas", json!(2)), (0, DOWN, json!({}))], "fixed-size")]
 #[case::stuck_at_zero(
     &[
@@ -268,6 +272,12 @@ fn advice_is_given(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
     &[(0, "/spec/metrics/0/resource/target/averageUtilization", json!(100))]
 )]
 #[case::one_direction_disabled(&[(0, DOWN, json!({ "selectPolicy": "Disabled" }))])]
+#[case::disabled_with_the_default_policies(
+    &[(0, DOWN, json!({
+        "selectPolicy": "Disabled",
+        "policies": [{ "type": "Percent", "value": 100, "periodSeconds": 15 }],
+    }))]
+)]
 #[case::valid_annotations(&[(0, "/metadata/annotations", annotation("pause", "down"))])]
 #[case::foreign_annotation(&[(0, "/metadata/annotations", json!({ "example.com/pause": "yes" }))])]
 #[case::target_elsewhere(&[(1, "/metadata/name", json!("api"))])]

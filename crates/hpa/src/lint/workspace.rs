@@ -3,15 +3,14 @@
 use std::{collections::BTreeSet, ptr, sync::Arc};
 
 use hpa_collectors::{Compat, collection::CollectionSettings};
+use hpa_controller::AutoscalerApi;
 use hpa_metrics::resource::ApiResources;
-use serde_json::Value;
 
-use super::index::{Api, Index};
-use crate::{
-    args::SourceArguments,
-    convert::versions,
-    manifests::{Manifest, string_at},
+use super::{
+    index::Index,
+    object::{Reference, is_autoscaler, namespace},
 };
+use crate::{args::SourceArguments, manifests::Manifest};
 
 /// Objects from files or from a cluster.
 #[derive(Default)]
@@ -65,36 +64,6 @@ pub(super) struct ServedMetrics {
     /// The error if Prometheus could not list the series of the rules, whose metrics are then
     /// unknown.
     pub(super) discovery_error: Option<String>,
-}
-
-/// A reference to an object: its group, kind and name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Reference {
-    pub(super) group: String,
-    pub(super) kind: String,
-    pub(super) name: String,
-}
-
-impl Reference {
-    /// The reference in a field of an object.
-    pub(super) fn at(object: &Value, pointer: &str) -> Self {
-        let reference = object.pointer(pointer).unwrap_or(&Value::Null);
-        Self {
-            group: group(string_at(reference, "/apiVersion")).to_owned(),
-            kind: string_at(reference, "/kind").to_owned(),
-            name: string_at(reference, "/name").to_owned(),
-        }
-    }
-
-    /// The reference to an object.
-    pub(super) fn to(manifest: &Manifest) -> Self {
-        let object = &manifest.object;
-        Self {
-            group: group(string_at(object, "/apiVersion")).to_owned(),
-            kind: manifest.kind().to_owned(),
-            name: string_at(object, "/metadata/name").to_owned(),
-        }
-    }
 }
 
 impl Workspace {
@@ -185,7 +154,7 @@ impl Workspace {
     /// names, such as those of several environments, count as one.
     pub(super) fn autoscalers_of(
         &self,
-        api: Api,
+        api: AutoscalerApi,
         from: &Manifest,
         target: &Reference,
     ) -> impl Iterator<Item = &Manifest> {
@@ -196,7 +165,7 @@ impl Workspace {
     /// object fits both, and only one of both manifests has a namespace.
     pub(super) fn possible_autoscalers_of(
         &self,
-        api: Api,
+        api: AutoscalerApi,
         from: &Manifest,
         target: &Reference,
     ) -> impl Iterator<Item = &Manifest> {
@@ -232,8 +201,8 @@ impl Workspace {
         self.at(self.index.vertical_autoscalers(namespace(from), target))
     }
 
-    /// The objects with pods and without an owner in the namespace of `from`. If there are `labels`,
-    /// at least those whose pods have all of them.
+    /// The objects with pods and without an owner in the namespace of `from`. With `labels`, only
+    /// some of these, among them all whose pods have all the labels.
     pub(super) fn workloads<'a>(
         &self,
         from: &Manifest,
@@ -276,40 +245,4 @@ impl Workspace {
     fn at<'a>(&'a self, indexes: &'a [usize]) -> impl Iterator<Item = &'a Manifest> {
         indexes.iter().filter_map(|at| self.objects.get(*at))
     }
-}
-
-/// Whether an object is an autoscaler of the core API in any version, or of the custom API.
-pub(crate) fn is_autoscaler(manifest: &Manifest) -> bool {
-    manifest.kind() == hpa_crd::KIND
-        && versions::is_known(string_at(&manifest.object, "/apiVersion"))
-}
-
-/// The namespace of an object; empty if the manifest leaves it out.
-pub(super) fn namespace(manifest: &Manifest) -> &str {
-    string_at(&manifest.object, "/metadata/namespace")
-}
-
-/// The group of an `apiVersion`; empty for the core group.
-pub(super) fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-/// The template of the pods that an object creates.
-pub(super) fn pod_template(object: &Value) -> Option<&Value> {
-    object.pointer("/spec/jobTemplate/spec/template").or_else(|| object.pointer("/spec/template"))
-}
-
-/// The containers of a target's pods whose requests count, with their paths: all but the init
-/// containers that end before the pod runs.
-pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value)> {
-    let list = |member: &'static str| {
-        let pods = target.pointer("/spec/template/spec");
-        let list = pods.and_then(|pods| pods.get(member)?.as_array());
-        list.into_iter().flatten().enumerate().map(move |(index, container)| {
-            (format!("spec.template.spec.{member}[{index}]"), container)
-        })
-    };
-    let sidecars = list("initContainers")
-        .filter(|(_, container)| string_at(container, "/restartPolicy") == "Always");
-    list("containers").chain(sidecars)
 }

@@ -5,6 +5,7 @@ mod text;
 mod yaml;
 
 use std::{
+    collections::HashSet,
     fmt, fs,
     path::{Path, PathBuf},
     rc::Rc,
@@ -16,8 +17,8 @@ use serde_json::Value;
 use self::yaml::Fields;
 pub(crate) use self::{
     stream::{Document, split_documents},
-    text::{MAX_FILE_SIZE, read_text},
-    yaml::{Duplicate, Position},
+    text::{MAX_FILE_SIZE, is_stdin, read_text},
+    yaml::{DuplicateKey, Position},
 };
 
 /// The extensions of the files in a directory that kubectl reads.
@@ -59,12 +60,12 @@ impl Manifest {
     }
 
     /// The keys of the object that occur twice, with their paths in the object.
-    pub(crate) fn duplicates(&self) -> impl Iterator<Item = Duplicate> {
+    pub(crate) fn duplicates(&self) -> impl Iterator<Item = DuplicateKey> {
         let prefix = self.path_in_document("");
         self.fields.duplicates.iter().filter_map(move |duplicate| {
             let field = duplicate.field.strip_prefix(&prefix)?;
             let field = field.strip_prefix('.').unwrap_or(field).to_owned();
-            Some(Duplicate { field, ..duplicate.clone() })
+            Some(DuplicateKey { field, ..duplicate.clone() })
         })
     }
 }
@@ -100,7 +101,7 @@ pub(crate) struct Input {
 pub(crate) fn read_files(files: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
     let mut input = Input::default();
     for file in files {
-        input.add_file(file)?;
+        input.add_stream(file, &read_file(file)?);
         if let Some(problem) = input.problems.first() {
             bail!("{problem}");
         }
@@ -108,9 +109,11 @@ pub(crate) fn read_files(files: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
     Ok(input.manifests)
 }
 
-/// Reads the objects of files and directories. Continues after problems.
+/// Reads the objects of files and directories. Continues after problems. A file that several paths
+/// name is read once.
 pub(crate) fn read_paths(paths: &[PathBuf], recursive: bool) -> Input {
     let mut input = Input::default();
+    let mut known_files = HashSet::new();
     for path in paths {
         let is_directory = path.is_dir();
         let files = if is_directory { files_in(path, recursive) } else { Ok(vec![path.clone()]) };
@@ -119,6 +122,10 @@ pub(crate) fn read_paths(paths: &[PathBuf], recursive: bool) -> Input {
                 bail!("the directory has no files with the extensions {}", EXTENSIONS.join(", "));
             }
             for file in files {
+                // Standard input and the pipes of a shell have no canonical path.
+                if fs::canonicalize(&file).is_ok_and(|canonical| !known_files.insert(canonical)) {
+                    continue;
+                }
                 match read_text(&file, MAX_FILE_SIZE) {
                     Ok(stream) => input.add_stream(&file, &stream),
                     Err(error) => input.add_problem(&file.display().to_string(), &error.into()),
@@ -202,12 +209,6 @@ impl Input {
         let mut input = Self::default();
         input.add_stream(Path::new(file), stream);
         input
-    }
-
-    fn add_file(&mut self, file: &Path) -> anyhow::Result<()> {
-        let stream = read_file(file)?;
-        self.add_stream(file, &stream);
-        Ok(())
     }
 
     fn add_problem(&mut self, place: &str, error: &anyhow::Error) {
@@ -323,9 +324,7 @@ mod tests {
     use super::*;
 
     fn input(stream: &str) -> Input {
-        let mut input = Input::default();
-        input.add_stream(Path::new("f.yaml"), stream);
-        input
+        Input::from_stream("f.yaml", stream)
     }
 
     fn problems(stream: &str) -> Vec<String> {
@@ -402,6 +401,18 @@ mod tests {
         };
         assert_eq!(kinds(false), ["A", "B", "C"]);
         assert_eq!(kinds(true), ["A", "B", "C", "NestedA", "NestedB", "NestedC"]);
+    }
+
+    #[test]
+    fn file_that_several_paths_name_is_read_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, "kind: Pod\n").unwrap();
+        let other_path = directory.path().join(".").join("a.yaml");
+        let paths = [file.clone(), directory.path().to_owned(), other_path, file];
+        let input = read_paths(&paths, false);
+        assert!(input.problems.is_empty(), "{:?}", input.problems);
+        assert_eq!(input.manifests.len(), 1);
     }
 
     #[test]

@@ -12,8 +12,9 @@ pub(crate) const MAX_FILE_SIZE: u64 = 64 << 20;
 /// The directories of open file descriptors. A shell passes a pipe by such a path for `<(command)`.
 const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// Reads a regular file, or standard input for `-`, of at most `max_bytes` bytes in UTF-8. Devices
-/// and named pipes are refused, because reading them may never end.
+/// Reads a regular file, or standard input for `-`, of at most `max_bytes` bytes. It is in UTF-8
+/// or, as kubectl allows, in UTF-16 with a byte order mark. Devices and named pipes are refused,
+/// because reading them may never end.
 pub(crate) fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
     if is_stdin(path) {
         return read_limited(io::stdin().lock(), max_bytes);
@@ -30,7 +31,8 @@ pub(crate) fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
     read_limited(File::open(path)?, max_bytes)
 }
 
-fn is_stdin(path: &Path) -> bool {
+/// Whether a path stands for standard input.
+pub(crate) fn is_stdin(path: &Path) -> bool {
     path == Path::new("-") || path == Path::new("/dev/stdin")
 }
 
@@ -47,10 +49,28 @@ fn is_pipe(_: fs::FileType) -> bool {
 fn read_limited(input: impl Read, max_bytes: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     let size = input.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    let too_large = || io::Error::other(format!("larger than {} MiB", max_bytes >> 20));
     if size as u64 > max_bytes {
-        return Err(io::Error::other(format!("larger than {} MiB", max_bytes >> 20)));
+        return Err(too_large());
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::other("stream did not contain valid UTF-8"))
+    let text = decode(bytes).map_err(io::Error::other)?;
+    // Text in UTF-16 may be longer in UTF-8.
+    if text.len() as u64 > max_bytes { Err(too_large()) } else { Ok(text) }
+}
+
+/// Decodes UTF-8, or UTF-16 without its byte order mark.
+fn decode(bytes: Vec<u8>) -> Result<String, &'static str> {
+    match bytes.as_slice() {
+        [0xff, 0xfe, rest @ ..] => decode_utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => decode_utf16(rest, u16::from_be_bytes),
+        _ => String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8"),
+    }
+}
+
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, &'static str> {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let text: Result<String, _> = char::decode_utf16(pairs.iter().copied().map(unit)).collect();
+    text.ok().filter(|_| rest.is_empty()).ok_or("stream did not contain valid UTF-16")
 }
 
 #[cfg(test)]
@@ -66,6 +86,26 @@ mod tests {
         fs::write(file.path(), "a".repeat((1 << 20) + 1)).unwrap();
         assert_eq!(read_text(file.path(), 1 << 20).unwrap_err().to_string(), "larger than 1 MiB");
         assert_eq!(read_text(file.path(), 2 << 20).unwrap().len(), (1 << 20) + 1);
+    }
+
+    #[test]
+    fn utf_16_with_a_byte_order_mark_is_decoded() {
+        let text = "name: \u{e9}\u{1f600}\n";
+        let marked = format!("\u{feff}{text}");
+        let encode = |to_bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            marked.encode_utf16().flat_map(to_bytes).collect()
+        };
+        for bytes in [encode(u16::to_le_bytes), encode(u16::to_be_bytes)] {
+            assert_eq!(read_limited(&bytes[..], 1 << 20).unwrap(), text);
+            let half = &bytes[..bytes.len() - 1];
+            let error = read_limited(half, 1 << 20).unwrap_err().to_string();
+            assert_eq!(error, "stream did not contain valid UTF-16");
+        }
+        // Two bytes in UTF-16, three in UTF-8.
+        let wide: Vec<u8> = "\u{feff}\u{20ac}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(read_limited(&wide[..], 4).is_ok());
+        let wide = [&wide[..], &wide[2..], &wide[2..], &wide[2..]].concat();
+        assert!(read_limited(&wide[..], 10).is_err(), "12 bytes in UTF-8");
     }
 
     #[cfg(unix)]

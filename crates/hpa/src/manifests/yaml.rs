@@ -17,7 +17,7 @@ const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// A key that a mapping has twice.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Duplicate {
+pub(crate) struct DuplicateKey {
     pub(crate) field: String,
     /// The value of the earlier key, which is ignored.
     pub(crate) lost_value: Value,
@@ -32,7 +32,7 @@ pub(crate) struct Duplicate {
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub(super) positions: Positions,
-    pub(super) duplicates: Vec<Duplicate>,
+    pub(super) duplicates: Vec<DuplicateKey>,
 }
 
 /// Reads the first document of `text`, which begins in line `first_line` of its file.
@@ -133,7 +133,12 @@ impl Reader {
                 return;
             }
             let (field, lost_value) = (path.to_owned(), lost_value.clone());
-            self.fields.duplicates.push(Duplicate { field, lost_value, position, last_position });
+            self.fields.duplicates.push(DuplicateKey {
+                field,
+                lost_value,
+                position,
+                last_position,
+            });
         }
     }
 }
@@ -244,7 +249,7 @@ mod tests {
         let at = |line, column| Position { line, column };
         assert_eq!(
             fields.duplicates,
-            [Duplicate {
+            [DuplicateKey {
                 field: "a".to_owned(),
                 lost_value: json!({ "b": 1, "c": 2 }),
                 position: at(1, 1),

@@ -1,5 +1,6 @@
 //! Compares the replicas of the rebuilt run with the recorded replicas.
 
+use hpa_calc::explain::counted;
 use hpa_simulate::{Scaling, report::percent};
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ const LIMITED_DIFFERENCE: f64 = 0.15;
 /// The minimum share of time with recorded replicas. With less, [`Trust::TooLittleData`] applies.
 const MIN_COVERAGE: f64 = 0.5;
 /// The minimum number of steps with recorded replicas. With less, [`Trust::TooLittleData`] applies.
-const MIN_POINTS: usize = 20;
+const MIN_STEPS: usize = 20;
 
 /// The result of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +21,8 @@ const MIN_POINTS: usize = 20;
 pub(super) struct Agreement {
     /// The share of the time for which replicas are recorded.
     pub(super) compared: f64,
+    /// The number of steps for which replicas are recorded.
+    pub(super) compared_steps: usize,
     /// The share of the compared time in which the replicas were equal.
     pub(super) equal: f64,
     /// The share of the compared time in which the replicas differed by at most one.
@@ -73,6 +76,7 @@ impl Agreement {
             .filter(|pair| !matches!(pair, [one, next] if one.total_cmp(next).is_eq()));
         let mut agreement = Self {
             compared: recorded.coverage(),
+            compared_steps: differences.len(),
             equal: share(0.0),
             within_one: share(1.0),
             mean_absolute_difference: differences.iter().map(|one| one.abs()).sum::<f64>() / count,
@@ -82,7 +86,7 @@ impl Agreement {
             rebuilt_scalings: steps.len(),
             trust: Trust::TooLittleData,
         };
-        agreement.trust = agreement.trust_level(differences.len());
+        agreement.trust = agreement.trust_level();
         agreement
     }
 
@@ -95,8 +99,8 @@ impl Agreement {
         (self.mean_replicas > 0.0).then(|| self.mean_absolute_difference / self.mean_replicas)
     }
 
-    fn trust_level(&self, points: usize) -> Trust {
-        if self.compared < MIN_COVERAGE || points < MIN_POINTS {
+    fn trust_level(&self) -> Trust {
+        if self.compared < MIN_COVERAGE || self.compared_steps < MIN_STEPS {
             return Trust::TooLittleData;
         }
         if self.recorded_scalings == 0 && self.rebuilt_scalings == 0 {
@@ -149,6 +153,11 @@ impl Agreement {
             Trust::Unchanged => "Trust: unknown. The replicas never changed, so the match doesn't \
                                  show that the load is right. Replay a time with scalings."
                 .to_owned(),
+            Trust::TooLittleData if self.compared >= MIN_COVERAGE => format!(
+                "Trust: unknown. Replicas are recorded at {}, but a comparison needs at least \
+                 {MIN_STEPS}: choose a smaller --step or a longer --since.",
+                counted(self.compared_steps, "step")
+            ),
             Trust::TooLittleData => "Trust: unknown. Too few replicas are recorded to compare \
                                      with: check --since and --replicas-query."
                 .to_owned(),
@@ -224,5 +233,22 @@ workload: {load: {constant: 900}, replicas: 2}
         assert_eq!(Agreement::new(10, &[], &unchanged, 15.0).trust, Trust::Unchanged);
         let few = recorded(&[(60, None), (40, Some(10.0))]);
         assert_eq!(Agreement::new(10, &[], &few, 15.0).trust, Trust::TooLittleData);
+    }
+
+    #[test]
+    fn advice_names_the_option_that_yields_enough_steps() {
+        let advice = |values: &[(usize, Option<f64>)]| {
+            let agreement = Agreement::new(10, &[], &recorded(values), 3600.0);
+            assert_eq!(agreement.trust, Trust::TooLittleData);
+            let [_, advice] = agreement.paragraphs();
+            advice
+        };
+        assert_eq!(
+            advice(&[(19, Some(10.0))]),
+            "Trust: unknown. Replicas are recorded at 19 steps, but a comparison needs at least \
+             20: choose a smaller --step or a longer --since."
+        );
+        let gaps = advice(&[(60, None), (40, Some(10.0))]);
+        assert!(gaps.ends_with("check --since and --replicas-query."), "{gaps}");
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::metric::used_metrics;
 use crate::{
     args::PastArguments,
-    autoscaler_name::{AutoscalerName, find_in_files},
+    autoscaler_name::{AutoscalerName, NameParts, find_in_files},
     convert::fields_to_annotations,
     kubectl, manifests,
 };
@@ -35,13 +35,12 @@ impl Autoscaler {
         let mut autoscaler = Self::new(object, client)?;
         let namespace = &mut autoscaler.hpa.metadata.namespace;
         if namespace.is_empty() {
-            let named = arguments.name.as_deref().and_then(|name| name.split_once('/'));
             let flag = arguments.cluster.namespace.as_deref();
-            named
-                .map(|(namespace, _)| namespace)
-                .or(flag)
-                .unwrap_or("default")
-                .clone_into(namespace);
+            let named = match &arguments.name {
+                Some(name) => NameParts::new(name, flag)?.namespace,
+                None => flag,
+            };
+            named.unwrap_or("default").clone_into(namespace);
         }
         Ok(autoscaler)
     }
@@ -90,7 +89,7 @@ async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Clien
     let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let autoscaler = AutoscalerName::new(
-        arguments.autoscaler_api,
+        arguments.autoscaler_api.into(),
         name,
         arguments.cluster.namespace.as_deref(),
         client.default_namespace(),
@@ -101,7 +100,9 @@ async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Clien
 /// Reads manifests and returns the autoscaler with the given name, or the only one.
 fn from_files(arguments: &PastArguments) -> anyhow::Result<Value> {
     let all = manifests::read_files(&arguments.filename)?;
-    find_in_files(all.iter().map(|one| &one.object), arguments.name.as_deref()).cloned()
+    let objects = all.iter().map(|one| &one.object);
+    let flag = arguments.cluster.namespace.as_deref();
+    find_in_files(objects, arguments.name.as_deref(), flag).cloned()
 }
 
 #[cfg(test)]

@@ -64,9 +64,9 @@ impl Reader<'_> {
         let delayed = |time: Timestamp| time.checked_add(delay).unwrap_or(time);
         let shifted = Chunk { start: delayed(chunk.start), end: delayed(chunk.end) };
         for (ms, value) in self.query_points(query, shifted).await? {
-            let ms = Timestamp::from_millisecond(ms).ok();
-            let ms = ms.and_then(|time| time.checked_sub(delay).ok());
-            let index = ms.and_then(|time| self.window.closest_point(time.as_millisecond()));
+            let time = Timestamp::from_millisecond(ms).ok();
+            let time = time.and_then(|time| time.checked_sub(delay).ok());
+            let index = time.and_then(|time| self.window.closest_point(time.as_millisecond()));
             let slot = index.and_then(|index| series.0.get_mut(index));
             if let (Some(slot), true) = (slot, value.is_finite()) {
                 *slot = Some(value);

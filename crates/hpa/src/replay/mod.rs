@@ -4,6 +4,7 @@
 mod agreement;
 mod autoscaler;
 mod fetch;
+mod fit;
 mod load;
 mod metric;
 mod model;

@@ -6,9 +6,9 @@ use hpa_simulate::report::{format_duration, percent};
 use serde_json::{Value, json};
 
 use super::{
+    fit::{Line, fit},
     metric::{Metric, Source, Target, matching_labels},
     past::{Past, RecordedMetric},
-    rebuild::{Line, fit},
     series::{Series, six_digits},
 };
 
@@ -265,7 +265,12 @@ fn whole_replicas(replicas: f64) -> u32 {
 }
 
 fn linear_load(points: &[(f64, f64)]) -> Value {
-    json!({ "samples": { "points": points } })
+    json!({ "samples": { "points": not_negative(points) } })
+}
+
+/// The points with 0 for each negative value. A scenario has no negative loads.
+fn not_negative(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    points.iter().map(|(second, value)| (*second, value.max(0.0))).collect()
 }
 
 /// The load over time. Between samples, CPU rates are linear, and other metrics keep their last
@@ -275,7 +280,7 @@ fn load_samples(metric: &Metric, load: &Series, step: f64) -> Value {
     if is_rate {
         return linear_load(&load.points(step));
     }
-    let points = load.step_points(step, LEAD_SECONDS);
+    let points = not_negative(&load.step_points(step, LEAD_SECONDS));
     json!({ "samples": { "points": points, "interpolation": "step" } })
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Replay<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Output<'a> {
+struct ReplayOutput<'a> {
     name: &'a str,
     from: String,
     to: String,
@@ -75,10 +75,10 @@ impl Replay<'_> {
         report::html(&scenario_file, results, Some(&recorded))
     }
 
-    /// The text at the top of the page, one paragraph per line.
+    /// The text at the top of the page, one paragraph per line, in the order of [`Self::text`].
     fn description(&self) -> String {
         let [measured, advice] = self.agreement.paragraphs();
-        let mut paragraphs = vec![self.period(), measured, advice];
+        let mut paragraphs = vec![advice, self.period(), measured];
         let assumptions = self.assumptions.iter();
         paragraphs.extend(assumptions.map(|assumption| format!("Assumption: {assumption}")));
         paragraphs.join("\n")
@@ -89,7 +89,7 @@ impl Replay<'_> {
         results: &[report::VariantRun],
         with_timeline: bool,
     ) -> anyhow::Result<String> {
-        let output = Output {
+        let output = ReplayOutput {
             name: self.name,
             from: self.window.start.to_string(),
             to: self.window.end().to_string(),

@@ -202,8 +202,27 @@ impl TargetRef {
         source: Option<&PrometheusSource>,
         window: i64,
     ) -> Result<Query, String> {
+        if let Source::Resource { container } = &metric.source {
+            return Ok(self.usage_query(metric, container.as_deref(), window));
+        }
         let subject = format!("the metric {}", metric.name);
         let advice = format!("give its query with --load-query '{}=QUERY'", metric.name);
+        let Some(source) = source else {
+            return self.query_without_rules(metric, &subject, &advice);
+        };
+        match self.rule_query(metric, source) {
+            Some((text, client)) => {
+                Ok(Query { client, ..Query::new(&subject, format!("sum({text})"), &advice) })
+            }
+            None => Err(format!(
+                "{}: no rule of --metrics-config has {subject}: {advice}",
+                metric.field
+            )),
+        }
+    }
+
+    /// The query of the rule that has a metric. `None` if there is no such rule.
+    fn rule_query(&self, metric: &Metric, source: &PrometheusSource) -> Option<RuleQuery> {
         let request = |identifier: &MetricIdentifier, resource: GroupResource| CustomQuery {
             resource,
             namespace: self.namespace.clone(),
@@ -211,36 +230,32 @@ impl TargetRef {
             metric: metric.name.clone(),
             metric_selector: selector(identifier),
         };
-        let applied = match (&metric.source, source) {
-            (Source::Resource { container }, _) => {
-                return Ok(self.usage_query(metric, container.as_deref(), window));
-            }
-            (Source::Pods(identifier), Some(source)) => {
+        match &metric.source {
+            Source::Resource { .. } => None,
+            Source::Pods(identifier) => {
                 let names = PLACEHOLDERS.map(str::to_owned);
                 let request = request(identifier, GroupResource::pods());
-                custom_rule_query(source, &request, &names).and_then(|(query, client)| {
-                    let quoted = Quoted(&self.pods).to_string();
-                    let pods = quoted.strip_prefix('"').and_then(|pods| pods.strip_suffix('"'));
-                    let replaced = query.replace(&PLACEHOLDERS.join("|"), pods.unwrap_or_default());
-                    // A query without a pattern for pods would include other workloads.
-                    (replaced != query).then_some((replaced, client))
-                })
+                let (query, client) = custom_rule_query(source, &request, &names)?;
+                let quoted = Quoted(&self.pods).to_string();
+                let pods = quoted.strip_prefix('"').and_then(|pods| pods.strip_suffix('"'));
+                let replaced = query.replace(&PLACEHOLDERS.join("|"), pods.unwrap_or_default());
+                // A query without a pattern for pods would include other workloads.
+                (replaced != query).then_some((replaced, client))
             }
-            (Source::Object { object, identifier }, Some(source)) => {
+            Source::Object { object, identifier } => {
                 let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
                 let resources = source.resources();
                 // The singular name of a resource is its kind in lower case.
-                let resource = resources.resolve(group, &object.kind.to_lowercase()).ok();
-                resource.map(|resource| resource.group_resource.clone()).and_then(|resource| {
-                    let is_namespace = resource == GroupResource::namespaces();
-                    let mut request = request(identifier, resource);
-                    if is_namespace {
-                        request.namespace.clear();
-                    }
-                    custom_rule_query(source, &request, std::slice::from_ref(&object.name))
-                })
+                let resource = resources.resolve(group, &object.kind.to_lowercase()).ok()?;
+                let resource = resource.group_resource.clone();
+                let is_namespace = resource == GroupResource::namespaces();
+                let mut request = request(identifier, resource);
+                if is_namespace {
+                    request.namespace.clear();
+                }
+                custom_rule_query(source, &request, std::slice::from_ref(&object.name))
             }
-            (Source::External(identifier), Some(source)) => {
+            Source::External(identifier) => {
                 let explanation = source.explain_external(&ExternalQuery {
                     namespace: self.namespace.clone(),
                     metric: metric.name.clone(),
@@ -248,18 +263,16 @@ impl TargetRef {
                 });
                 applied_query(source, &explanation, |index| source.external_server(index))
             }
-            (_, None) => None,
-        };
-        let sum = |text: String| format!("sum({text})");
-        if let Some((text, client)) = applied {
-            return Ok(Query { client, ..Query::new(&subject, sum(text), &advice) });
         }
-        if source.is_some() {
-            return Err(format!(
-                "{}: no rule of --metrics-config has {subject}: {advice}",
-                metric.field
-            ));
-        }
+    }
+
+    /// The query for the series with the name of a metric.
+    fn query_without_rules(
+        &self,
+        metric: &Metric,
+        subject: &str,
+        advice: &str,
+    ) -> Result<Query, String> {
         let labels = match &metric.source {
             Source::Pods(identifier) => {
                 [vec![self.pod_matchers()], matchers(identifier)].concat().join(",")
@@ -278,7 +291,7 @@ impl TargetRef {
             "{advice}, or add the rules of your adapter with --metrics-config: without rules, a \
              series with the metric's name is read"
         );
-        Ok(Query::new(&subject, sum(series), &advice))
+        Ok(Query::new(subject, format!("sum({series})"), &advice))
     }
 }
 

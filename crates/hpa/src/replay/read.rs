@@ -27,7 +27,7 @@ use crate::{
 
 /// The minimum window of rates, in seconds. metrics-server's window is at most a minute.
 const MIN_RATE_WINDOW: i64 = 60;
-/// The number of scrapes in the window of a rate, so that one may be missing.
+/// The number of scrapes in the window of a rate. One of them may be missing.
 const SCRAPES_PER_RATE: f64 = 4.0;
 /// The window of rates if no CPU is read or the scrape interval is unknown, in seconds.
 const DEFAULT_RATE_WINDOW: i64 = 120;
@@ -175,7 +175,7 @@ async fn connect_rules(
 ) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
     let mapper = match &autoscaler.client {
         Some(client) => Arc::new(DiscoveryMapper(client.clone())),
-        None => rules::builtin_mapper(),
+        None => rules::builtin::mapper(),
     };
     let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
     let source = rules_source::create_from_flags(&arguments.rules, mapper, pods).await?;

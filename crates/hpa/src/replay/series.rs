@@ -77,9 +77,8 @@ impl Series {
     /// Points (seconds, value) of a load that is linear between them. Leaves out gaps, and values
     /// that equal both neighbors.
     pub(super) fn points(&self, step: f64) -> Vec<(f64, f64)> {
-        let known = self.0.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?)));
-        let all: Vec<(f64, f64)> =
-            known.map(|(index, value)| (index as f64 * step, six_digits(value))).collect();
+        let all = self.known().map(|(index, value)| (index as f64 * step, six_digits(value)));
+        let all: Vec<(f64, f64)> = all.collect();
         let is_needed = |index: usize| {
             let at = |index: Option<usize>| all.get(index?).map(|(_, value)| value.to_bits());
             let value = at(Some(index));
@@ -103,14 +102,14 @@ impl Series {
         points
     }
 
+    /// The values with their indexes, without gaps.
+    fn known(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.0.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?)))
+    }
+
     /// All values, with gaps interpolated linearly.
     fn filled(&self) -> Vec<f64> {
-        let known: Vec<(usize, f64)> = self
-            .0
-            .iter()
-            .enumerate()
-            .filter_map(|(index, value)| Some((index, (*value)?)))
-            .collect();
+        let known: Vec<(usize, f64)> = self.known().collect();
         let value_at = |index: usize| {
             let next = known.partition_point(|(known, _)| *known <= index);
             let before = next.checked_sub(1).and_then(|before| known.get(before));

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::{
         cached_pods::{CachedPods, FetchedPods},
-        rules::builtin_mapper,
+        rules::builtin,
     };
 
     fn hpa() -> HorizontalPodAutoscaler {
@@ -144,7 +144,7 @@ mod tests {
             let servers = Servers::new(Some(client.clone()), Arc::new(()));
             let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
             let settings = PrometheusSettings::default();
-            PrometheusSource::new(config, servers, settings, builtin_mapper(), pods).unwrap()
+            PrometheusSource::new(config, servers, settings, builtin::mapper(), pods).unwrap()
         });
         let past = PrometheusPastLoads { client, rules: rules.map(Arc::new) };
         let until = Timestamp::from_second(1_800_000_000).unwrap();

@@ -216,6 +216,8 @@ fn page_has_the_recorded_replicas_and_the_match() {
     // One step in the middle of the hour.
     let path = page.split("class=\"past\" d=\"").nth(1).unwrap().split('"').next().unwrap();
     assert_eq!((path.matches('M').count(), path.matches('V').count()), (1, 1), "{path}");
+    let first = page.split("<p>").nth(1).unwrap();
+    assert!(first.starts_with("Trust: good."), "{first}");
     for sentence in ["<p>The rebuilt run has", "<p>Trust: good.", "<p>Assumption: pods are equal"] {
         assert!(page.contains(sentence), "{sentence}: {page}");
     }

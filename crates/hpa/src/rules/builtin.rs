@@ -1,6 +1,11 @@
 //! Built-in resources of Kubernetes that metrics can describe.
 
-use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use std::sync::Arc;
+
+use hpa_metrics::{
+    FixedMapper, ResourceMapper,
+    resource::{ApiResource, ApiResources, GroupResource},
+};
 
 /// Group, version, plural, kind.
 const RESOURCES: [(&str, &str, &str, &str); 18] = [
@@ -24,12 +29,15 @@ const RESOURCES: [(&str, &str, &str, &str); 18] = [
     ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
 ];
 
-/// The singular name of each resource is its kind in lower case.
-pub(super) fn resources() -> ApiResources {
-    ApiResources::new(RESOURCES.map(|(group, version, plural, kind)| ApiResource {
-        group_resource: GroupResource::new(group, plural),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-        singular: kind.to_lowercase(),
-    }))
+/// A mapper that knows only the built-in resources of Kubernetes.
+pub(crate) fn mapper() -> Arc<dyn ResourceMapper> {
+    // The singular name of each resource is its kind in lower case.
+    Arc::new(FixedMapper(ApiResources::new(RESOURCES.map(|(group, version, plural, kind)| {
+        ApiResource {
+            group_resource: GroupResource::new(group, plural),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            singular: kind.to_lowercase(),
+        }
+    }))))
 }

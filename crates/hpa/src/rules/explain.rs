@@ -16,7 +16,7 @@ use hpa_prometheus::source::{PrometheusSource, RelistError, RuleInspection};
 
 use super::{
     connect_source, resource,
-    sample::{self, Server},
+    sample::{self, PrometheusServer},
 };
 use crate::{
     args::{ExplainArguments, MetricsApi},
@@ -74,12 +74,12 @@ async fn explain_custom(
     let explained_names = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
     let mut explanation = source.explain_custom(&request, &explained_names);
     let inspected = source.inspect_custom();
-    let mut text = describe_rules(source, "rules", &mut explanation, &inspected).await;
+    let (mut text, mismatch) = describe_rules(source, "rules", &mut explanation, &inspected).await;
     let report = |text: &str, values, cause: Option<&str>| {
         with_headline(&request.metric, &explanation, &inspected, text, values, cause)
     };
     if explanation.applied().is_none() {
-        return report(&text, 0, None);
+        return report(&text, 0, mismatch.as_deref());
     }
     if names.is_empty() {
         let cause = match series {
@@ -109,8 +109,8 @@ async fn explain_custom(
 }
 
 /// Puts a headline above an explanation: whether the metric has values, and from which rule.
-/// `cause` is the reason that a rule has no value. Returns the text, and whether the metric has a
-/// value.
+/// `cause` is the reason that there is no value, if a rule describes the metric. Returns the text,
+/// and whether the metric has a value.
 fn with_headline(
     metric: &str,
     explanation: &Explanation,
@@ -148,6 +148,7 @@ fn with_headline(
         (None, _) if let Some(problem) = resource_problem(explanation, inspected) => {
             format!("{metric} has no value: {problem}")
         }
+        (None, _) if let Some(cause) = cause => format!("{metric} has no value: {cause}"),
         (None, _) if unread_rules > 0 => {
             let unread = count_rules(unread_rules);
             format!("{metric} isn't found: the series of {unread} can't be read")
@@ -236,11 +237,12 @@ fn known_series(source: &PrometheusSource, request: &CustomQuery) -> Option<Know
 }
 
 impl KnownSeries {
-    fn server<'s>(&'s self, source: &'s PrometheusSource) -> Server<'s> {
-        Server { source, name: &self.server }
+    fn server<'s>(&'s self, source: &'s PrometheusSource) -> PrometheusServer<'s> {
+        PrometheusServer { source, name: &self.server }
     }
 
-    /// The names of objects that have the metric: as many as [`Server::label_values`] returns.
+    /// The names of objects that have the metric: as many as [`PrometheusServer::label_values`]
+    /// returns.
     async fn object_names(&self, source: &PrometheusSource, request: &CustomQuery) -> Vec<String> {
         let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
         if let Some(label) = &self.namespace_label {
@@ -284,11 +286,14 @@ impl KnownSeries {
 async fn explain_external(source: &PrometheusSource, request: &ExternalQuery) -> (String, bool) {
     let mut explanation = source.explain_external(request);
     let inspected = source.inspect_external();
-    let mut text = describe_rules(source, "externalRules", &mut explanation, &inspected).await;
+    let (mut text, mismatch) =
+        describe_rules(source, "externalRules", &mut explanation, &inspected).await;
     let report = |text: &str, values, cause: Option<&str>| {
         with_headline(&request.metric, &explanation, &inspected, text, values, cause)
     };
-    let Some(applied) = explanation.applied() else { return report(&text, 0, None) };
+    let Some(applied) = explanation.applied() else {
+        return report(&text, 0, mismatch.as_deref());
+    };
     match source.read_external(request.clone()).await {
         Ok(values) => {
             for item in &values.items {
@@ -334,7 +339,7 @@ async fn explain_empty_namespace(
     let series = &rule.metrics.iter().find(|metric| metric.metric == request.metric)?.series;
     let label = sample::namespace_label(rule);
     let selector = sample::selector(&definition.series_query, series, &[&label]);
-    let server = Server { source, name: &definition.server };
+    let server = PrometheusServer { source, name: &definition.server };
     let mut namespaces = server.label_values(&label, &selector).await;
     namespaces.retain(|namespace| !namespace.is_empty());
     if namespaces.is_empty() || namespaces.contains(&request.namespace) {
@@ -353,14 +358,15 @@ fn rule_name(rule: &RuleInspection) -> String {
     format!("{}{position}", rule.status.rule)
 }
 
-/// A line about the outcome of each rule. `list` is the name of the list in the file.
+/// A line about the outcome of each rule. `list` is the name of the list in the file. Also returns
+/// the rule that describes the metric, but whose `seriesQuery` matches no series with its name.
 async fn describe_rules(
     source: &PrometheusSource,
     list: &str,
     explanation: &mut Explanation,
     inspected: &[RuleInspection],
-) -> String {
-    let mut text = String::new();
+) -> (String, Option<String>) {
+    let (mut text, mut described) = (String::new(), None);
     if inspected.is_empty() {
         let _ = writeln!(text, "the file has no {list}");
     }
@@ -373,16 +379,22 @@ async fn describe_rules(
             let _ = writeln!(text, "{name}: its series can't be read: {error}");
             continue;
         };
-        let server = Server { source, name: &rule.definition.server };
+        let server = PrometheusServer { source, name: &rule.definition.server };
         if let RuleOutcome::Applies { warnings, .. } = &mut report.outcome {
             server.remove_gauge_warnings(warnings).await;
         }
         let by_index = |index: usize| inspected.get(index).map(|rule| rule.status.rule.clone());
         let outcome = report.outcome.describe(|index| by_index(index).unwrap_or_default());
         let _ = writeln!(text, "{name}: {outcome}");
-        if let RuleOutcome::NoSeries { series_query } = &report.outcome
-            && let Some(age) = server.describe_age(series_query).await
-        {
+        let RuleOutcome::NoSeries { series_query, is_described } = &report.outcome else {
+            continue;
+        };
+        if let Some(mismatch) = server.explain_mismatch(series_query).await {
+            let _ = writeln!(text, "  {mismatch}");
+            if *is_described {
+                described.get_or_insert_with(|| format!("{name}: {mismatch}"));
+            }
+        } else if let Some(age) = server.describe_age(series_query).await {
             let _ = writeln!(
                 text,
                 "  {age}; none is within the maximum age: check the scrape targets, or raise \
@@ -390,5 +402,5 @@ async fn describe_rules(
             );
         }
     }
-    text
+    (text, described)
 }

@@ -1,6 +1,6 @@
 //! `hpa rules`: checks, explains, generates and compares rules for metrics from Prometheus.
 
-mod builtin;
+pub(crate) mod builtin;
 mod check;
 mod compare;
 mod explain;
@@ -13,7 +13,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
-use hpa_metrics::{DiscoveryMapper, FixedMapper, ResourceMapper, objects::NoObjects};
+use hpa_metrics::{DiscoveryMapper, ResourceMapper, objects::NoObjects};
 use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules};
 use hpa_prometheus::source::PrometheusSource;
 
@@ -53,11 +53,6 @@ fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A mapper that knows only the built-in resources of Kubernetes.
-pub(crate) fn builtin_mapper() -> Arc<dyn ResourceMapper> {
-    Arc::new(FixedMapper(builtin::resources()))
-}
-
 /// Connects to the cluster of a kubeconfig. `None` unless a flag selects a kubeconfig or a context.
 async fn connect_cluster(flags: &RulesConnection) -> anyhow::Result<Option<kube::Client>> {
     let RulesConnection { kubeconfig, context, .. } = flags;
@@ -73,7 +68,7 @@ async fn connect_cluster(flags: &RulesConnection) -> anyhow::Result<Option<kube:
 async fn resource_mapper(flags: &RulesConnection) -> anyhow::Result<Arc<dyn ResourceMapper>> {
     Ok(match connect_cluster(flags).await? {
         Some(api) => Arc::new(DiscoveryMapper(api)),
-        None => builtin_mapper(),
+        None => builtin::mapper(),
     })
 }
 

@@ -16,13 +16,14 @@ use hpa_prometheus::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::ListParams};
 
-use super::sample::Server;
+use super::sample::PrometheusServer;
 
 /// The maximum number of the cluster's objects of a kind that are compared with the results.
 const MAX_OBJECTS: u32 = 500;
 /// The maximum number of printed results.
 const MAX_RESULTS: usize = 10;
 
+/// The resources of `resourceRules`, with their names in metrics.
 const USAGES: [(UsageResource, &str); 2] =
     [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")];
 
@@ -99,7 +100,7 @@ pub(super) async fn check_queries(
     let (Some(Ok(metrics)), Some(definition)) = (rules.resource, &config.resource_rules) else {
         return (lines, problems);
     };
-    let server = Server { source, name: &definition.server };
+    let server = PrometheusServer { source, name: &definition.server };
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
         for usage in USAGES {
             let query = match usage_query(&metrics, source, usage, for_pods) {
@@ -125,7 +126,7 @@ pub(super) async fn check_queries(
 /// Runs a query and checks its labels. At least one of the objects must be in `cluster_names`, if
 /// these are known.
 async fn check_query(
-    server: &Server<'_>,
+    server: &PrometheusServer<'_>,
     query: &UsageQuery,
     cluster_names: Option<&[String]>,
     for_pods: bool,
@@ -195,7 +196,7 @@ pub(super) async fn explain_metric(
             return Ok((format!("{headline}{}\n", error.describe()), false));
         }
     };
-    let server = Server { source, name: &definition.server };
+    let server = PrometheusServer { source, name: &definition.server };
     let query = match usage_query(&metrics, source, usage, kind == "pods") {
         Ok(query) => query,
         Err((field, problem)) => {

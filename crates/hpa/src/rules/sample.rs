@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hpa_metrics::with_causes;
 use hpa_prometheus::{
-    promql::{self, Node},
+    promql::{self, Node, Selector},
     rules::{explain::Warning, results::QueryResult},
     source::{PrometheusSource, RuleInspection},
 };
@@ -19,7 +19,7 @@ type Labels = BTreeMap<String, String>;
 
 /// A Prometheus server that a rules file names.
 #[derive(Clone, Copy)]
-pub(super) struct Server<'p> {
+pub(super) struct PrometheusServer<'p> {
     pub(super) source: &'p PrometheusSource,
     pub(super) name: &'p str,
 }
@@ -35,7 +35,7 @@ pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> Str
     format!("{{{}}}", matchers.join(","))
 }
 
-/// Says that series lack the label that queries select objects by, and what to write instead.
+/// A message that series lack the label that queries select objects by, with advice.
 /// `singular` is the name of the objects' resource, and `labels` are those of the series.
 pub(super) fn missing_label(
     series: &str,
@@ -73,6 +73,29 @@ pub(super) fn mapping_advice(singular: &str, labels: &[String]) -> String {
     }
 }
 
+/// Says why a selector doesn't match a series that has its name: the series has no label that a
+/// matcher requires, or another value. `None` if no matcher can be the cause.
+fn mismatch(name: &str, selector: &Selector<'_>, labels: &Labels) -> Option<String> {
+    let matchers = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
+    let mut required: Vec<&str> =
+        matchers.filter(|matcher| !matcher.accepts_empty).map(|matcher| matcher.label).collect();
+    required.dedup();
+    let is_missing = |label: &&&str| !labels.contains_key(**label);
+    let missing: Vec<&str> = required.iter().filter(is_missing).copied().collect();
+    if missing.is_empty() {
+        let others = "has all labels of seriesQuery, but no series matches it: check the values";
+        return (!required.is_empty()).then(|| format!("{name} {others}"));
+    }
+    let is_similar = |label: &&String| missing.iter().any(|required| label.contains(required));
+    let similar: Vec<String> = labels.keys().filter(is_similar).cloned().collect();
+    let known = if similar.is_empty() { labels.keys().cloned().collect() } else { similar };
+    let missing = missing.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "{name} has no label {missing}, which seriesQuery requires; it has {}",
+        list_labels(&known)
+    ))
+}
+
 /// The first [`MAX_LABELS`] labels of series as text.
 pub(super) fn list_labels(labels: &[String]) -> String {
     let first = labels.iter().take(MAX_LABELS).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -97,7 +120,7 @@ pub(super) fn namespace_label(rule: &RuleInspection) -> String {
     }
 }
 
-impl Server<'_> {
+impl PrometheusServer<'_> {
     /// Labels and values of the result, or the failure as text.
     async fn query(&self, query: &str) -> Result<Vec<(Labels, f64)>, String> {
         let result = self.source.query_server(self.name, query).await;
@@ -123,6 +146,16 @@ impl Server<'_> {
         self.samples(&query).await.into_iter().next().map(|(labels, _)| labels)
     }
 
+    /// Says why a `seriesQuery` matches none of the current series that have its name. `None` if it
+    /// has no name, if there are no such series, or if the reason is unknown.
+    pub(super) async fn explain_mismatch(&self, series_query: &str) -> Option<String> {
+        let expr = promql::parse(series_query).ok()?;
+        let Node::Selector(selector) = &expr.node else { return None };
+        let name = selector.metric_name()?;
+        let labels = self.newest_labels(&format!("{{__name__={name:?}}}")).await?;
+        mismatch(name, selector, &labels)
+    }
+
     /// The first [`MAX_LABEL_VALUES`] values of a label, sorted. A series without the label has an
     /// empty value. Empty after a failure.
     pub(super) async fn label_values(&self, label: &str, selector: &str) -> Vec<String> {
@@ -136,7 +169,9 @@ impl Server<'_> {
 
     /// A sentence about the age of the selector's newest sample. `None` if the last day has none.
     pub(super) async fn describe_age(&self, selector: &str) -> Option<String> {
-        // Steps of 5 minutes find every series, but miss up to 5 minutes of its newest samples.
+        // Steps of 5 minutes find every series. Its newest sample may be up to 10 minutes after the
+        // one that a step returns, because a series that ends between two steps is gone at the
+        // later one.
         let coarse = format!("max(max_over_time(timestamp({selector})[1d:5m]))");
         let newest = self.samples(&format!("max(timestamp({selector})) or {coarse}")).await;
         let newest = newest.first().map(|(_, time)| *time);
@@ -229,6 +264,34 @@ mod tests {
         let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
         let expected = format!("m has no label `x`, which queries use to select the {singular}: ");
         assert_eq!(missing_label("m", "x", singular, &labels), expected + advice);
+    }
+
+    #[rstest]
+    #[case::renamed(
+        "m{namespace!=\"\",pod!=\"\"}",
+        Some(
+            "m has no label `namespace`, `pod`, which seriesQuery requires; it has \
+             exported_namespace, exported_pod"
+        )
+    )]
+    #[case::other(
+        "{__name__=\"m\",queue=~\"a.*\",zone!=\"x\"}",
+        Some(
+            "m has no label `queue`, which seriesQuery requires; it has exported_namespace, \
+             exported_pod, job"
+        )
+    )]
+    #[case::value(
+        "m{job=\"b\"}",
+        Some("m has all labels of seriesQuery, but no series matches it: check the values")
+    )]
+    #[case::name_only("m", None)]
+    fn mismatch_names_missing_labels(#[case] query: &str, #[case] expected: Option<&str>) {
+        let expr = promql::parse(query).unwrap();
+        let Node::Selector(selector) = &expr.node else { panic!("{query}") };
+        let names = ["exported_namespace", "exported_pod", "job"];
+        let labels = names.map(|name| (name.to_owned(), "a".to_owned())).into();
+        assert_eq!(mismatch("m", selector, &labels).as_deref(), expected);
     }
 
     #[test]

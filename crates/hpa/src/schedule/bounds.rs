@@ -15,9 +15,9 @@ use crate::{
     autoscaler_name::{decode, describe},
     convert::versions,
     debug_client::KUBE_CONTROLLER_MANAGER,
-    explain::StatusController,
     lint::is_autoscaler,
     manifests::Manifest,
+    status_controller::StatusController,
 };
 
 /// The name of the setting with the schedule of bounds.
@@ -118,8 +118,8 @@ impl BoundsPreview {
         if self.status_is_from_reference {
             let _ = writeln!(
                 text,
-                "warning: the bounds have no effect: {KUBE_CONTROLLER_MANAGER}, which stored the status last, \
-                 ignores them"
+                "warning: {KUBE_CONTROLLER_MANAGER}, which stored the status last, ignores the \
+                 bounds: they have an effect only if hpa-rs handles the autoscaler"
             );
         }
         text.push('\n');

@@ -54,9 +54,10 @@ fn max_in_slot(preview: &Preview, date: Date, slot: i32) -> Option<i64> {
         return None;
     }
     // The value at the start, and those that follow in the slot.
-    let last_change = preview.changes.iter().take_while(|change| change.at <= start).last();
-    let first = last_change.map_or(preview.initial_value, |change| change.value);
-    let inside = preview.changes.iter().filter(|change| start < change.at && change.at < end);
+    let first_later = preview.changes.partition_point(|change| change.at <= start);
+    let (earlier, later) = preview.changes.split_at(first_later);
+    let first = earlier.last().map_or(preview.initial_value, |change| change.value);
+    let inside = later.iter().take_while(|change| change.at < end);
     Some(inside.map(|change| change.value).fold(first, i64::max))
 }
 

@@ -5,6 +5,7 @@ mod chart;
 mod preview;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
 //! Previews the values of schedules.
 
-use std::fmt::Write;
-
+use anyhow::{anyhow, bail};
 use hpa_collectors::schedules::{
     Change, Problem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
 };
@@ -9,7 +8,6 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::chart;
 use crate::{
     autoscaler_name::describe,
     manifests::{Manifest, combined_error, string_at},
@@ -17,6 +15,10 @@ use crate::{
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
 pub(super) const API_VERSION: &str = "zalando.org/v1";
+
+/// The maximum number of steps of the ramps of all schedules in the previewed time. The value may
+/// change at each of them. Computing a million takes a few seconds.
+const MAX_STEPS: u64 = 1_000_000;
 
 /// The values of one schedule from `from` to `to`.
 pub(super) struct Preview {
@@ -40,7 +42,7 @@ pub(super) fn preview_schedules(
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<Vec<Preview>> {
-    let (mut previews, mut errors) = (Vec::new(), Vec::new());
+    let (mut previews, mut errors, mut steps) = (Vec::new(), Vec::new(), 0_u64);
     for Manifest { object, .. } in manifests {
         if string_at(object, "/apiVersion") != API_VERSION
             || !KINDS.contains(&string_at(object, "/kind"))
@@ -48,23 +50,55 @@ pub(super) fn preview_schedules(
             continue;
         }
         let name = describe(object);
-        let preview = parse(object.get("spec").cloned().unwrap_or_default()).and_then(|spec| {
-            let metric =
-                ScheduledMetric::new(&spec, settings).map_err(|error| vec![error.to_string()])?;
-            Preview::new(name.clone(), &metric, settings, from, to)
-                .map_err(|error| vec![error.to_string()])
-        });
-        match preview {
-            Ok(preview) => previews.push(preview),
+        let spec = object.get("spec").cloned().unwrap_or_default();
+        let metric = match compile(spec, settings) {
+            Ok(metric) => metric,
             Err(messages) => {
                 errors.extend(messages.into_iter().map(|message| format!("{name}: {message}")));
+                continue;
             }
+        };
+        let windows = overlapping_windows(&metric, from, to);
+        let windows_steps = windows.iter().map(|window| steps_of(window, settings));
+        steps = windows_steps.fold(steps, u64::saturating_add);
+        if steps > MAX_STEPS {
+            bail!(
+                "{name}: spec.schedules: with this schedule, the ramps in the previewed time have \
+                 {steps} steps, at most {MAX_STEPS} are allowed: preview fewer schedules at once, \
+                 or reduce --scaling-schedule-ramp-steps"
+            );
         }
+        let preview = Preview::new(&name, &metric, windows, settings, from, to)
+            .map_err(|error| anyhow!("{name}: {error}"))?;
+        previews.push(preview);
     }
     if !errors.is_empty() {
         return Err(combined_error(&errors));
     }
     Ok(previews)
+}
+
+fn compile(spec: Value, settings: &Settings) -> Result<ScheduledMetric, Vec<String>> {
+    let spec = parse(spec)?;
+    ScheduledMetric::new(&spec, settings).map_err(|error| vec![error.to_string()])
+}
+
+/// The windows that overlap the previewed time with their ramps, in the order of time.
+fn overlapping_windows(metric: &ScheduledMetric, from: Timestamp, to: Timestamp) -> Vec<Window> {
+    let mut windows = metric.windows(from, to);
+    windows.retain(|window| {
+        let (rise, fall) = metric.extent(window);
+        rise < to && fall > from
+    });
+    windows.sort_by_key(|window| (window.start, window.entry));
+    windows
+}
+
+/// The maximum number of steps of a window's ramps: its value is an integer, so it has no more
+/// steps than that.
+fn steps_of(window: &Window, settings: &Settings) -> u64 {
+    let value = u64::try_from(window.value).unwrap_or_default();
+    2 * value.min(settings.ramp_steps.into()).max(1)
 }
 
 /// Decodes the spec of a schedule. Fails with the first error of each invalid entry.
@@ -95,25 +129,22 @@ pub(super) fn format_local(time: Timestamp, zone: &TimeZone) -> String {
 
 impl Preview {
     fn new(
-        name: String,
+        name: &str,
         metric: &ScheduledMetric,
+        mut windows: Vec<Window>,
         settings: &Settings,
         from: Timestamp,
         to: Timestamp,
     ) -> anyhow::Result<Self> {
         let default = || settings.time_zones.get(&settings.default_time_zone);
         let zone = metric.time_zone().cloned().map_or_else(default, Ok)?;
-        let is_visible = |window: &Window| {
-            let (rise, fall) = metric.extent(window);
-            window.start < window.end && rise < to && fall > from
-        };
-        let mut windows = metric.windows(from, to);
-        windows.retain(is_visible);
-        windows.sort_by_key(|window| (window.start, window.entry));
+        // An empty window has ramps, but is none to list.
+        windows.retain(|window| window.start < window.end);
         // The values ignore invalid entries, which `problems` lists.
         let (initial_value, changes) = (metric.valid_value_at(from), metric.changes(from, to));
         let problems = metric.problems().to_vec();
         let ramp_seconds = metric.ramp_duration().as_secs();
+        let name = name.to_owned();
         Ok(Self { name, zone, from, to, initial_value, changes, windows, ramp_seconds, problems })
     }
 
@@ -128,8 +159,9 @@ impl Preview {
 
     pub(super) fn json(&self) -> Value {
         let windows = self.windows.iter().map(|window| {
-            let Window { entry, start, value, .. } = window;
-            let end = window.effective_end();
+            let Window { entry, start, .. } = window;
+            // A schedule's value is at least 0.
+            let (end, value) = (window.effective_end(), window.value.max(0));
             json!({ "schedule": entry, "start": start, "end": end, "value": value })
         });
         let changes = self.changes.iter();
@@ -145,45 +177,5 @@ impl Preview {
             "changes": changes.collect::<Vec<_>>(),
             "problems": self.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
-    }
-
-    pub(super) fn text(&self, has_color: bool) -> String {
-        let zone = self.zone.iana_name().unwrap_or("UTC");
-        let mut text = format!("{}, times in {zone}\n", self.name);
-        // Writing to a string can't fail.
-        for problem in &self.problems {
-            let label = match problem {
-                Problem::UnknownTimeZone { .. } => "warning",
-                _ => "error",
-            };
-            let _ = writeln!(text, "{label}: {problem}");
-        }
-        if !self.is_valid() {
-            // A schedule with an invalid entry has no values, because the metric fails.
-            return text;
-        }
-        text.push('\n');
-        text.push_str(&chart::draw(self, has_color));
-        text.push('\n');
-        for window in &self.windows {
-            let entry = format!("spec.schedules[{}]", window.entry);
-            let end = self.local(window.effective_end());
-            let times = format!("{} to {end}", self.local(window.start));
-            let _ = writeln!(text, "{times}  {:>8}  {entry}", window.value);
-        }
-        let next = self.changes.first().map(|change| (self.local(change.at), change.value));
-        let next = next.map_or_else(
-            || "no change in this time".to_owned(),
-            |(at, value)| format!("next {value} at {at}"),
-        );
-        let minutes = self.ramp_seconds / 60;
-        let now = self.local(self.from);
-        let _ =
-            writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.initial_value);
-        text
-    }
-
-    fn local(&self, time: Timestamp) -> String {
-        format_local(time, &self.zone)
     }
 }

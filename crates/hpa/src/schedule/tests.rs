@@ -68,6 +68,27 @@ fn color_does_not_change_the_text() {
 }
 
 #[test]
+fn negative_value_counts_as_zero() {
+    let preview = single_preview(
+        "
+apiVersion: zalando.org/v1
+kind: ScalingSchedule
+metadata: {name: s}
+spec:
+  schedules:
+  - type: Repeating
+    durationMinutes: 60
+    value: -25
+    period: {startTime: '10:00', days: [Wed], timezone: UTC}
+",
+    );
+    let text = preview.text(false);
+    assert!(!text.contains("-25"), "{text}");
+    assert!(text.contains("0  spec.schedules[0] (negative, so it counts as 0)\n"), "{text}");
+    assert_eq!(preview.json()["windows"][0]["value"], 0);
+}
+
+#[test]
 fn compatible_window_ends_at_midnight() {
     let manifest = "
 apiVersion: zalando.org/v1
@@ -170,6 +191,42 @@ fn each_invalid_entry_of_each_schedule_is_named() {
     );
 }
 
+/// A schedule with many entries that apply on all days. Each has as many steps as its value.
+fn daily_schedule(name: &str, entries: usize) -> String {
+    let head = format!(
+        "---\napiVersion: zalando.org/v1\nkind: ClusterScalingSchedule\n\
+         metadata: {{name: {name}}}\nspec:\n  schedules:\n"
+    );
+    let entry = |at: usize| {
+        let (hour, minute) = (at / 60 % 24, at % 60);
+        format!(
+            "  - type: Repeating\n    value: 900\n    \
+             period: {{startTime: '{hour:02}:{minute:02}', \
+             days: [Sun, Mon, Tue, Wed, Thu, Fri, Sat], timezone: UTC}}\n"
+        )
+    };
+    let entries: Vec<_> = (0..entries).map(entry).collect();
+    head + &entries.concat()
+}
+
+/// The limit is reached by the second schedule. These windows are empty, but have ramps.
+#[test]
+fn steps_of_all_schedules_of_a_file_are_limited() {
+    let settings = Settings { ramp_steps: 1000, ..Settings::default() };
+    let from: Timestamp = "2026-11-23T12:00:00Z".parse().expect("a time");
+    let to: Timestamp = "2026-11-25T12:00:00Z".parse().expect("a time");
+    let manifest = daily_schedule("a", 2) + &daily_schedule("b", 400);
+    let error = preview_manifests("f.yaml", &manifest, &settings, from, to).err();
+    let error = error.expect("an error").to_string();
+    let expected = "ClusterScalingSchedule b: spec.schedules: with this schedule, the ramps in the \
+                    previewed time have 1447200 steps, at most 1000000 are allowed";
+    assert!(error.starts_with(expected), "{error}");
+    let (previews, _) =
+        preview_manifests("f.yaml", &daily_schedule("a", 2), &settings, from, to).expect("few");
+    assert!(previews[0].windows.is_empty());
+    assert!(previews[0].changes.len() > 1000, "{}", previews[0].changes.len());
+}
+
 const BOUNDS: &str = r#"
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -219,8 +276,8 @@ fn bounds_that_the_built_in_controller_ignores_are_reported() {
     let managed = "metadata:\n  managedFields:\n  - manager: kube-controller-manager\n    \
                    subresource: status\n";
     let text = bounds_text(&BOUNDS.replacen("metadata:\n", managed, 1));
-    let warning = "\nwarning: the bounds have no effect: kube-controller-manager, which stored the \
-                   status last, ignores them\n";
+    let warning = "\nwarning: kube-controller-manager, which stored the status last, ignores the \
+                   bounds: they have an effect only if hpa-rs handles the autoscaler\n";
     assert!(text.contains(warning), "{text}");
 }
 

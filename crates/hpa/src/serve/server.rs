@@ -61,9 +61,9 @@ pub(crate) trait Endpoints: Send + Sync + 'static {
 }
 
 /// Starts a response that takes time and memory. If too many such responses are in progress, closes
-/// the connection of the oldest one. A response that waits for rendering counts as unread, because
-/// a connection with a request in progress can't be replaced: waiting requests could occupy all
-/// connections and keep probes out.
+/// the connection of the oldest one. A response that waits for rendering counts as unread.
+/// Otherwise, waiting requests could occupy all connections and keep probes out, because a
+/// connection with a request in progress can't be replaced.
 pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningRequest {
     let mut request = connection.count_request();
     request.count_response();

@@ -27,6 +27,8 @@ pub(crate) struct Progress {
     total: f64,
     /// The unit of the work, such as `hours`.
     unit: &'static str,
+    /// The expected time for all work, for as long as its rate is unknown.
+    expected: Option<Duration>,
     started: Instant,
     is_terminal: bool,
     state: Mutex<ProgressState>,
@@ -45,7 +47,19 @@ struct ProgressState {
 impl Progress {
     pub(crate) fn new(total: f64, unit: &'static str) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        Self { total, unit, started: Instant::now(), is_terminal, state: Mutex::default() }
+        Self {
+            total,
+            unit,
+            expected: None,
+            started: Instant::now(),
+            is_terminal,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Sets the time that all work is expected to take.
+    pub(crate) fn expecting(self, duration: Duration) -> Self {
+        Self { expected: Some(duration), ..self }
     }
 
     /// Counts completed work, and draws the bar if it is due. The work can exceed the total.
@@ -102,7 +116,14 @@ impl Progress {
 
     /// The text about the progress, such as `25 % (10/40 variants), 30s left`.
     fn line(&self, state: &ProgressState, elapsed: Duration) -> String {
-        let (done, left) = (state.done.min(self.total), state.left_suffix(self.total, elapsed));
+        let mut left = state.left_suffix(self.total, elapsed);
+        if left.is_empty()
+            && let Some(expected) = self.expected
+        {
+            let seconds = expected.saturating_sub(elapsed).as_secs_f64();
+            left = format!(", about {} left", format_duration(seconds));
+        }
+        let done = state.done.min(self.total);
         let share = self.share(state) * 100.0;
         format!("{share:.0} % ({done:.0}/{:.0} {}){left}", self.total, self.unit)
     }
@@ -170,6 +191,15 @@ mod tests {
         assert_eq!(bar(10, 80), "[########                      ] 25 % (10/40 variants), 30s left");
         assert_eq!(bar(0, 80), "[                              ] 0 % (0/40 variants)");
         assert_eq!(bar(1, 80), "[#                             ] 2 % (1/40 variants)");
+    }
+
+    #[test]
+    fn expected_time_is_shown_until_the_rate_is_known() {
+        let progress = Progress::new(40.0, "runs").expecting(SECOND * 7200);
+        let line = |done: u32| progress.line(&state(done), SECOND * (10 + done));
+        assert_eq!(line(0), "0 % (0/40 runs), about 1h59m left");
+        assert!(line(1).ends_with(", about 1h59m left"), "{}", line(1));
+        assert_eq!(line(10), "25 % (10/40 runs), 30s left");
     }
 
     #[test]

@@ -9,12 +9,14 @@ use hpa_calc::{
     settings::SettingPolicy,
     shell::quote,
 };
+use hpa_controller::debug::ActingController;
 use jiff::SignedDuration;
 
 use super::{
-    check::{Check, Level, shorten_names},
-    cluster::{ClusterState, ListedAutoscaler},
+    check::{Check, Level},
+    cluster::ClusterState,
 };
+use crate::{listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
 
 /// An autoscaler without a status is an error if it is older than this.
 const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
@@ -30,7 +32,8 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
     let mut failing = FailuresByReason::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
-    let mut by_warning = BTreeMap::<Warning, Vec<String>>::new();
+    // Whether it is unknown if kube-controller-manager still acts, with each warning.
+    let mut by_warning = BTreeMap::<(Warning, bool), Vec<String>>::new();
     let mut by_pause = BTreeMap::<&str, Vec<String>>::new();
     let mut waiting = Vec::new();
     // Autoscalers whose targets are scaled by several controllers.
@@ -39,7 +42,8 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     for autoscaler in all {
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(cluster.now);
-        let ShortReport { state, sentence, pause, warnings, has_missing_metric, .. } = report;
+        // Each warning has its own check.
+        let ShortReport { state, cause, pause, warnings, has_missing_metric, .. } = report;
         if has_missing_metric && state != State::MetricMissing {
             by_state.entry(State::MetricMissing).or_default().push(autoscaler.name.clone());
         }
@@ -54,20 +58,23 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
                 contested.push(autoscaler.name.clone());
             } else {
-                by_warning.entry(warning).or_default().push(autoscaler.name.clone());
+                let is_uncertain = autoscaler.acting == ActingController::Unknown
+                    && !matches!(warning, Warning::InvalidSettings | Warning::SharedTarget);
+                let names = by_warning.entry((warning, is_uncertain)).or_default();
+                names.push(autoscaler.name.clone());
             }
         }
         match state {
             State::Failing => {
                 let reason = autoscaler.failed_reason().unwrap_or_default();
-                let entry = failing.entry(reason).or_insert((Vec::new(), sentence));
+                let entry = failing.entry(reason).or_insert((Vec::new(), cause));
                 entry.0.push(autoscaler.name.clone());
             }
             State::New if is_overdue(cluster, autoscaler) => {
                 unhandled.push(autoscaler.name.clone());
             }
             State::New => new_count += 1,
-            State::WaitingForPods if is_problem => waiting.push((&autoscaler.name, sentence)),
+            State::WaitingForPods if is_problem => waiting.push((&autoscaler.name, cause)),
             State::Paused => paused_count += 1,
             state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
@@ -111,7 +118,9 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         (Warning::SettingsIgnored, "with settings that kube-controller-manager ignores"),
         (Warning::SharedTarget, "with the target of another autoscaler"),
     ] {
-        add(Level::Warning, by_warning.get(&warning), text);
+        add(Level::Warning, by_warning.get(&(warning, false)), text);
+        let uncertain = by_warning.get(&(warning, true));
+        add(Level::Warning, uncertain, &format!("{text}, unless hpa-rs has replaced it"));
     }
     checks.extend(waiting_check(&waiting));
     checks
@@ -162,10 +171,12 @@ fn has_other_controller(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -
     })
 }
 
-/// The controller that stored the status last. `None` if it has lost its lease.
+/// The controller that stored the status last. `None` if it has lost its lease or is switched off.
 fn controller_of<'a>(cluster: &ClusterState, autoscaler: &'a ListedAutoscaler) -> Option<&'a str> {
     let manager = autoscaler.manager.as_deref()?;
-    (cluster.leases().is_running(manager) != Some(false)).then_some(manager)
+    let has_stopped =
+        cluster.is_switched_off(manager) || cluster.leases().is_running(manager) == Some(false);
+    (!has_stopped).then_some(manager)
 }
 
 /// Whether the autoscaler is so old that a controller should have stored a status.

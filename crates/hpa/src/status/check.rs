@@ -7,9 +7,6 @@ use serde::Serialize;
 
 use crate::terminal::escape_line;
 
-/// A list of names has at most this many.
-const MAX_NAMES: usize = 3;
-
 /// The severity of a result, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -125,11 +122,6 @@ impl Level {
     }
 }
 
-/// Lists the first [`MAX_NAMES`] names, and the number of the rest.
-pub(crate) fn shorten_names(names: &[String]) -> String {
-    let listed = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => listed,
-        rest => format!("{listed} and {rest} more"),
-    }
+pub(super) fn format_seconds(seconds: f64) -> String {
+    if seconds < 10.0 { format!("{seconds:.1}s") } else { format!("{seconds:.0}s") }
 }

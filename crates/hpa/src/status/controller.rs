@@ -8,12 +8,14 @@ use jiff::SignedDuration;
 
 use super::{
     built_in,
-    check::{Check, Level, shorten_names},
-    cluster::{ClusterState, ListedAutoscaler},
+    check::{Check, Level, format_seconds},
+    cluster::ClusterState,
 };
 use crate::{
     debug_client::{LeaseHolder, LeaseName, Unavailable},
-    liveness::Idle,
+    listed_autoscalers::ListedAutoscaler,
+    liveness::{Idle, no_lease_found},
+    terminal::shorten_names,
 };
 
 /// A reconcile that started more than this many sync periods ago is a warning.
@@ -91,6 +93,13 @@ fn check_lease(cluster: &ClusterState) -> Check {
             // A controller without this lease may handle the autoscalers.
             let may_be_handled = cluster.autoscalers.iter().any(has_no_lease);
             let level = if may_be_handled { Level::Warning } else { Level::Error };
+            if matches!(error, Unavailable::NoLease(_)) && !cluster.searched_namespaces.is_empty() {
+                return Check::new(level, no_lease_found(name, &cluster.searched_namespaces))
+                    .with_hint(
+                        "--controller-namespace and --controller-lease name the lease, \
+                         --controller-url a debug API",
+                    );
+            }
             return Check::new(level, error.to_string());
         }
         Err(error) => return unreadable("the lease can't be read", error),
@@ -166,6 +175,14 @@ fn check_other_controllers(cluster: &ClusterState) -> Vec<Check> {
         }
         let leases = cluster.leases();
         let is_running = leases.is_running(manager);
+        if cluster.is_switched_off(manager) {
+            return if leases.is_recent_write(newest) {
+                Check::new(Level::Warning, format!("{text}; its HPA controller is off now"))
+            } else {
+                let text = format!("{text}; its HPA controller is off, so it no longer writes");
+                Check::new(Level::Ok, text)
+            };
+        }
         match is_running {
             Some(false) if leases.no_longer_writes(manager, newest) => {
                 let text = format!("{text}; it holds no lease, so it no longer writes");
@@ -322,8 +339,4 @@ fn level_of(value: f64, warning_limit: f64, error_limit: f64) -> Level {
     } else {
         Level::Ok
     }
-}
-
-pub(super) fn format_seconds(seconds: f64) -> String {
-    if seconds < 10.0 { format!("{seconds:.1}s") } else { format!("{seconds:.0}s") }
 }

@@ -1,14 +1,20 @@
 //! Checks of the metrics APIs that autoscalers need.
 
 use hpa_calc::{
-    api::{ConditionStatus, ConditionType, MetricSourceType},
+    api::{ConditionStatus, ConditionType, MetricSourceType, MetricSpec},
+    explain::status_value,
     report::error_texts::ALSO_NOT_BY_API,
 };
 
 use super::{
-    check::{Check, Level, shorten_names},
-    cluster::{ClusterState, ListedAutoscaler},
+    check::{Check, Level},
+    cluster::ClusterState,
 };
+use crate::{listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
+
+/// The hint about metrics without a value if the controller reads others of the API.
+const OTHER_SOURCE_HINT: &str = "the controller reads metrics of others from another source, such \
+                                 as Prometheus: check that it has these";
 
 const GROUPS: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
 
@@ -65,7 +71,8 @@ fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ListedAutoscaler>) -> Vec
 }
 
 /// The check of an API that is not installed. The controller may read the metrics from another
-/// source, so the API is needed only by autoscalers whose condition names it or that are new.
+/// source, so the API is needed only by autoscalers whose condition names it or that are new, and
+/// by metrics without a value.
 fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check> {
     let has_source = dependents.iter().any(|one| has_value_of(one, group));
     let failing = names(dependents.iter().filter(|one| fails_by_api(one, group)));
@@ -75,6 +82,15 @@ fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check>
         (true, false) if !new.is_empty() => (Level::Warning, new),
         (true, false) => return None,
         (true, true) => {
+            let metrics = dependents.iter().flat_map(|one| unread_metrics(one, group));
+            let unread: Vec<String> = metrics.collect();
+            if !unread.is_empty() {
+                let text = format!(
+                    "{group} is not installed, and the controller reads no other source for {}",
+                    shorten_names(&unread)
+                );
+                return Some(Check::new(Level::Warning, text).with_hint(OTHER_SOURCE_HINT));
+            }
             let text = format!(
                 "{group} is not installed: the controller reads these metrics from another source, \
                  such as Prometheus"
@@ -83,29 +99,62 @@ fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check>
         }
     };
     let text = format!("{group} is not installed, but needed by {}", shorten_names(&affected));
-    let hint = if has_source {
-        "the controller reads metrics of others from another source, such as Prometheus: check \
-         that it has these"
-    } else {
-        install_hint(group)
-    };
+    let hint = if has_source { OTHER_SOURCE_HINT } else { install_hint(group) };
     Some(Check::new(level, text).with_hint(hint))
 }
 
 /// Whether the status has a value of a metric of the API, from any source.
 fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
+    let is_active = autoscaler.hpa.status.is_true(&ConditionType::ScalingActive);
+    is_active && metrics_of(autoscaler, group).any(|(_, has_value)| has_value)
+}
+
+/// The metrics of the API, and whether the status has a value of each.
+fn metrics_of<'a>(
+    autoscaler: &'a ListedAutoscaler,
+    group: &str,
+) -> impl Iterator<Item = (&'a MetricSpec, bool)> {
+    let (spec, status) = (&autoscaler.hpa.spec, &autoscaler.hpa.status);
+    let metrics = spec.metrics.iter().enumerate();
+    metrics.filter(move |(_, spec)| group_of(&spec.source_type) == group).map(
+        move |(index, spec)| {
+            let current = status.current_metrics.get(index);
+            (spec, current.is_some_and(|current| status_value(spec, current).is_some()))
+        },
+    )
+}
+
+/// The metrics of the API that have no value, with the autoscaler: those without one in the status,
+/// or the one that the condition names if it says that the controller's sources lack it.
+fn unread_metrics(autoscaler: &ListedAutoscaler, group: &str) -> Vec<String> {
     let status = &autoscaler.hpa.status;
-    let mut metrics = status.current_metrics.iter();
-    status.is_true(&ConditionType::ScalingActive)
-        && metrics.any(|metric| group_of(&metric.source_type) == group)
+    let is_judged =
+        status.is_true(&ConditionType::ScalingActive) && !status.current_metrics.is_empty();
+    let failure = failure_of(autoscaler).filter(|text| text.contains(ALSO_NOT_BY_API));
+    let unread = metrics_of(autoscaler, group).filter(|(spec, has_value)| match failure {
+        Some(message) => names_metric(message, spec.metric_name()),
+        None => is_judged && !has_value,
+    });
+    unread.map(|(spec, _)| format!("{} ({})", autoscaler.name, spec.metric_name())).collect()
+}
+
+/// The message of the condition if the metrics of an autoscaler fail.
+fn failure_of(autoscaler: &ListedAutoscaler) -> Option<&str> {
+    let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
+    let failed = condition.filter(|condition| condition.status == ConditionStatus::False);
+    failed.map(|condition| &*condition.message)
+}
+
+/// Whether a message has the name of a metric as a word.
+fn names_metric(message: &str, name: &str) -> bool {
+    let is_end = |char: char| !(char.is_ascii_alphanumeric() || "._-:/".contains(char));
+    message.split(is_end).any(|word| word.trim_end_matches(['.', ':']) == name)
 }
 
 /// Whether the metrics of an autoscaler fail, and its condition names the API as the cause. If the
 /// controller has rules or collectors, the cause is that they lack the metric.
 fn fails_by_api(autoscaler: &ListedAutoscaler, group: &str) -> bool {
-    let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
-    let failed = condition.filter(|condition| condition.status == ConditionStatus::False);
-    let message = failed.map(|condition| &*condition.message);
+    let message = failure_of(autoscaler);
     message.is_some_and(|text| !text.contains(ALSO_NOT_BY_API) && names_api(text, group))
 }
 

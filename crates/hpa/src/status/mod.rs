@@ -6,20 +6,11 @@ mod check;
 mod cluster;
 mod controller;
 mod metrics_apis;
-mod scales;
 #[cfg(test)]
 mod tests;
 
 use std::process::ExitCode;
 
-#[cfg(test)]
-pub(crate) use self::built_in::ManagerFlags;
-pub(crate) use self::{
-    built_in::KubeControllerManager,
-    check::shorten_names,
-    cluster::{ListedAutoscaler, list_all_autoscalers, list_autoscalers},
-    scales::read_scales,
-};
 use self::{
     check::{Level, Report, Section},
     cluster::ClusterState,

@@ -14,6 +14,9 @@ use serde::Serialize;
 use self::ordered::OrderedValue;
 use crate::args::ReportFormat;
 
+/// The maximum number of names in a list.
+const MAX_NAMES: usize = 3;
+
 /// Prints a text with [`escape_control`], because names and messages in a cluster can contain any
 /// character, and must not control the terminal of the user.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
@@ -122,6 +125,15 @@ pub(crate) fn aligned(rows: &[Vec<String>], separator: &str) -> String {
     text
 }
 
+/// Lists the first [`MAX_NAMES`] names, and the number of the rest.
+pub(crate) fn shorten_names(names: &[String]) -> String {
+    let listed = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => listed,
+        rest => format!("{listed} and {rest} more"),
+    }
+}
+
 /// Whether to color standard output. See <https://no-color.org>.
 pub(crate) fn has_color() -> bool {
     io::stdout().is_terminal()
@@ -165,7 +177,7 @@ fn escape(text: &str, replacement: impl Fn(char) -> String) -> String {
     result
 }
 
-/// Like [`escape_control`], but escapes line ends too, so that the text stays in its line.
+/// Like [`escape_control`], but also escapes line ends, which keeps the text in its line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape_control(&one_line(text))
 }
@@ -175,7 +187,7 @@ fn is_escaped(c: char) -> bool {
 }
 
 /// Whether the character has the category Cf (format) of Unicode 16, or separates lines or
-/// paragraphs. Such characters are invisible, so that two names can look alike, or change the
+/// paragraphs. Such characters are invisible and can make two names look alike, or change the
 /// direction of the text around them.
 fn is_format(c: char) -> bool {
     matches!(

@@ -2,8 +2,10 @@
 //! them.
 
 mod correlator;
+mod event;
 mod recorder;
 mod writer;
 
-pub use recorder::{DroppedEvents, EventRecorder, EventType, ObjectReference, RecordedEvent};
+pub use event::{DroppedEvents, EventType, ObjectReference, RecordedEvent};
+pub use recorder::EventRecorder;
 pub use writer::{EventWriter, EventWriterConfig};

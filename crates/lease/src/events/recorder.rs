@@ -1,20 +1,15 @@
 //! Records events and passes them to the writer.
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::Arc;
 
-pub use hpa_calc::event::EventType;
-use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tracing::debug;
 
-use super::writer::{EventWriter, EventWriterConfig};
+use super::{
+    event::{DroppedEvents, RecordedEvent, increment, truncate_message},
+    writer::{EventWriter, EventWriterConfig},
+};
 
 /// Passes events to an [`EventWriter`]. Recording neither blocks nor fails. Clones share the
 /// writer.
@@ -52,65 +47,4 @@ impl EventRecorder {
     pub fn dropped(&self) -> &Arc<DroppedEvents> {
         &self.dropped
     }
-}
-
-/// The longest message that `events.k8s.io` accepts, in bytes.
-const MAX_MESSAGE_BYTES: usize = 1024;
-
-/// The object that an event is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectReference {
-    pub api_version: String,
-    pub kind: String,
-    /// Also the namespace of the event. Empty means `default`.
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-    pub resource_version: String,
-}
-
-/// An event to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordedEvent {
-    pub object: Arc<ObjectReference>,
-    pub event_type: EventType,
-    pub reason: Cow<'static, str>,
-    /// Truncated to 1024 bytes when recorded.
-    pub message: String,
-    pub at: Timestamp,
-}
-
-/// Truncates a message to [`MAX_MESSAGE_BYTES`], at a character boundary.
-pub(super) fn truncate_message(message: &mut String) {
-    message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-}
-
-/// The numbers of events that were not written, by cause. Events of a namespace that is deleted or
-/// being deleted don't count.
-#[derive(Debug, Default)]
-pub struct DroppedEvents {
-    pub(super) queue_full: AtomicU64,
-    pub(super) over_budget: AtomicU64,
-    pub(super) failed_write: AtomicU64,
-}
-
-impl DroppedEvents {
-    /// The queue was full, or the writer had ended.
-    pub fn queue_full(&self) -> u64 {
-        self.queue_full.load(Ordering::Relaxed)
-    }
-
-    /// The object had too many events.
-    pub fn over_budget(&self) -> u64 {
-        self.over_budget.load(Ordering::Relaxed)
-    }
-
-    /// The API server refused the event, or all attempts failed.
-    pub fn failed_write(&self) -> u64 {
-        self.failed_write.load(Ordering::Relaxed)
-    }
-}
-
-pub(super) fn increment(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -85,10 +85,10 @@ use crate::{
 ///     ResourceNames, Values, resource::GroupResource, wire::{PodMetrics, decode_list},
 /// };
 ///
-/// struct Recorded;
+/// struct RecordedSource;
 ///
 /// #[async_trait::async_trait]
-/// impl MetricSource for Recorded {
+/// impl MetricSource for RecordedSource {
 ///     async fn read(&self, _: &Query) -> Result<Values, MetricError> {
 ///         let body = br#"{ "items": [{
 ///             "metadata": { "name": "web-1", "labels": { "app": "web" } },
@@ -117,7 +117,7 @@ use crate::{
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let settings = CoalescingSettings::for_sync_period(Duration::from_secs(15));
 /// let kinds = KindMapper::new(Arc::new(NoKinds), Duration::from_secs(10));
-/// let client = Coalescing::new(Recorded, kinds, settings);
+/// let client = Coalescing::new(RecordedSource, kinds, settings);
 /// let query = MetricQuery::Resource { resource: ResourceName::Cpu, container: None };
 /// let reading = client.read("shop", &Selector::parse("app=web")?, &query).await?;
 /// let Reading::Pods(samples) = reading else { unreachable!("a resource metric has samples") };

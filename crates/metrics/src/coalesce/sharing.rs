@@ -27,7 +27,7 @@ pub(super) struct Sharing {
 #[derive(Default)]
 struct Namespace {
     selectors: HashMap<Selector, SelectorUse>,
-    /// Number of items in the last namespace list, and when it was fetched.
+    /// Number of items in the last namespace list, and the time at which it was fetched.
     list: Option<(usize, Instant)>,
     /// The time until which lists are not shared, after a list that could not be used.
     suspended_until: Option<Instant>,
@@ -86,7 +86,7 @@ impl Sharing {
         })
     }
 
-    /// Records how many items a selector matched.
+    /// Records the number of items that a selector matched.
     pub(super) fn record_matches(&self, namespace: &str, selector: &Selector, items: usize) {
         self.with(namespace, |state| {
             if let Some(usage) = state.selectors.get_mut(selector) {

@@ -49,8 +49,8 @@ impl IsolationSettings {
 /// A [`MetricSource`] that limits the requests to each metrics API.
 ///
 /// - The number of concurrent requests is limited for each API, and for each namespace of an API.
-///   Further requests wait. So slow metrics of one namespace delay neither other APIs nor other
-///   namespaces.
+///   Further requests wait. Slow metrics of one namespace therefore delay neither other APIs nor
+///   other namespaces.
 /// - A circuit breaker stops waiting for an API that hangs. It opens if at least three requests
 ///   fail with [`MetricError::Timeout`] and none gets a response for
 ///   [`IsolationSettings::unresponsive_after`]. Then one request at a time is sent for each

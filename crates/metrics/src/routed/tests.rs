@@ -47,7 +47,7 @@ async fn first_source_that_has_a_metric_answers() {
     assert_eq!(read(&routed, "lag").await.unwrap(), "3");
     let error = read(&routed, "other").await.unwrap_err();
     assert_eq!(error.to_string(), "no such metric: external metric other is not registered");
-    let listed: Vec<_> = routed.external_metrics().into_iter().map(|it| it.metric).collect();
+    let listed: Vec<_> = routed.external_metrics().into_iter().map(|entry| entry.metric).collect();
     assert_eq!(listed, ["lag", "queue"]);
 }
 
@@ -243,13 +243,25 @@ async fn undiscovered_source_answers_503_for_metrics_it_may_have() {
         let (result, next_queries) = read_with_fallback(unready(), query).await;
         let error = result.unwrap_err();
         assert!(matches!(error, MetricError::Status { code: 503, .. }), "{error}");
-        let text = "the metrics of rules and collectors are not discovered yet: no rules";
+        let text = "the metrics of sources in this process are not discovered yet: no rules";
         assert_eq!((error.to_string().as_str(), next_queries), (text, 0));
     }
     assert!(read_with_fallback(unready(), pods("rps")).await.0.is_ok());
     let no_custom = ApiGroups { custom: false, ..rules().groups };
     let unready = FixedSource { groups: no_custom, custom: Vec::new(), ..unready() };
     assert_eq!(read_with_fallback(unready, pods("rps")).await.1, 1);
+}
+
+#[test]
+fn only_undiscovered_sources_are_named() {
+    let source = |problems: &[&str]| -> Arc<dyn MetricSource> {
+        let problems = problems.iter().map(|&problem| problem.to_owned()).collect();
+        Arc::new(FixedSource { problems, ..rules() })
+    };
+    let routed = Routed::new(vec![source(&[]), source(&["no rules", "no file"])]);
+    let text = "the metrics of sources in this process are not discovered yet: no rules; no file";
+    assert_eq!(routed.undiscovered().as_deref(), Some(text));
+    assert_eq!(Routed::new(vec![source(&[])]).undiscovered(), None);
 }
 
 #[tokio::test]

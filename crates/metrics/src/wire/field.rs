@@ -232,7 +232,7 @@ impl<'de> de::Visitor<'de> for UsageVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Usage, A::Error> {
-        // CPU and memory, which is what servers report in practice.
+        // Servers usually report CPU and memory.
         let mut usage = Vec::with_capacity(2);
         while let Some(BorrowedStr(name)) = map.next_key()? {
             let resource = ResourceName::from(name.as_ref());

@@ -209,14 +209,7 @@ async fn connect(
         (info.token, info.token_file, info.exec, info.auth_provider) = (None, None, None, None);
         (info.username, info.password) = (None, None);
     }
-    let server = || settings.url.host().unwrap_or_default().to_owned();
-    let proxy =
-        hpa_go_compat::proxy::for_server(&settings.url, configured_proxy.as_deref(), variables)
-            .map_err(|source| ConnectionError::Proxy { server: server(), source })?;
-    if let Some(proxy) = &proxy {
-        let (server, origin) = (server(), proxy.origin);
-        tracing::info!(server, %proxy, origin, "using a proxy for Prometheus");
-    }
+    let proxy = find_proxy(settings, configured_proxy.as_deref(), variables)?;
     config.proxy_url = proxy.as_ref().map(|proxy| proxy.url.clone());
     let is_http = |url: &Uri| url.scheme() == Some(&Scheme::HTTP);
     let forwarding = proxy.filter(|proxy| is_http(&proxy.url) && is_http(&settings.url));
@@ -236,6 +229,22 @@ async fn connect(
         ConnectionError::Tls { files, source: Box::new(source) }
     })?;
     Ok(Connection { client, headers: Arc::new(headers) })
+}
+
+/// The proxy for the server: `configured`, or one that environment variables set.
+fn find_proxy(
+    settings: &Settings,
+    configured: Option<&str>,
+    variables: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+) -> Result<Option<hpa_go_compat::proxy::Proxy>, ConnectionError> {
+    let server = || settings.url.host().unwrap_or_default().to_owned();
+    let proxy = hpa_go_compat::proxy::for_server(&settings.url, configured, variables)
+        .map_err(|source| ConnectionError::Proxy { server: server(), source })?;
+    if let Some(proxy) = &proxy {
+        let (server, origin) = (server(), proxy.origin);
+        tracing::info!(server, %proxy, origin, "using a proxy for Prometheus");
+    }
+    Ok(proxy)
 }
 
 /// Reads the TLS settings and credentials of a kubeconfig or a service account, and the

@@ -79,9 +79,15 @@ impl QueryFailure {
         Self::Request { server, cause: connection_cause(error, CA_SETTING) }
     }
 
-    /// Whether no response arrived. The query itself may be correct.
-    pub(crate) fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Connection(_) | Self::Request { .. } | Self::Timeout { .. })
+    /// Whether no response arrived, or the server refused the client (401 or 403). The query itself
+    /// may be correct.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Request { .. } | Self::Timeout { .. } => true,
+            Self::Status { status, .. } => matches!(status, 401 | 403),
+            _ => false,
+        }
     }
 
     /// A short reason for unauthorized clients, without text from a URL, a file or a response.

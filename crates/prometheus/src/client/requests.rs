@@ -405,7 +405,8 @@ fn address(url: &Uri) -> String {
 fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
     let status = response.status();
     let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-    let is_json = text(header::CONTENT_TYPE).is_none_or(|it| it.starts_with("application/json"));
+    let content_type = text(header::CONTENT_TYPE);
+    let is_json = content_type.is_none_or(|text| text.starts_with("application/json"));
     let is_error_of_prometheus = [
         StatusCode::BAD_REQUEST,
         StatusCode::UNPROCESSABLE_ENTITY,

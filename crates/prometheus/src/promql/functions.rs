@@ -77,11 +77,13 @@ pub(super) fn check_arguments(
     let given = arguments.len();
     let max = if parameters.ends_with('*') { usize::MAX } else { types.len() };
     if given < required || given > max {
-        let at_least = if required == max { "" } else { "at least " };
-        let expected = if given > max { max } else { required };
-        let at_least = if given > max && required != max { "at most " } else { at_least };
+        let (bound, expected) = match given > max {
+            _ if required == max => ("", max),
+            true => ("at most ", max),
+            false => ("at least ", required),
+        };
         let plural = if expected == 1 { "" } else { "s" };
-        return Err(format!("{name} needs {at_least}{expected} argument{plural}, not {given}"));
+        return Err(format!("{name} needs {bound}{expected} argument{plural}, not {given}"));
     }
     let last = types.last().copied();
     types.extend(last.into_iter().cycle().take(given.saturating_sub(types.len())));

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::rules::config::{Overrides, ResourceMapping};
+use crate::rules::{
+    config::{Overrides, ResourceMapping},
+    regex_budget::RegexBudget,
+};
 use hpa_calc::suggestions::most_similar;
 use hpa_go_compat::{
     regex::{GoRegex, RegexError},
@@ -87,7 +90,7 @@ pub enum LabelMeaning<'a> {
     Other,
 }
 
-/// A further label for a resource.
+/// An override whose resource has an earlier override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmbiguousLabel {
     pub resource: GroupResource,
@@ -111,6 +114,8 @@ pub struct ResourceLabels {
 #[derive(Debug)]
 struct LabelTemplate {
     template: Template,
+    /// The text of the template.
+    text: String,
     /// Matches the labels that the template renders.
     regex: GoRegex,
     group_index: Option<usize>,
@@ -175,6 +180,15 @@ impl ResourceLabels {
         &self.ambiguous
     }
 
+    /// Counts the expression of the template.
+    pub(crate) fn charge(&self, budget: &mut RegexBudget) -> Result<(), MappingError> {
+        let Some(LabelTemplate { regex, text, .. }) = &self.template else { return Ok(()) };
+        budget.charge(regex).map_err(|error| MappingError::Format {
+            template: text.clone(),
+            source: FormatError::Regex(error),
+        })
+    }
+
     /// The meaning of a label. An override takes precedence over the template.
     pub fn meaning<'a>(&'a self, label: &str, resources: &'a ApiResources) -> LabelMeaning<'a> {
         if let Some(resource) = self.resource_by_label.get(label) {
@@ -185,7 +199,7 @@ impl ResourceLabels {
             return LabelMeaning::Other;
         };
         match resources.resolve(&group, &resource) {
-            Ok(known) => LabelMeaning::Resource(&known.group_resource),
+            Ok(resource) => LabelMeaning::Resource(&resource.group_resource),
             Err(_) => LabelMeaning::UnknownResource { group, resource },
         }
     }
@@ -201,8 +215,9 @@ impl ResourceLabels {
         }
         let error = |problem| LabelError { resource: resource.clone(), problem };
         let template = self.template.as_ref().ok_or_else(|| error(LabelProblem::NoTemplate))?;
-        let known = resources.get(resource).ok_or_else(|| error(LabelProblem::UnknownResource))?;
-        template.label(known).map_err(error)
+        let resource = resources.get(resource);
+        let resource = resource.ok_or_else(|| error(LabelProblem::UnknownResource))?;
+        template.label(resource).map_err(error)
     }
 }
 
@@ -210,12 +225,12 @@ impl LabelTemplate {
     fn new(text: &str) -> Result<Self, MappingError> {
         let template = Template::parse("resource-label", text)
             .map_err(|source| MappingError::Syntax { template: text.to_owned(), source })?;
-        Self::invert(template)
+        Self::invert(template, text)
             .map_err(|source| MappingError::Format { template: text.to_owned(), source })
     }
 
     /// Derives a regular expression that matches the labels that the template renders.
-    fn invert(template: Template) -> Result<Self, FormatError> {
+    fn invert(template: Template, text: &str) -> Result<Self, FormatError> {
         let data = group_resource("(?P<group>.+?)", "(?P<resource>.+?)");
         let pattern = template.render(data).map_err(FormatError::Template)?;
         if pattern.is_empty() {
@@ -224,7 +239,7 @@ impl LabelTemplate {
         let regex = GoRegex::new(&format!("^{pattern}$")).map_err(FormatError::Regex)?;
         let resource_index = regex.group_index("resource").ok_or(FormatError::NoResource)?;
         let group_index = regex.group_index("group");
-        Ok(Self { template, regex, group_index, resource_index })
+        Ok(Self { template, text: text.to_owned(), regex, group_index, resource_index })
     }
 
     /// Extracts the group and the resource from a label.

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use hpa_calc::suggestions::most_similar;
 use hpa_go_compat::{
-    regex::RegexError,
+    regex::{RegexError, RegexProblem},
     template::{ExecutionError, MAX_TEMPLATE_LEN, TemplateError},
 };
 use hpa_metrics::with_causes;
@@ -190,6 +190,9 @@ fn describe_filter_error(error: &FilterError) -> String {
 }
 
 fn describe_regex_error(RegexError { problem, expression }: &RegexError) -> String {
+    if matches!(problem, RegexProblem::TooLarge | RegexProblem::TotalTooLarge) {
+        return format!("{problem}. Shorten it, or repeat less in it");
+    }
     format!(
         "{problem} at `{expression}`. Correct it, or write a backslash in front of a character \
          that stands for itself"

@@ -97,6 +97,7 @@ mod mistake;
 pub mod name;
 pub mod per_object;
 pub mod query;
+mod regex_budget;
 pub mod registry;
 pub mod resource_metrics;
 pub mod results;

@@ -52,6 +52,10 @@ impl SeriesFilter {
         self.regex.is_match(series) == self.must_match
     }
 
+    pub(crate) fn regex(&self) -> &GoRegex {
+        &self.regex
+    }
+
     pub fn expression(&self) -> &str {
         self.regex.as_str()
     }

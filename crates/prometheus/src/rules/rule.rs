@@ -2,14 +2,16 @@
 
 use hpa_calc::{Selector, go_text::Quoted};
 
+use crate::promql::{self, Expr, Node};
 use crate::rules::{
     Compat,
-    config::DiscoveryRule,
+    config::{DiscoveryRule, RegexFilter},
     labels::{MappingError, ResourceLabels},
     name::{FilterError, NameError, NameRule, SeriesFilter},
     query::{ObjectQuery, Objects, QueryContext, QueryError, QueryTemplate},
+    regex_budget::RegexBudget,
 };
-use hpa_go_compat::template::TemplateError;
+use hpa_go_compat::{regex::GoRegex, template::TemplateError};
 use hpa_metrics::resource::ApiResources;
 
 /// An invalid rule. Its message is the one with which prometheus-adapter exits at the start.
@@ -90,15 +92,25 @@ pub enum Naming {
 impl Rule {
     /// Compiles a rule.
     pub fn new(rule: &DiscoveryRule, resources: &ApiResources) -> Result<Self, RuleError> {
+        Self::with_budget(rule, resources, &mut RegexBudget::default())
+    }
+
+    /// Compiles a rule of a file. The budget is for all rules of the file.
+    pub(crate) fn with_budget(
+        rule: &DiscoveryRule,
+        resources: &ApiResources,
+        budget: &mut RegexBudget,
+    ) -> Result<Self, RuleError> {
         let series_query = || rule.series_query.clone();
         let labels = ResourceLabels::new(&rule.resources, resources)?;
+        labels.charge(budget)?;
         let query = QueryTemplate::new(&rule.metrics_query).map_err(|source| RuleError::Query {
             series_query: series_query(),
             template: rule.metrics_query.clone(),
             source,
         })?;
         let filters = rule.series_filters.iter().enumerate().map(|(index, filter)| {
-            SeriesFilter::new(filter).map_err(|source| RuleError::Filter {
+            compile_filter(filter, budget).map_err(|source| RuleError::Filter {
                 series_query: series_query(),
                 index,
                 source,
@@ -111,6 +123,8 @@ impl Rule {
             }
             source => RuleError::NameTemplate { series_query: series_query(), source },
         })?;
+        charge(name.regex(), budget)
+            .map_err(|source| RuleError::NameMatches { series_query: series_query(), source })?;
         let is_namespaced = rule.resources.namespaced.unwrap_or(true);
         Ok(Self { series_query: series_query(), filters, name, labels, query, is_namespaced })
     }
@@ -150,6 +164,16 @@ impl Rule {
         self.name.metric(series).map_or(Naming::NoMatch, Naming::Metric)
     }
 
+    /// Whether the rule has the metric as soon as the series exists that its `seriesQuery` names.
+    /// `false` if `seriesQuery` doesn't name one.
+    pub fn describes(&self, metric: &str) -> bool {
+        let name = match promql::parse_without_regexes(self.series_query()) {
+            Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
+            _ => None,
+        };
+        name.is_some_and(|name| self.naming(name) == Naming::Metric(metric.to_owned()))
+    }
+
     /// The query for a custom metric.
     pub fn custom_query<'a>(
         &'a self,
@@ -177,4 +201,20 @@ impl Rule {
         let context = QueryContext { labels: &self.labels, resources, compat };
         self.query.for_external(series, namespace, selector, context)
     }
+}
+
+fn compile_filter(
+    filter: &RegexFilter,
+    budget: &mut RegexBudget,
+) -> Result<SeriesFilter, FilterError> {
+    let filter = SeriesFilter::new(filter)?;
+    charge(filter.regex(), budget)?;
+    Ok(filter)
+}
+
+fn charge(regex: &GoRegex, budget: &mut RegexBudget) -> Result<(), FilterError> {
+    budget.charge(regex).map_err(|source| {
+        let expression = regex.as_str().to_owned();
+        FilterError::Regex { expression, source }
+    })
 }

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::rules::{
     config::{Config, DiscoveryRule, Overrides, Position},
+    regex_budget::RegexBudget,
     resource_metrics::{ResourceMetrics, ResourceRuleError},
     rule::{Rule, RuleError},
 };
@@ -70,9 +71,11 @@ impl RuleSet {
                 problem: Box::new(problem),
             }
         };
-        let compile = |list: &str, rules: &[DiscoveryRule]| {
+        let mut budget = RegexBudget::default();
+        let mut compile = |list: &str, rules: &[DiscoveryRule]| {
             let compiled = rules.iter().enumerate().map(|(index, rule)| {
-                Rule::new(rule, resources).map(Arc::new).map_err(|error| {
+                let compiled = Rule::with_budget(rule, resources, &mut budget);
+                compiled.map(Arc::new).map_err(|error| {
                     invalid(config.rule_name(list, index), &error.field(), error.into())
                 })
             });
@@ -124,6 +127,19 @@ mod tests {
 
     use super::*;
     use hpa_metrics::test_doubles::resources;
+
+    /// Each expression needs more than a quarter of a mebibyte, and counts as one.
+    #[test]
+    fn total_size_of_regular_expressions_is_limited() {
+        let name = format!("{{matches: '{}', as: x}}", "[a-z]{1000}".repeat(20));
+        let rule = format!("- seriesQuery: a\n  name: {name}\n");
+        let config = Config::parse(&format!("rules:\n{}", rule.repeat(66))).unwrap();
+        let rules = RuleSet::compile(&config, &resources());
+        assert_eq!(rules.custom.iter().filter(|rule| rule.is_ok()).count(), 64);
+        let error = rules.first_error().unwrap();
+        assert_eq!(error.path, "rules[64].name.matches");
+        assert!(error.mistake().contains("expressions too large together"), "{}", error.mistake());
+    }
 
     #[test]
     fn errors_have_paths_and_valid_rules_compile() {

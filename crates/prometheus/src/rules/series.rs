@@ -251,20 +251,20 @@ impl RuleSeries {
         let Some(entry) = self.metric_entries.get_mut(position as usize) else {
             return;
         };
-        let known = self.resource_lists.get(entry.resources as usize);
-        let known = known.map(Vec::as_slice).unwrap_or_default();
+        let old_list = self.resource_lists.get(entry.resources as usize);
+        let old_list = old_list.map(Vec::as_slice).unwrap_or_default();
         let series_by_resource = self.series_by_resource.remove(&position);
         if series_by_resource.is_none() {
-            let has_all = || resources.iter().all(|resource| known.contains(resource));
+            let has_all = || resources.iter().all(|resource| old_list.contains(resource));
             if entry.last == series && has_all() {
                 return;
             }
         }
-        let same = || known.iter().map(|resource| (resource.clone(), entry.last)).collect();
+        let all_with_last = || old_list.iter().map(|resource| (resource.clone(), entry.last)).collect();
         let mut by_resource: Vec<(Arc<GroupResource>, u32)> =
-            series_by_resource.unwrap_or_else(same);
+            series_by_resource.unwrap_or_else(all_with_last);
         for resource in resources {
-            match by_resource.iter_mut().find(|(known, _)| known == resource) {
+            match by_resource.iter_mut().find(|(candidate, _)| candidate == resource) {
                 Some((_, last)) => *last = series,
                 None => by_resource.push((resource.clone(), series)),
             }
@@ -276,12 +276,12 @@ impl RuleSeries {
         }
         let list: Vec<_> = by_resource.into_iter().map(|(resource, _)| resource).collect();
         let lists = &mut self.resource_lists;
-        let known = lists.iter().position(|known| *known == list).unwrap_or_else(|| {
+        let index = lists.iter().position(|other| *other == list).unwrap_or_else(|| {
             lists.push(list);
             lists.len() - 1
         });
         // Can't overflow: there are far fewer lists than metrics.
-        entry.resources = u32::try_from(known).unwrap_or(u32::MAX);
+        entry.resources = u32::try_from(index).unwrap_or(u32::MAX);
     }
 }
 

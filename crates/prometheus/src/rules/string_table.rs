@@ -49,8 +49,8 @@ impl StringTable {
 
 fn text<'t>(joined: &'t str, ends: &[usize], position: u32) -> &'t str {
     let position = position as usize;
-    let before = position.checked_sub(1).and_then(|before| ends.get(before));
-    let range = ends.get(position).map(|end| before.copied().unwrap_or(0)..*end);
+    let previous_end = position.checked_sub(1).and_then(|previous| ends.get(previous));
+    let range = ends.get(position).map(|end| previous_end.copied().unwrap_or(0)..*end);
     range.and_then(|range| joined.get(range)).unwrap_or_default()
 }
 

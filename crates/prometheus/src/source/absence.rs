@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{
-    promql::{self, Expr, Node},
-    rules::{Rule, rule::Naming, ruleset::InvalidRule},
-};
+use crate::rules::{Rule, ruleset::InvalidRule};
 use hpa_metrics::{CustomQuery, ExternalQuery, Query};
 
 use super::state::{DiscoveryState, RuleEntry, RuleList};
 
-/// The maximum number of rules in a reason.
+/// The maximum number of rules in a message.
 const MAX_RULES: usize = 3;
 
 impl DiscoveryState {
@@ -25,8 +22,8 @@ impl DiscoveryState {
             }
             Query::PodUsage { .. } | Query::NodeUsage { .. } => return None,
         };
-        let mut known = list.entries.iter().zip(compiled).rev();
-        let described = known.find_map(|(entry, rule)| reason_of(entry, rule, query, metric));
+        let mut rules = list.entries.iter().zip(compiled).rev();
+        let described = rules.find_map(|(entry, rule)| reason_of(entry, rule, query, metric));
         described.or_else(|| Some(no_rule(metric, &list.without_series())))
     }
 }
@@ -37,20 +34,25 @@ fn no_rule(metric: &str, empty: &[&str]) -> String {
     if empty.is_empty() {
         return format!("no rule of --metrics-config has {metric}");
     }
-    let listed = empty.iter().take(MAX_RULES).copied().collect::<Vec<_>>().join(", ");
-    let more = match empty.len().saturating_sub(MAX_RULES) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("no rule of --metrics-config has {metric} now ({listed}{more} found no series)")
+    let listed = list_rules(empty);
+    format!("no rule of --metrics-config has {metric} now ({listed} found no series)")
+}
+
+/// The first [`MAX_RULES`] of some rules, and the number of the others.
+pub(super) fn list_rules(rules: &[&str]) -> String {
+    let listed = rules.iter().take(MAX_RULES).copied().collect::<Vec<_>>().join(", ");
+    match rules.len().saturating_sub(MAX_RULES) {
+        0 => listed,
+        omitted => format!("{listed} and {omitted} more"),
+    }
 }
 
 impl RuleList {
     /// The rules whose series were read, but that have none.
     pub(super) fn without_series(&self) -> Vec<&str> {
         let statuses = self.entries.iter().map(|entry| &entry.status);
-        let empty = statuses.filter(|one| one.series == 0 && one.last_success.is_some());
-        empty.map(|one| one.rule.as_str()).collect()
+        let empty = statuses.filter(|status| status.series == 0 && status.last_success.is_some());
+        empty.map(|status| status.rule.as_str()).collect()
     }
 }
 
@@ -71,21 +73,11 @@ fn reason_of(
     {
         return Some(reason(&format!("not for {resource}")));
     }
-    let rule = rule.as_ref().ok()?;
-    let is_described =
-        rule.naming(constant_name(rule.series_query())?) == Naming::Metric(metric.to_owned());
+    let is_described = rule.as_ref().ok()?.describes(metric);
     let problem = match series {
         Some(series) if series.series_count() == 0 => "found no series now",
         Some(_) => "none of its series has that name now",
         None => "its series could not be read",
     };
     is_described.then(|| reason(problem))
-}
-
-/// The name of the series that a `seriesQuery` selects, if it is a constant.
-fn constant_name(series_query: &str) -> Option<&str> {
-    match promql::parse_without_regexes(series_query) {
-        Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
-        _ => None,
-    }
 }

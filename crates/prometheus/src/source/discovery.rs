@@ -90,8 +90,8 @@ enum ReadFailure {
 }
 
 impl ReadFailure {
-    fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Query(failure) if failure.is_unreachable())
+    fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Query(failure) if failure.is_unanswered())
     }
 
     /// A short reason, without text from the server.
@@ -132,10 +132,10 @@ impl Pass<'_> {
         // prometheus-adapter replaces either all series of a list or none.
         let keeps_previous = self.settings.compat == Compat::Reference
             && results.iter().any(|result| matches!(result, Some(Err(_))));
-        let known = previous.by_definition();
+        let previous_entries = previous.by_definition();
         let rules = definitions.iter().zip(compiled).zip(results).enumerate();
         let entries = rules.map(|(index, ((definition, compiled), result))| {
-            let previous = known.get(&RuleKey::new(definition)).copied();
+            let previous = previous_entries.get(&RuleKey::new(definition)).copied();
             let name = self.rules.config.rule_name(name, index);
             let result = if keeps_previous { result.filter(Result::is_err) } else { result };
             self.build_entry(name, index, definition, compiled, result, previous)
@@ -166,10 +166,10 @@ impl Pass<'_> {
                 status.error = Some(describe(error));
                 status.reason = Some(INVALID_RULE.to_owned());
                 let definition = definition.clone();
-                return RuleEntry { definition, source: None, status, is_unreachable: false };
+                return RuleEntry { definition, source: None, status, is_unanswered: false };
             }
         };
-        let is_unreachable = matches!(&result, Some(Err(error)) if error.is_unreachable());
+        let is_unanswered = matches!(&result, Some(Err(error)) if error.is_unanswered());
         let previous_source = previous.and_then(|entry| entry.source.as_ref());
         let series = match result {
             Some(Ok(DiscoveredSeries { series, read_at })) => {
@@ -187,7 +187,7 @@ impl Pass<'_> {
             None => previous_source.map(|source| source.series.clone()),
         };
         let source = series.map(|series| DiscoveredRule { index, rule, series });
-        RuleEntry { definition: definition.clone(), source, status, is_unreachable }
+        RuleEntry { definition: definition.clone(), source, status, is_unanswered }
     }
 
     /// Reads the series of all valid rules. Rules with the same server and `seriesQuery` share a

@@ -19,6 +19,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::rules::{Compat, Config, ruleset::InvalidRule, value::timestamp};
 use async_trait::async_trait;
+use hpa_calc::report::error_texts::not_discovered;
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::time::{Instant, timeout_at};
@@ -96,7 +97,8 @@ pub enum RelistError {
     /// Some rules are invalid, or their series can't be read. The messages name the rules.
     #[error("unable to discover the series of {}", .0.join("; "))]
     Rules(Vec<String>),
-    /// No server responded, so no rule's series could be read.
+    /// No server responded, or each refused the client (401 or 403), so no rule's series could be
+    /// read.
     #[error("unable to discover the series of {}", .failures.join("; "))]
     Unreachable {
         /// The invalid and the unread rules, as in [`RelistError::Rules`].
@@ -301,6 +303,12 @@ impl Catalog for PrometheusSource {
         let reasons: Vec<String> = refused.into_iter().chain(state.failure_reasons()).collect();
         let none_yet = || vec!["no discovery has succeeded yet".to_owned()];
         Err(if reasons.is_empty() { none_yet() } else { reasons })
+    }
+
+    fn undiscovered(&self) -> Option<String> {
+        let reasons = self.readiness().err()?;
+        let problems = self.state().discovery_problems();
+        Some(not_discovered("rules", if problems.is_empty() { &reasons } else { &problems }))
     }
 
     fn has(&self, query: &Query) -> bool {

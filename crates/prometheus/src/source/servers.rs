@@ -49,7 +49,7 @@ impl Servers {
             }
             let name = || server.name.clone();
             let client = match self.named.get(&server.name) {
-                Some((known, client)) if known == server => client.clone(),
+                Some((current, client)) if current == server => client.clone(),
                 _ => {
                     let settings = settings(server, compat, &self.permissions)
                         .map_err(|(field, problem)| error(path(field), problem))?;

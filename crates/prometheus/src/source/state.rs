@@ -10,7 +10,7 @@ use crate::rules::{
 use hpa_metrics::resource::{ApiResources, GroupResource};
 use jiff::Timestamp;
 
-use super::{RelistError, servers::Servers};
+use super::{RelistError, absence::list_rules, servers::Servers};
 
 /// The short reason for a rule that can't be compiled.
 pub(super) const INVALID_RULE: &str = "the rule is invalid";
@@ -48,8 +48,8 @@ pub(super) struct RuleEntry {
     /// `None` if the rule is invalid or its series have never been read.
     pub(super) source: Option<DiscoveredRule>,
     pub(super) status: RuleStatus,
-    /// The last read got no response.
-    pub(super) is_unreachable: bool,
+    /// Whether the last read got no response, or the server refused the client.
+    pub(super) is_unanswered: bool,
 }
 
 /// The state of a rule. That of `resourceRules`, which have no discovery, has only `rule`, `error`
@@ -117,12 +117,37 @@ impl DiscoveryState {
     }
 
     /// The rules of both lists that are invalid or whose series can't be read, with the error.
+    /// Rules with the same error are one item.
     fn failures(&self) -> Vec<String> {
-        let failures = self.entries().filter_map(|entry| {
-            let error = entry.status.error.as_ref()?;
-            Some(format!("{}: {error}", entry.status.rule))
-        });
-        failures.collect()
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for RuleEntry { status, .. } in self.entries() {
+            let Some(error) = status.error.as_deref() else { continue };
+            match groups.iter_mut().find(|(of_group, _)| *of_group == error) {
+                Some((_, rules)) => rules.push(&status.rule),
+                None => groups.push((error, vec![&status.rule])),
+            }
+        }
+        let lines = groups.iter().map(|(error, rules)| format!("{}: {error}", list_rules(rules)));
+        lines.collect()
+    }
+
+    /// Why series are unknown, for errors of queries: each cause for which servers didn't respond,
+    /// and a short reason for every other rule without series.
+    pub(super) fn discovery_problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = Vec::new();
+        for RuleEntry { status, is_unanswered, .. } in self.entries() {
+            let reason = status.reason.as_ref();
+            let problem = match &status.error {
+                Some(error) if *is_unanswered => Some(error.clone()),
+                _ => reason.map(|reason| format!("{}: {reason}", status.rule)),
+            };
+            if let Some(problem) = problem
+                && !problems.contains(&problem)
+            {
+                problems.push(problem);
+            }
+        }
+        problems
     }
 
     /// The outcome of the discovery.
@@ -132,11 +157,11 @@ impl DiscoveryState {
             return Ok(());
         }
         let mut causes: Vec<String> = Vec::new();
-        for RuleEntry { status, is_unreachable, .. } in self.entries() {
+        for RuleEntry { status, is_unanswered, .. } in self.entries() {
             if status.reason.as_deref() == Some(INVALID_RULE) {
                 continue;
             }
-            if !is_unreachable {
+            if !is_unanswered {
                 return Err(RelistError::Rules(failures));
             }
             if let Some(cause) = status.error.as_ref().filter(|cause| !causes.contains(*cause)) {

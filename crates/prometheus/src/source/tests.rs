@@ -1,227 +1,22 @@
 //! The source against a fake Prometheus.
 
 mod absence;
+mod fake;
 mod safety;
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use crate::client::{Client, Settings};
-use crate::rules::{Compat, Config, config::Server};
 use hpa_calc::{Quantity, Selector, api::ResourceName};
-use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
-use http::{Request, Response};
-use http_body_util::BodyExt;
-use kube::client::Body;
-use parking_lot::Mutex;
+use hpa_metrics::{
+    Catalog, ExternalQuery, FieldRequirement, FixedMapper, MetricError, MetricSource, NotFound,
+    ObjectKey, Objects, Query, query::MetadataField, resource::GroupResource,
+};
 use serde_json::{Value, json};
 
+pub(super) use self::fake::{Prometheus, RULES, prometheus, request, resources, sample};
+use self::fake::{external, has_custom, objects, source, source_with};
 use super::{PrometheusSettings, PrometheusSource, RelistError, RulesFile, Servers};
-use hpa_metrics::{
-    Catalog, CustomQuery, ExternalQuery, FieldRequirement, FixedMapper, MetricError, MetricSource,
-    NotFound, ObjectKey, ObjectMetadata, Objects, Query, query::MetadataField,
-    test_doubles::FixedObjects,
-};
-
-/// Computes the samples of a query, or returns `None` for a query without samples.
-type Compute = fn(&str) -> Option<Value>;
-
-/// A server that answers requests by their selector or query, and records them.
-#[derive(Clone, Default)]
-pub(super) struct Prometheus {
-    answers: Arc<Mutex<HashMap<String, (u16, Value)>>>,
-    computed: Arc<Mutex<Option<Compute>>>,
-    /// Queries that are never answered.
-    hanging: Arc<Mutex<Vec<String>>>,
-    requests: Arc<Mutex<Vec<String>>>,
-}
-
-impl Prometheus {
-    pub(super) fn set_series(&self, selector: &str, series: &Value) {
-        let body = json!({ "status": "success", "data": series });
-        self.answers.lock().insert(selector.to_owned(), (200, body));
-    }
-
-    pub(super) fn set_vector(&self, query: &str, samples: &Value) {
-        let data = json!({ "resultType": "vector", "result": samples });
-        let body = json!({ "status": "success", "data": data });
-        self.answers.lock().insert(query.to_owned(), (200, body));
-    }
-
-    pub(super) fn fail(&self, key: &str) {
-        let body = json!({ "status": "error", "errorType": "execution", "error": "boom" });
-        self.answers.lock().insert(key.to_owned(), (422, body));
-    }
-
-    pub(super) fn hang(&self, key: &str) {
-        self.hanging.lock().push(key.to_owned());
-    }
-
-    /// Computes the samples of queries that have no answer.
-    pub(super) fn compute(&self, samples: Compute) {
-        *self.computed.lock() = Some(samples);
-    }
-
-    pub(super) fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.requests.lock())
-    }
-
-    pub(super) fn client(&self, name: &str, compat: Compat) -> Client {
-        let server = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let server = server.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        let settings =
-            Settings { compat, ..Settings::new(name, &format!("http://{name}")).unwrap() };
-        Client::from_kube_client(settings, kube::Client::new(service, "default"))
-    }
-
-    async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let body = request.into_body().collect().await.unwrap().to_bytes();
-        let parameters: HashMap<_, _> = form_urlencoded::parse(&body).into_owned().collect();
-        let key = parameters.get("match[]").or_else(|| parameters.get("query")).unwrap().clone();
-        self.requests.lock().push(key.clone());
-        if self.hanging.lock().contains(&key) {
-            return std::future::pending().await;
-        }
-        let empty = (200, json!({ "status": "success", "data": [] }));
-        let computed = self.computed.lock().and_then(|samples| samples(&key)).map(|samples| {
-            let data = json!({ "resultType": "vector", "result": samples });
-            (200, json!({ "status": "success", "data": data }))
-        });
-        let answer = self.answers.lock().get(&key).cloned();
-        let (status, body) = answer.or(computed).unwrap_or(empty);
-        let mut response = Response::builder().status(status);
-        if status == 302 {
-            response = response.header("location", body.as_str().unwrap());
-        }
-        response.body(Body::from(body.to_string().into_bytes())).unwrap()
-    }
-}
-
-pub(super) const RULES: &str = "
-rules:
-- seriesQuery: http_requests_total
-  resources:
-    overrides: &overrides
-      namespace: {resource: namespace}
-      pod: {resource: pod}
-  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
-- seriesQuery: inflight
-  resources:
-    overrides: *overrides
-  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-externalRules:
-- seriesQuery: queue_length
-  resources:
-    namespaced: false
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
-resourceRules:
-  cpu: &usage
-    containerQuery: cpu{<<.LabelMatchers>>}
-    nodeQuery: node_cpu{<<.LabelMatchers>>}
-    containerLabel: container
-    resources:
-      overrides:
-        namespace: {resource: namespace}
-        pod: {resource: pod}
-        instance: {resource: node}
-  memory:
-    <<: *usage
-    containerQuery: memory{<<.LabelMatchers>>}
-    nodeQuery: node_memory{<<.LabelMatchers>>}
-  window: 3m
-";
-
-pub(super) fn resources() -> ApiResources {
-    let resource = |kind: &str, plural: &str| ApiResource {
-        group_resource: GroupResource::new("", plural),
-        version: "v1".to_owned(),
-        kind: kind.to_owned(),
-        singular: kind.to_lowercase(),
-    };
-    let all = [("Pod", "pods"), ("Namespace", "namespaces"), ("Node", "nodes")];
-    ApiResources::new(all.map(|(kind, plural)| resource(kind, plural)))
-}
-
-fn objects() -> FixedObjects {
-    let object = |resource, namespace: &str, name: &str, app: &str| {
-        let metadata = ObjectMetadata {
-            key: ObjectKey::new(namespace, name),
-            labels: [("app".to_owned(), app.to_owned())].into(),
-        };
-        (resource, metadata)
-    };
-    let pod = |namespace, name, app| object(GroupResource::pods(), namespace, name, app);
-    let node = |name| object(GroupResource::nodes(), "", name, "");
-    let objects = vec![
-        pod("shop", "web-1", "web"),
-        pod("shop", "web-0", "web"),
-        pod("shop", "api.0", "api"),
-        pod("other", "a", "other"),
-        node("n0"),
-        node("n1"),
-    ];
-    FixedObjects { objects, ..FixedObjects::default() }
-}
-
-/// A Prometheus with the series of the rules.
-pub(super) fn prometheus() -> Prometheus {
-    let server = Prometheus::default();
-    let labels = |name: &str| json!([{ "__name__": name, "namespace": "shop", "pod": "web-0" }]);
-    server.set_series("http_requests_total", &labels("http_requests_total"));
-    server.set_series("inflight", &labels("inflight"));
-    server.set_series("queue_length", &json!([{ "__name__": "queue_length", "queue": "mail" }]));
-    server
-}
-
-fn source_with(server: &Prometheus, rules: &str, compat: Compat) -> PrometheusSource {
-    let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
-    let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
-    let config = Config::parse(rules).unwrap();
-    let mapper = Arc::new(FixedMapper(resources()));
-    PrometheusSource::new(config, servers, settings, mapper, Arc::new(objects())).unwrap()
-}
-
-async fn source(server: &Prometheus, compat: Compat) -> PrometheusSource {
-    let source = source_with(server, RULES, compat);
-    source.relist().await.unwrap();
-    server.take_requests();
-    source
-}
-
-pub(super) fn request(metric: &str) -> CustomQuery {
-    CustomQuery {
-        resource: GroupResource::new("", "pod"),
-        namespace: "shop".to_owned(),
-        objects: Objects::Selected(Selector::everything()),
-        metric: metric.to_owned(),
-        metric_selector: Selector::everything(),
-    }
-}
-
-fn has_custom(
-    source: &PrometheusSource,
-    resource: &GroupResource,
-    is_namespaced: bool,
-    metric: &str,
-) -> bool {
-    let namespace = if is_namespaced { "shop" } else { "" };
-    let (resource, namespace) = (resource.clone(), namespace.to_owned());
-    source.has(&CustomQuery { resource, namespace, ..request(metric) }.into())
-}
-
-fn external(metric: &str) -> ExternalQuery {
-    ExternalQuery {
-        namespace: "shop".to_owned(),
-        metric: metric.to_owned(),
-        metric_selector: Selector::everything(),
-    }
-}
-
-pub(super) fn sample(pod: &str, value: &str) -> Value {
-    json!({ "metric": { "pod": pod }, "value": [1_700_000_000.5, value] })
-}
+use crate::rules::{Compat, Config, config::Server};
 
 #[tokio::test]
 async fn discovery_lists_the_metrics_of_all_rules() {
@@ -406,9 +201,15 @@ async fn server_is_unreachable_if_no_valid_rule_gets_a_response() {
     let Err(RelistError::Unreachable { failures, causes }) = source.relist().await else {
         panic!("reachable");
     };
-    assert_eq!(failures.len(), 3, "with the invalid rule: {failures:?}");
+    assert_eq!(failures.len(), 2, "with the invalid rule: {failures:?}");
+    assert!(failures[1].starts_with("rules[1], externalRules[0]: no response"), "{failures:?}");
     assert_eq!(causes.len(), 1, "{causes:?}");
     assert!(causes[0].starts_with("no response from Prometheus"), "{causes:?}");
+    let expected = format!(
+        "the metrics of rules are not discovered yet: rules[0]: the rule is invalid; {}",
+        causes[0]
+    );
+    assert_eq!(source.undiscovered(), Some(expected));
 }
 
 #[tokio::test]

@@ -22,11 +22,10 @@ use self::{
 };
 pub use self::{
     position::{Position, ScenarioFileError},
-    spec::{Cost, Objective, json_schema},
+    spec::{ControllerSettings, Cost, Objective, json_schema},
 };
 use crate::{
     other_pods::OtherPods,
-    run::ControllerSettings,
     workload::{
         field::field_error,
         load::{Load, parse_csv},
@@ -39,7 +38,7 @@ use crate::{
 /// The name of the variant without a patch.
 pub const BASE: &str = "base";
 
-/// A scenario file.
+/// A parsed scenario file, with its variants to run.
 #[derive(Clone, Debug)]
 pub struct ScenarioFile {
     pub name: String,
@@ -143,8 +142,8 @@ impl ScenarioFile {
     }
 }
 
-/// Adds the position of the field, or of its closest ancestor in the file. If both the variant's
-/// patch and the base have the same one, the position is that in the patch.
+/// Adds the position of the field, or of its closest ancestor in the file. A position in the
+/// variant's patch takes precedence over an equally close one in the base.
 fn locate(problem: FieldError, positions: &Positions, variant: Option<usize>) -> ScenarioFileError {
     let FieldError { field, message } = problem;
     let in_base = positions.find(&field);

@@ -111,10 +111,9 @@ fn position(marker: Marker) -> Position {
     Position { line: marker.line(), column: marker.col() + 1 }
 }
 
-/// An error in a scenario file.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioFileError {
-    #[error("{}not YAML: {message}", prefix(*position))]
+    #[error("{}{message}", prefix(*position))]
     Syntax { position: Option<Position>, message: String },
     #[error("the file has {0} documents, but a scenario must be a single one")]
     Documents(usize),
@@ -143,7 +142,12 @@ impl ScenarioFileError {
         let position = error
             .location()
             .map(|at| Position { line: number(at.line()), column: number(at.column()) });
-        let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
+        let message = match error.without_snippet() {
+            serde_saphyr::Error::NonFiniteFloat { value, .. } => {
+                format!("{value} is not a finite number: put a quantity in quotes")
+            }
+            other => format!("not YAML: {}", UserMessageFormatter.format_message(other)),
+        };
         Self::Syntax { position, message }
     }
 }

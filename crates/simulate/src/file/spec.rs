@@ -1,14 +1,15 @@
 //! The schema of scenario files.
 
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{HorizontalPodAutoscaler, Settings};
+use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     other_pods::OtherPods,
-    run::ControllerSettings,
     workload::{
+        random,
         scenario::{
             ExternalMetricSpec, Incident, MetricsSettings, ObjectMetricSpec, QueueSpec,
             WorkloadSpec,
@@ -99,6 +100,60 @@ pub struct Cost {
     pub per_pod_hour: f64,
     /// Printed before amounts.
     pub currency: String,
+}
+
+/// The controller: its sync period and the settings that kube-controller-manager has as flags.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ControllerSettings {
+    /// Time between two reconciles.
+    pub sync_period: Seconds,
+    /// Time from the start until the first reconcile. By default a random part of the sync period.
+    pub initial_delay: Option<Seconds>,
+    /// The deviation of usage from the target that causes no change, as a fraction.
+    pub tolerance: f64,
+    /// The stabilization window for scaling down of autoscalers that don't set one.
+    pub downscale_stabilization: Seconds,
+    /// Time after a pod's start in which its CPU usage counts only once it is ready.
+    pub cpu_initialization_period: Seconds,
+    /// Time after its start in which a pod must become ready to count as having been ready.
+    pub initial_readiness_delay: Seconds,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        let settings = Settings::default();
+        let seconds = |span: SignedDuration| Seconds::new(span.as_secs_f64());
+        Self {
+            sync_period: Seconds::new(15.0),
+            initial_delay: None,
+            tolerance: settings.tolerance,
+            downscale_stabilization: seconds(settings.downscale_stabilization),
+            cpu_initialization_period: seconds(settings.cpu_initialization_period),
+            initial_readiness_delay: seconds(settings.initial_readiness_delay),
+        }
+    }
+}
+
+impl ControllerSettings {
+    /// The settings for decisions. Those that a scenario doesn't have get their defaults.
+    pub fn decision_settings(&self) -> Settings {
+        let span = |seconds: Seconds| {
+            SignedDuration::try_from_secs_f64(seconds.get()).unwrap_or(SignedDuration::MAX)
+        };
+        Settings::default()
+            .with_tolerance(self.tolerance)
+            .with_downscale_stabilization(span(self.downscale_stabilization))
+            .with_cpu_initialization_period(span(self.cpu_initialization_period))
+            .with_initial_readiness_delay(span(self.initial_readiness_delay))
+    }
+
+    /// The second of the first reconcile.
+    pub(crate) fn first_reconcile(&self, seed: u64) -> f64 {
+        let mut rng = random::rng(seed, random::hash(&["initial delay"]), 0);
+        let random_delay = rng.f64() * self.sync_period.get();
+        self.initial_delay.map_or(random_delay, Seconds::get)
+    }
 }
 
 /// A change of the scenario.

@@ -16,7 +16,7 @@ workload:
 queues:
 - {name: q, metric: m, arrivals: {constant: 1}}
 variants:
-- name: more
+- name: large
   patch:
     autoscaler: {spec: {maxReplicas: 20}}
     workload: {profile: {capacity: 50}}
@@ -81,14 +81,14 @@ fn file_of_the_autoscaler_may_have_other_objects() {
 #[test]
 fn variants_patch_the_base_and_get_defaults_from_the_autoscaler() {
     let scenario_file = parse(SCENARIO).unwrap();
-    let [base, more] = &scenario_file.variants[..] else { panic!("{scenario_file:?}") };
-    assert_eq!((base.name.as_str(), more.name.as_str()), (BASE, "more"));
+    let [base, large] = &scenario_file.variants[..] else { panic!("{scenario_file:?}") };
+    assert_eq!((base.name.as_str(), large.name.as_str()), (BASE, "large"));
     assert_eq!((base.workload.name.as_str(), base.workload.replicas), ("web", 2));
     assert_eq!(base.cluster.queues[0].workload, "web");
     assert_eq!(base.autoscaler.spec.max_replicas, 10);
-    assert_eq!(more.autoscaler.spec.max_replicas, 20);
-    assert!((base.pod_capacity() - 4.0 * more.pod_capacity()).abs() < 1e-9);
-    assert_eq!(more.autoscaler.spec.metrics.len(), 1, "the default metric");
+    assert_eq!(large.autoscaler.spec.max_replicas, 20);
+    assert!((base.pod_capacity() - 4.0 * large.pod_capacity()).abs() < 1e-9);
+    assert_eq!(large.autoscaler.spec.metrics.len(), 1, "the default metric");
 }
 
 #[rstest]
@@ -109,6 +109,11 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
 
 #[rstest]
 #[case::syntax("duration: [", "duration: 10m", "line 4, column 11: not YAML: ")]
+#[case::not_finite(
+    "minReplicas: 1e400",
+    "minReplicas: 2",
+    "line 7, column 18: 1e400 is not a finite number: put a quantity in quotes"
+)]
 #[case::unknown("durations: 1m", "duration: 10m", "line 2, column 1: durations: unknown field")]
 #[case::wrong_type("duration: soon", "duration: 10m", "line 2, column 1: duration: ")]
 #[case::unknown_variant("load: {wave: 1}", "load: {constant: 100}", "line 10, column ")]
@@ -138,7 +143,7 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
     "autoscaler: {spec: {maxReplicas: 20}}",
     "line 16, column 25: autoscaler.spec.maxReplicas: Invalid value: 1"
 )]
-#[case::variant_twice("name: base", "name: more", "line 14, column 3: variants[0].name: \"base\"")]
+#[case::variant_twice("name: base", "name: large", "line 14, column 3: variants[0].name: \"base\"")]
 #[case::target(
     "name: other\n  load: {constant: 1}",
     "load: {constant: 100}",
@@ -158,6 +163,16 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
     "incidents: [{kind: manualScale, at: 1m, replicas: 2000000000}]\nqueues:",
     "queues:",
     "incidents[0].replicas: is 2000000000, but must be at most 10000"
+)]
+#[case::incident_after_the_end(
+    "incidents: [{kind: rollout, at: 1h}]\nqueues:",
+    "queues:",
+    "line 11, column 29: incidents[0].at: is 3600s, but the run ends at 600s"
+)]
+#[case::negative_load(
+    "load: {constant: -5}",
+    "load: {constant: 100}",
+    "line 10, column 3: workload.load: constant: must be a number of at least 0: -5"
 )]
 #[case::other_pods(
     "otherPods: [{at: 0, for: 1m, pods: 9000}, {at: 0, for: 1m, pods: 9000}]\nqueues:",
@@ -181,7 +196,7 @@ fn number_of_variants_is_limited() {
     let variants =
         |count: usize| (0..count).map(|index| format!("- {{name: v{index}, patch: {{}}}}\n"));
     let with_variants = |count: usize| {
-        let (base, _) = SCENARIO.split_once("- name: more").unwrap();
+        let (base, _) = SCENARIO.split_once("- name: large").unwrap();
         parse(&(base.to_owned() + &variants(count).collect::<String>()))
     };
     assert_eq!(with_variants(100).unwrap().variants.len(), 101);

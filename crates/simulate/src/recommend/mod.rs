@@ -6,7 +6,7 @@ mod sample;
 mod tests;
 mod tuning;
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, fmt::Write as _};
 
 use hpa_calc::explain::counted;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use serde_json::Value;
 pub use self::{evaluate::Score, sample::Accepts};
 use self::{
     evaluate::{COST_STEP, Evaluator, Limits, RISK_STEP, Trial, best_trials, pareto_front},
-    sample::Sampler,
+    sample::{Sampler, highest_max_replicas},
     tuning::{Candidate, Dimension, Tuning},
 };
 use crate::{file::Variant, report::percent};
@@ -26,6 +26,9 @@ const ACCEPTED_LATENCY: f64 = 10.0;
 /// Settings with more than this multiple of the accepted risk, or of the default behavior's risk if
 /// that is higher, rank after all others.
 const MAX_RISK_RATIO: f64 = 5.0;
+/// If no settings reach the accepted risk, a setting is suggested only if it reduces the risk by
+/// more than this share of the load.
+const UNREACHED_RISK_STEP: f64 = 1e-3;
 
 /// Settings with their cost and risk.
 #[derive(Clone, Debug, Serialize)]
@@ -46,8 +49,7 @@ pub struct Recommendation {
     pub current: Score,
     /// The score of the autoscaler without `behavior`.
     pub default_behavior: Score,
-    /// The fast enough settings that no others beat in cost or risk without being worse in the
-    /// other one, cheapest first.
+    /// The Pareto front of cost and risk, from the settings that are fast enough, cheapest first.
     pub front: Vec<Choice>,
     /// The suggestion. `None` if no settings are fast enough, or if none are better than the
     /// current settings and the default behavior.
@@ -85,8 +87,14 @@ pub fn recommend(
     let finalists = best_trials(&trials, options.finalists(), limits);
     let mut scored = evaluator.run_remaining(finalists);
     scored.retain(|trial| trial.score.latency_p99 <= limits.latency);
-    let (suggested, reason) = suggest(&scored, &current, &default_behavior, options.max_risk);
-    let suggested = suggested.map(|trial| prune(base, trial, &default_behavior, &evaluator));
+    let goal = Goal { current, default: default_behavior, max_risk: options.max_risk };
+    let (suggested, reason) = match suggest(base, &mut scored, &goal, &evaluator) {
+        Ok(trial) => {
+            let reason = reason(base, &trial, &goal);
+            (Some(trial), reason)
+        }
+        Err(refusal) => (None, refusal.to_owned()),
+    };
     let effects =
         suggested.as_ref().map(|trial| effects(base, trial, &evaluator)).unwrap_or_default();
     Recommendation {
@@ -109,29 +117,27 @@ fn choice(base: &Variant, trial: &Trial) -> Choice {
     }
 }
 
-/// Chooses the settings with the lowest risk, and the cheapest among equals. Risk up to the smaller
-/// of `max_risk` and the risk of the default behavior counts as none.
+/// Chooses the trial with the lowest risk, and the cheapest among equals. Resets its settings that
+/// have no effect, also in `trials`. If no trial is better than the current settings and the
+/// default behavior, returns the reason.
 fn suggest(
-    trials: &[Trial],
-    current: &Score,
-    default: &Score,
-    max_risk: f64,
-) -> (Option<Trial>, String) {
-    let goal = Goal { accepted_risk: default.risk.min(max_risk) };
-    let Some(trial) = trials.iter().min_by(|one, other| goal.compare(&one.score, &other.score))
-    else {
-        return (None, "no settings are fast enough".to_owned());
-    };
-    let accepts_latency =
-        |score: &Score| score.latency_p99 <= trial.score.latency_p99.max(ACCEPTED_LATENCY);
-    if accepts_latency(current) && !goal.is_better(&trial.score, current) {
-        return (None, "the current settings are as good as the best that were found".to_owned());
-    }
-    if accepts_latency(default) && !goal.is_better(&trial.score, default) {
-        let text = "no settings have less risk than the default behavior, or cost less at its risk";
-        return (None, text.to_owned());
-    }
-    let reason = match trial.score.risk {
+    base: &Variant,
+    trials: &mut [Trial],
+    goal: &Goal,
+    evaluator: &Evaluator<'_>,
+) -> Result<Trial, &'static str> {
+    let best = trials.iter_mut().min_by(|one, other| goal.compare(&one.score, &other.score));
+    let best = best.ok_or("no settings are fast enough")?;
+    goal.check_improvement(&best.score)?;
+    *best = prune(base, best.clone(), goal, evaluator);
+    goal.check_improvement(&best.score)?;
+    Ok(best.clone())
+}
+
+/// The reason for a suggestion, with its limits.
+fn reason(base: &Variant, suggested: &Trial, goal: &Goal) -> String {
+    let (max_risk, default) = (goal.max_risk, &goal.default);
+    let mut reason = match suggested.score.risk {
         risk if default.risk <= max_risk && risk <= default.risk + RISK_STEP => {
             "the least cost among settings that risk no more than the default behavior".to_owned()
         }
@@ -144,19 +150,27 @@ fn suggest(
             percent(risk)
         ),
     };
-    (Some(trial.clone()), reason)
+    let highest = highest_max_replicas(base);
+    if suggested.candidate.tuning.max_replicas == Some(highest) {
+        let _ = write!(reason, "; maxReplicas above {highest} was not tried");
+    }
+    reason
 }
 
-/// The order of settings: first by risk, then by cost.
+/// The order of settings: first by risk, then by cost. Risk up to the smaller of `max_risk` and the
+/// risk of the default behavior counts as none.
 struct Goal {
-    /// Risk up to this share of the load counts as none.
-    accepted_risk: f64,
+    current: Score,
+    /// The score of the default behavior.
+    default: Score,
+    max_risk: f64,
 }
 
 impl Goal {
     fn compare(&self, one: &Score, other: &Score) -> Ordering {
+        let accepted_risk = self.default.risk.min(self.max_risk);
         let key = |score: &Score| {
-            let excess = ((score.risk - self.accepted_risk) / RISK_STEP).round().max(0.0);
+            let excess = ((score.risk - accepted_risk) / RISK_STEP).round().max(0.0);
             [excess, score.cost(), score.risk, score.rescales]
         };
         let (one, other) = (key(one), key(other));
@@ -168,6 +182,28 @@ impl Goal {
     fn is_better(&self, one: &Score, other: &Score) -> bool {
         let cheaper = Score { pod_hours: other.pod_hours * (1.0 - COST_STEP), ..*other };
         self.compare(one, &cheaper).is_lt()
+    }
+
+    /// Returns the reason not to suggest settings that are not better than the current ones or the
+    /// default behavior, provided that those are fast enough.
+    fn check_improvement(&self, score: &Score) -> Result<(), &'static str> {
+        let accepts_latency =
+            |other: &Score| other.latency_p99 <= score.latency_p99.max(ACCEPTED_LATENCY);
+        if accepts_latency(&self.current) && !self.is_better(score, &self.current) {
+            return Err("the current settings are as good as the best that were found");
+        }
+        if accepts_latency(&self.default) && !self.is_better(score, &self.default) {
+            return Err(
+                "no settings have less risk than the default behavior, or cost less at its risk",
+            );
+        }
+        Ok(())
+    }
+
+    /// The difference in risk that makes a setting worth suggesting. Settings that can't reach the
+    /// accepted risk must reduce it by more.
+    fn worthwhile_risk(&self, score: &Score) -> f64 {
+        if score.risk > self.max_risk + RISK_STEP { UNREACHED_RISK_STEP } else { RISK_STEP / 2.0 }
     }
 }
 
@@ -264,8 +300,8 @@ pub struct Effect {
 }
 
 /// Resets every setting without which the score is as good.
-fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluator<'_>) -> Trial {
-    let original = trial.score;
+fn prune(base: &Variant, mut trial: Trial, goal: &Goal, evaluator: &Evaluator<'_>) -> Trial {
+    let (original, default) = (trial.score, &goal.default);
     for dimension in Dimension::ALL {
         if !trial.candidate.tuning.is_set(dimension) {
             continue;
@@ -273,7 +309,7 @@ fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluato
         let tuning = trial.candidate.tuning.without(dimension);
         let Some(candidate) = Candidate::new(base, tuning) else { continue };
         let score = evaluator.run_all(&candidate);
-        if is_as_good(&score, &original)
+        if is_as_good(&score, &original, goal.worthwhile_risk(&original))
             && (is_within_default(&score, default) || !is_within_default(&original, default))
         {
             trial.candidate = candidate;
@@ -288,9 +324,11 @@ fn is_within_default(score: &Score, default: &Score) -> bool {
     score.cost() <= default.cost() && score.risk <= default.risk + RISK_STEP
 }
 
-fn is_as_good(score: &Score, baseline: &Score) -> bool {
+/// Whether the score is hardly worse than the baseline. A risk that is higher by less than
+/// `risk_step` counts as equal.
+fn is_as_good(score: &Score, baseline: &Score, risk_step: f64) -> bool {
     score.cost() <= baseline.cost() * (1.0 + COST_STEP / 2.0)
-        && score.risk <= baseline.risk + RISK_STEP / 2.0
+        && score.risk <= baseline.risk + risk_step
         && score.latency_p99 <= baseline.latency_p99 * 1.1
         && score.rescales <= baseline.rescales * 1.2 + 1.0
 }

@@ -44,6 +44,11 @@ const UP_POLICIES: [(&str, u32, u32); 6] = [
     ("Pods", 10, 15),
 ];
 
+/// The highest `maxReplicas` that a search tries: twice that of the scenario.
+pub(super) fn highest_max_replicas(base: &Variant) -> i32 {
+    base.autoscaler.spec.max_replicas.saturating_mul(2)
+}
+
 /// Draws settings that `accepts` permits, each only once.
 pub(super) struct Sampler<'a> {
     base: &'a Variant,
@@ -78,7 +83,7 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    /// Draws up to `count` settings that differ from those of one of the best trials in one or two.
+    /// Draws up to `count` candidates. Each changes one or two settings of one of the best trials.
     pub(super) fn mutations(&mut self, best: &[Trial], count: usize) -> Vec<Candidate> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
@@ -119,8 +124,8 @@ impl<'a> Sampler<'a> {
             Dimension::MinReplicas => tuning.min_replicas = self.random_min_replicas(),
             Dimension::MaxReplicas => {
                 let max = self.base.autoscaler.spec.max_replicas;
-                tuning.max_replicas =
-                    self.rng.choice([max.saturating_mul(3) / 2, max.saturating_mul(2)]);
+                let choices = [max.saturating_mul(3) / 2, highest_max_replicas(self.base)];
+                tuning.max_replicas = self.rng.choice(choices);
             }
             Dimension::UpWindow => tuning.up.window = self.rng.choice([30, 60, 120]),
             Dimension::UpPolicy => tuning.up.policy = self.random_policy(&UP_POLICIES),

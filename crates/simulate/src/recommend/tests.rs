@@ -2,8 +2,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::{Recommendation, SearchOptions, recommend};
-use crate::file::{ScenarioFile, Variant};
+use super::{Recommendation, Score, SearchOptions, recommend};
+use crate::{
+    file::{ScenarioFile, Variant},
+    report::percent,
+};
 
 /// A target that is far too low: nearly every higher target is cheaper.
 const WASTEFUL: &str = "
@@ -125,4 +128,44 @@ fn overloaded_scenario_gets_a_suggestion_with_more_pods() {
     assert!(suggested.score.pod_hours > default.pod_hours, "reserve costs pods");
     let cheaper = found.front.iter().filter(|one| one.score.pod_hours < suggested.score.pod_hours);
     assert!(cheaper.into_iter().all(|one| one.score.risk > 0.001), "{:?}", found.front);
+    let is_beaten = |other: &Score| {
+        let one = &suggested.score;
+        let no_worse = one.pod_hours <= other.pod_hours && one.risk <= other.risk;
+        no_worse && (one.pod_hours < other.pod_hours || one.risk < other.risk)
+    };
+    assert!(!found.front.iter().any(|choice| is_beaten(&choice.score)), "{:?}", found.front);
+}
+
+/// A load that needs 20 pods. It is far above the target at once, so only `maxReplicas` matters.
+const PINNED: &str = "
+seed: 1
+duration: 15m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    minReplicas: 2
+    maxReplicas: 4
+workload:
+  replicas: 4
+  profile: {cpuRequest: 20m, cpuPerUnit: 1m, capacity: 100, readiness: 5s}
+  load: {constant: 2000}
+";
+
+#[test]
+fn suggestion_at_the_highest_maximum_says_so_and_has_no_settings_without_effect() {
+    let no_files = |_: &str| Err("there are no files".to_owned());
+    let base = ScenarioFile::parse(PINNED, &no_files).unwrap().variants.remove(0);
+    let options = SearchOptions { candidates: 100, ..options() };
+    let found = recommend(&base, &options, &|_| true, &|| {});
+    let suggested = found.suggested.expect("a suggestion");
+    let expected = format!(
+        "the least risk: none of the settings that were tried reach 0.1 %, these {}; maxReplicas \
+         above 8 was not tried",
+        percent(suggested.score.risk)
+    );
+    assert_eq!(found.reason, expected);
+    assert_eq!(suggested.patch["spec"]["maxReplicas"], 8);
+    let changed: Vec<&str> = found.effects.iter().map(|effect| effect.setting.as_str()).collect();
+    assert_eq!(changed, ["maxReplicas 8"]);
 }

@@ -128,7 +128,8 @@ impl Tuning {
         }
         texts.extend(self.min_replicas.map(|min| format!("minReplicas {min}")));
         texts.extend(self.max_replicas.map(|max| format!("maxReplicas {max}")));
-        if self.replaces_behavior && self.behavior().is_none() {
+        let removes_behavior = self.replaces_behavior && self.behavior().is_none();
+        if removes_behavior && base.manifest.pointer("/spec/behavior").is_some() {
             texts.push("no behavior".to_owned());
         }
         self.up.describe("up", &mut texts);

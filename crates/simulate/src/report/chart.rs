@@ -208,7 +208,7 @@ impl<'a> ReplicasPlot<'a> {
         svg
     }
 
-    /// Draws the recorded replicas over the other lines, which stay visible between its dashes.
+    /// Draws the recorded replicas as a dashed line, which leaves the lines below it visible.
     fn draw_recorded(&self, area: &Area, labels: &mut Vec<Label>) -> String {
         let segments = self.recorded.map(RecordedReplicas::segments).unwrap_or_default();
         let Some(value) = segments.last().map(|segment| last(&segment.points)) else {
@@ -274,7 +274,7 @@ fn draw_load(run: &Run, area: &Area) -> String {
 pub(super) const MAX_MARKS: usize = 90;
 
 /// Draws a column for each period in which the autoscaler could not decide or was disabled.
-fn draw_problems(run: &Run, area: &Area, times: Times) -> String {
+fn draw_problems(run: &Run, area: &Area, times: Times<'_>) -> String {
     let mut svg = String::new();
     for problem in &run.problems {
         let (x, end) = (area.x(problem.from), area.x(problem.to.min(area.end)));
@@ -294,7 +294,7 @@ fn draw_problems(run: &Run, area: &Area, times: Times) -> String {
 
 /// Draws a mark for each scaling, or none if there are more than [`MAX_MARKS`]. The shape of the
 /// mark shows what determined the replicas.
-fn draw_scalings(run: &Run, area: &Area, times: Times) -> String {
+fn draw_scalings(run: &Run, area: &Area, times: Times<'_>) -> String {
     let mut svg = String::new();
     if run.steps.len() > MAX_MARKS {
         return svg;
@@ -311,7 +311,7 @@ fn draw_scalings(run: &Run, area: &Area, times: Times) -> String {
     svg
 }
 
-fn tooltip(step: &Scaling, times: Times) -> String {
+fn tooltip(step: &Scaling, times: Times<'_>) -> String {
     format!("{} {} → {}: {}", times.text(step.second), step.from, step.to, step.sentence)
 }
 
@@ -354,8 +354,8 @@ struct Segment {
 
 impl RecordedReplicas {
     /// The format of times in reports. A run with recorded replicas is a replay.
-    pub(super) fn times(recorded: Option<&Self>) -> Times {
-        Times(recorded.map(|recorded| recorded.start))
+    pub(super) fn times(recorded: Option<&Self>) -> Times<'static> {
+        Times::of_run(recorded.map(|recorded| recorded.start))
     }
 
     fn segments(&self) -> Vec<Segment> {

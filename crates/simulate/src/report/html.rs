@@ -36,7 +36,7 @@ const COLUMN_EXPLANATIONS: [(&str, &str); 7] = [
 ];
 
 /// Creates the page: the comparison of the variants, then a chart and the scalings of each variant.
-/// If there are recorded replicas, each chart has them too.
+/// If there are recorded replicas, each chart also has them.
 pub fn html(
     scenario_file: &ScenarioFile,
     results: &[VariantRun],
@@ -125,7 +125,7 @@ fn comparison_table(results: &[VariantRun]) -> String {
     table
 }
 
-fn scalings_table(run: &Run, times: Times) -> String {
+fn scalings_table(run: &Run, times: Times<'_>) -> String {
     if run.steps.is_empty() && run.problems.is_empty() {
         return "<p>No scalings.</p>\n".to_owned();
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
+use jiff::Zoned;
 
 use super::{
     html::begin_page,
@@ -63,9 +63,9 @@ pub struct Plot {
     pub beyond: Vec<(f64, f64, f64)>,
 }
 
-/// Draws plots as an SVG image. The time axis has `end` seconds from `start` on. `description` is
-/// for screen readers.
-pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> String {
+/// Draws plots as an SVG image. The time axis has `end` seconds from `start` on, in its time zone.
+/// `description` is for screen readers.
+pub fn plots(plots: &[Plot], start: &Zoned, end: f64, description: &str) -> String {
     let height = (TITLE_HEIGHT + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS_HEIGHT;
     let mut svg = begin_image(height, description);
     let mut top = TITLE_HEIGHT;
@@ -76,7 +76,7 @@ pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> S
         svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
         svg += &draw(plot, &area);
         top += PLOT_HEIGHT + GAP + TITLE_HEIGHT;
-        svg += &time_axis(&area, Times(Some(start)));
+        svg += &time_axis(&area, Times::since(start));
     }
     svg + "</svg>\n"
 }
@@ -149,7 +149,7 @@ mod tests {
         let line = Line { name: "a<b".to_owned(), style: Style::Load, points: vec![(0.0, 2.0)] };
         let beyond = vec![(0.0, 2.0, 1.0), (60.0, 1.0, 1.0)];
         let plot = Plot { title: "x & y".to_owned(), lines: vec![line], min_axis_end: 9.0, beyond };
-        let svg = plots(&[plot], Timestamp::UNIX_EPOCH, 60.0, "\"quoted\"");
+        let svg = plots(&[plot], &Zoned::default(), 60.0, "\"quoted\"");
         assert!(
             svg.contains("a&lt;b") && svg.contains("x &amp; y") && svg.contains("&quot;quoted")
         );

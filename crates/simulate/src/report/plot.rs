@@ -15,7 +15,6 @@ pub(super) const LEFT: f64 = 56.0;
 pub(super) const PLOT_WIDTH: f64 = 720.0;
 /// The height of the title above a plot.
 pub(super) const TITLE_HEIGHT: f64 = 30.0;
-/// The height of the time axis.
 pub(super) const AXIS_HEIGHT: f64 = 26.0;
 /// The distance between plots.
 pub(super) const PLOT_GAP: f64 = 12.0;
@@ -203,7 +202,7 @@ fn count_decimals(value: f64) -> usize {
 }
 
 /// Draws the times below a plot.
-pub(super) fn time_axis(area: &Area, times: Times) -> String {
+pub(super) fn time_axis(area: &Area, times: Times<'_>) -> String {
     let mut svg = String::new();
     for (tick, label) in times.ticks(area.end) {
         let (x, y) = (area.x(tick), area.top + area.height);

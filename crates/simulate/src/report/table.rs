@@ -116,14 +116,14 @@ pub(super) fn best_index(results: &[VariantRun]) -> Option<usize> {
     best.map(|(index, _)| index).filter(|_| results.len() > 1)
 }
 
-/// Whether all variants have a price, so that they are compared by money and not by pod-hours.
+/// Whether all variants have a price. If so, they are compared by money, otherwise by pod-hours.
 fn has_prices(results: &[VariantRun]) -> bool {
     results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0)
 }
 
 /// The result in a sentence, which names the best variant if there are several. If the autoscaler
-/// has metrics that the scenario lacks, or scales to more pods than a run can have, sentences about
-/// them precede it.
+/// has metrics that the scenario lacks, often can't decide, or scales to more pods than a run can
+/// have, sentences about them precede it.
 pub fn answer_sentence(results: &[VariantRun]) -> String {
     let Some((base, base_run)) = results.first() else { return String::new() };
     let has_prices = has_prices(results);
@@ -144,7 +144,12 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         };
         format!("overloaded for {overload}, at {cost}")
     };
-    let notes = [absence_sentence(results), pod_limit_sentence(results)];
+    let notes = [
+        absence_sentence(results),
+        never_decided_sentence(results),
+        failures_sentence(results),
+        pod_limit_sentence(results),
+    ];
     let notes: String = notes.into_iter().flatten().map(|sentence| sentence + " ").collect();
     let Some((variant, run)) = best_index(results).and_then(|index| results.get(index)) else {
         return format!("{notes}The pods were {}.", outcome(base, base_run));
@@ -173,6 +178,50 @@ fn absence_sentence(results: &[VariantRun]) -> Option<String> {
         "{} {verb} in the scenario{affected}, so nothing can scale on {pronoun}.",
         metrics.join(" and ")
     ))
+}
+
+/// A smaller share of failed reconciles is not part of the answer: pods without metrics at the
+/// start, or a short outage. The list of scalings has all failures.
+const REPORTED_FAILURES: f64 = 0.1;
+
+/// States that no metric ever determined the replicas, and why. `None` if that is the case in no
+/// variant, apart from those with metrics that the scenario lacks.
+fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
+    let undecided = |run: &Run| run.absent_metrics.is_empty() && run.reconciles.never_decided();
+    let (affected, problem) = failing_variants(results, undecided)?;
+    Some(format!("The autoscaler never decided{affected}: {problem}."))
+}
+
+/// States in which share of the reconciles the autoscaler could not decide, and why. `None` if the
+/// share is small in all variants that decided at all.
+fn failures_sentence(results: &[VariantRun]) -> Option<String> {
+    let often_fails = |run: &Run| {
+        let reconciles = run.reconciles;
+        run.absent_metrics.is_empty()
+            && !reconciles.never_decided()
+            && reconciles.failed_share() >= REPORTED_FAILURES
+    };
+    let (affected, problem) = failing_variants(results, often_fails)?;
+    let failing = results.iter().map(|(_, run)| run).filter(|run| often_fails(run));
+    let shares: Vec<f64> = failing.map(|run| run.reconciles.failed_share()).collect();
+    let bound = if shares.len() > 1 { "up to " } else { "" };
+    let share = percent(shares.into_iter().fold(0.0, f64::max));
+    Some(format!(
+        "The autoscaler could not decide in {bound}{share} of the reconciles{affected}: {problem}."
+    ))
+}
+
+/// The names of the variants whose runs match, in parentheses, and the main problem of the first.
+/// `None` if no run matches.
+fn failing_variants(
+    results: &[VariantRun],
+    matches: impl Fn(&Run) -> bool,
+) -> Option<(String, &str)> {
+    let failing: Vec<&VariantRun> = results.iter().filter(|(_, run)| matches(run)).collect();
+    let (_, first) = failing.first().copied()?;
+    let names: Vec<&str> = failing.iter().map(|(variant, _)| variant.name.as_str()).collect();
+    let problem = first.main_problem().unwrap_or_default().trim_end_matches('.');
+    Some((affected_suffix(&names, results), problem))
 }
 
 /// Names the variants that scale to more pods than a run can have. `None` if there are none.
@@ -217,7 +266,7 @@ pub(super) fn scalings_and_problems(run: &Run) -> Vec<(f64, String, &str)> {
 pub fn scalings_text(run: &Run, start: Option<Timestamp>) -> String {
     let line = |(second, change, sentence): (f64, String, &str)| {
         let change = change.replace('→', "->");
-        format!("{:>11}  {change}: {sentence}\n", Times(start).text(second))
+        format!("{:>11}  {change}: {sentence}\n", Times::of_run(start).text(second))
     };
     scalings_and_problems(run).into_iter().map(line).collect()
 }

@@ -1,5 +1,7 @@
 //! The charts and HTML pages of runs.
 
+use rstest::rstest;
+
 use super::{RecordedReplicas, html, svg};
 use crate::{
     file::ScenarioFile,
@@ -246,6 +248,51 @@ fn answer_starts_with_the_metrics_that_the_scenario_lacks() {
     assert!(all.starts_with(expected), "{all}");
     let none = answer(0..1);
     assert!(none.starts_with("The pods were "), "{none}");
+}
+
+#[rstest]
+#[case::request_of_a_sidecar(
+    "workload: {profile: {sidecars: [{name: s}]}}",
+    "cpu cannot be read: missing request for cpu in container s of Pod web-"
+)]
+#[case::request_of_zero("workload: {profile: {cpuRequest: 0}}", "cpu cannot be read: ")]
+#[case::zero_replicas(
+    "workload: {replicas: 0}",
+    "autoscaling is off because the target is at 0 replicas"
+)]
+fn answer_starts_with_the_reason_if_the_autoscaler_never_decided(
+    #[case] patch: &str,
+    #[case] problem: &str,
+) {
+    let scenario_file = scenario(&format!("variants:\n- name: other\n  patch: {{{patch}}}\n"));
+    let results = run(&scenario_file);
+    let [(_, base), (_, other)] = &results[..] else { panic!("{results:?}") };
+    assert!(base.reconciles.decided > 0 && !base.reconciles.never_decided());
+    assert!(other.reconciles.never_decided(), "{:?}", other.reconciles);
+    let expected = format!("The autoscaler never decided: {problem}");
+    let answer = super::answer_sentence(&results[1..]);
+    assert!(answer.starts_with(&expected), "{answer}");
+    let expected = format!("The autoscaler never decided (variant other): {problem}");
+    let answer = super::answer_sentence(&results);
+    assert!(answer.starts_with(&expected), "{answer}");
+}
+
+#[test]
+fn answer_has_the_share_of_failed_reconciles_unless_it_is_small() {
+    let outage = |minutes: u32| {
+        let incident = format!("{{kind: metricsOutage, at: 10m, for: {minutes}m}}");
+        let results = run(&scenario(&format!("incidents: [{incident}]")));
+        (results[0].1.reconciles.failed_share(), super::answer_sentence(&results))
+    };
+    let (share, answer) = outage(15);
+    assert!((0.45..0.55).contains(&share), "{share}");
+    let expected = format!(
+        "The autoscaler could not decide in {} of the reconciles: cpu cannot be read: ",
+        super::percent(share)
+    );
+    assert!(answer.starts_with(&expected), "{answer}");
+    let (_, answer) = outage(1);
+    assert!(answer.starts_with("The pods were "), "{answer}");
 }
 
 #[test]

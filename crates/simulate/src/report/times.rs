@@ -1,6 +1,6 @@
 //! Times and durations in reports.
 
-use jiff::Timestamp;
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 use crate::workload::seconds::timestamp_at;
 
@@ -22,16 +22,46 @@ pub fn format_duration(seconds: f64) -> String {
     format!("{}{unit}{rest}", (seconds / large).floor())
 }
 
-/// The format of a run's times: calendar times in UTC for a replay, otherwise durations since the
-/// start.
-#[derive(Clone, Copy)]
-pub(super) struct Times(pub(super) Option<Timestamp>);
+static UTC: TimeZone = TimeZone::UTC;
 
-impl Times {
+/// The format of times: calendar times, or durations since the start.
+#[derive(Clone, Copy)]
+pub(super) struct Times<'a>(Option<Calendar<'a>>);
+
+#[derive(Clone, Copy)]
+struct Calendar<'a> {
+    start: Timestamp,
+    zone: &'a TimeZone,
+}
+
+impl Calendar<'_> {
+    /// The local time at a second.
+    fn at(self, second: f64) -> Zoned {
+        timestamp_at(self.start, second).to_zoned(self.zone.clone())
+    }
+
+    /// The seconds that local times are ahead of UTC at a second.
+    fn offset(self, second: f64) -> f64 {
+        f64::from(self.at(second).offset().seconds())
+    }
+}
+
+impl<'a> Times<'a> {
+    /// The format of a run's times: calendar times in UTC for a replay, which has a `start`,
+    /// otherwise durations.
+    pub(super) fn of_run(start: Option<Timestamp>) -> Self {
+        Self(start.map(|start| Calendar { start, zone: &UTC }))
+    }
+
+    /// Calendar times in the time zone of the start.
+    pub(super) fn since(start: &'a Zoned) -> Self {
+        Self(Some(Calendar { start: start.timestamp(), zone: start.time_zone() }))
+    }
+
     /// The time at a second: `2026-11-22 17:05:00`, or `0:05:00`, with days from the second day on.
     pub(super) fn text(self, second: f64) -> String {
-        if let Some(start) = self.0 {
-            return timestamp_at(start, second).strftime("%Y-%m-%d %H:%M:%S").to_string();
+        if let Some(calendar) = self.0 {
+            return calendar.at(second).strftime("%Y-%m-%d %H:%M:%S").to_string();
         }
         let (days, rest) = ((second / DAY).floor(), second % DAY);
         let (hours, minutes) = ((rest / HOUR).floor(), (rest % HOUR / MINUTE).floor());
@@ -47,19 +77,23 @@ impl Times {
             86_400.0, 172_800.0, 604_800.0,
         ];
         let step = STEPS.into_iter().find(|step| step * 8.0 >= end).unwrap_or(2_592_000.0);
-        let Some(start) = self.0 else {
+        let Some(calendar) = self.0 else {
             let label = |tick: f64| if tick > 0.0 { format_duration(tick) } else { "0".to_owned() };
             return multiples(step, end).into_iter().map(|tick| (tick, label(tick))).collect();
         };
-        let first = (-(start.as_second() as f64)).rem_euclid(step);
+        let offset = calendar.offset(0.0);
+        let first = (-(calendar.start.as_second() as f64 + offset)).rem_euclid(step);
+        // Summer time shifts local times by an hour, which keeps multiples of up to an hour.
+        let shift = |tick: f64| if step > HOUR { offset - calendar.offset(tick) } else { 0.0 };
         let ticks = multiples(step, end - first).into_iter().map(|tick| first + tick);
+        let ticks = ticks.map(|tick| tick + shift(tick)).filter(|tick| (0.0..=end).contains(tick));
         let label = |(index, tick): (usize, f64)| {
             let format = match index {
                 _ if step >= DAY => "%b %-d",
-                0 => "%b %-d %H:%M UTC",
+                0 => "%b %-d %H:%M %Z",
                 _ => "%H:%M",
             };
-            (tick, timestamp_at(start, tick).strftime(format).to_string())
+            (tick, calendar.at(tick).strftime(format).to_string())
         };
         ticks.enumerate().map(label).collect()
     }
@@ -89,13 +123,13 @@ mod tests {
 
     #[test]
     fn times_have_days_if_needed() {
-        assert_eq!(Times(None).text(3661.4), "1:01:01");
-        assert_eq!(Times(None).text(90_000.0), "1d 1:00:00");
+        assert_eq!(Times::of_run(None).text(3661.4), "1:01:01");
+        assert_eq!(Times::of_run(None).text(90_000.0), "1d 1:00:00");
     }
 
     #[test]
     fn replay_has_calendar_times() {
-        let times = Times(Some("2026-11-22T16:55:00Z".parse().unwrap()));
+        let times = Times::of_run(Some("2026-11-22T16:55:00Z".parse().unwrap()));
         assert_eq!(times.text(330.0), "2026-11-22 17:00:30");
         let expected = [
             (300.0, "Nov 22 17:00 UTC"),
@@ -111,9 +145,23 @@ mod tests {
     }
 
     #[test]
+    fn axis_has_local_times() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let local = |text: &str| text.parse::<Timestamp>().unwrap().to_zoned(zone.clone());
+        let start = local("2026-11-22T16:55:00Z");
+        let first = Times::since(&start).ticks(3600.0).into_iter().next();
+        assert_eq!(first, Some((300.0, "Nov 22 18:00 CET".to_owned())));
+        // The day on which summer time ends has 25 hours.
+        let start = local("2026-10-24T22:00:00Z");
+        let days: Vec<_> = Times::since(&start).ticks(7.0 * DAY).into_iter().take(3).collect();
+        let expected = [(0.0, "Oct 25"), (25.0 * HOUR, "Oct 26"), (49.0 * HOUR, "Oct 27")];
+        assert_eq!(days, expected.map(|(at, label)| (at, label.to_owned())));
+    }
+
+    #[test]
     fn times_of_a_simulation_start_at_zero() {
         let labels: Vec<_> =
-            Times(None).ticks(3600.0).into_iter().map(|(_, label)| label).collect();
+            Times::of_run(None).ticks(3600.0).into_iter().map(|(_, label)| label).collect();
         assert_eq!(labels, ["0", "10m", "20m", "30m", "40m", "50m", "1h"]);
     }
 }

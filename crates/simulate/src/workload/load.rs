@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    field::ensure,
+    field::{check_not_negative, ensure},
     seconds::{Seconds, SecondsError},
 };
 
@@ -169,9 +169,33 @@ impl Load {
         }
     }
 
-    /// Checks that values are finite, that times are in order, that periods are positive, and that
-    /// there are samples.
+    /// Checks that values are finite and not negative, that times are in order, that periods are
+    /// positive, and that there are samples. Parts of a sum may be negative.
     pub fn validate(&self) -> Result<(), FieldError> {
+        self.check_form()?;
+        self.check_sign()
+    }
+
+    fn check_sign(&self) -> Result<(), FieldError> {
+        let (field, least) = match self {
+            Self::Constant(value) => ("constant", *value),
+            Self::Ramp(ramp) => ("ramp", ramp.from.min(ramp.to)),
+            Self::Spike(spike) => ("spike", spike.peak),
+            Self::Diurnal(diurnal) => ("diurnal", diurnal.low.min(diurnal.peak)),
+            Self::Steps(steps) => {
+                ("steps", steps.iter().map(|step| step.value).fold(0.0, f64::min))
+            }
+            Self::Samples(Samples { points, .. }) => {
+                ("samples", points.iter().map(|(_, value)| *value).fold(0.0, f64::min))
+            }
+            // A negative part reduces the others.
+            Self::Sum(_) => return Ok(()),
+            Self::Repeat(repeat) => return repeat.load.check_sign(),
+        };
+        check_not_negative(field, least)
+    }
+
+    fn check_form(&self) -> Result<(), FieldError> {
         match self {
             Self::Constant(value) => check_finite("constant", [*value]),
             Self::Ramp(ramp) => check_finite("ramp", [ramp.from, ramp.to]),
@@ -189,10 +213,10 @@ impl Load {
                 check_finite("samples", points.iter().map(|(_, value)| *value))?;
                 check_order("samples", points.is_sorted_by(|(one, _), (next, _)| one < next))
             }
-            Self::Sum(loads) => loads.iter().try_for_each(Self::validate),
+            Self::Sum(loads) => loads.iter().try_for_each(Self::check_form),
             Self::Repeat(repeat) => {
                 check_positive("repeat.every", repeat.every)?;
-                repeat.load.validate()
+                repeat.load.check_form()
             }
         }
     }

@@ -37,7 +37,7 @@ pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
     let share = f64::from(decoded) / f64::from(total);
     assert!((MIN_SHARE..1.0 - MIN_SHARE).contains(&share), "{decoded} of {total} are decoded");
 
-    let edit = any::<(u8, u16, u16)>().prop_map(|(kind, at, with)| Edit::new(kind, at, with));
+    let edit = any::<(u8, u16, u16)>().prop_map(|(kind, at, choice)| Edit::new(kind, at, choice));
     let cases = (0..samples.len(), vec(edit, 0..6));
     let config = ProptestConfig {
         cases: CASES,

@@ -68,18 +68,18 @@ pub struct Edit {
     /// The index of the node, or of the byte.
     at: usize,
     /// Selects one of the possible edits of this kind there, such as the new value.
-    with: usize,
+    choice: usize,
 }
 
 impl Edit {
     /// Three of four edits change the tree: edits of the text mostly break the syntax.
-    pub fn new(kind: u8, at: u16, with: u16) -> Self {
+    pub fn new(kind: u8, at: u16, choice: u16) -> Self {
         let (group, kind) = (kind % 4, usize::from(kind / 4));
         let kind = match group {
             0 => TEXT_KINDS[kind % TEXT_KINDS.len()],
             _ => TREE_KINDS[kind % TREE_KINDS.len()],
         };
-        Self { kind, at: at.into(), with: with.into() }
+        Self { kind, at: at.into(), choice: choice.into() }
     }
 
     /// The number of possible edits of this kind at this node. 0 for edits of the text.
@@ -104,16 +104,16 @@ impl Edit {
 
     fn apply(self, tree: &mut Tree, names: &[String]) {
         let other = (self.kind == CopyNode).then(|| {
-            let at = self.with % tree.node_count();
+            let at = self.choice % tree.node_count();
             tree.node(at).clone()
         });
         let at = self.at % tree.node_count();
         let node = tree.node(at);
         let leaf = |at: usize| Tree::Leaf(ALL[at % ALL.len()].clone());
         match (self.kind, node) {
-            (Replace, node) => *node = leaf(self.with),
+            (Replace, node) => *node = leaf(self.choice),
             (CopyNode, node) => *node = other.expect("a node"),
-            (Wrap, node) if self.with.is_multiple_of(2) => *node = Tree::List(vec![node.clone()]),
+            (Wrap, node) if self.choice.is_multiple_of(2) => *node = Tree::List(vec![node.clone()]),
             (Wrap, node) => *node = Tree::Object(vec![("\"x\"".to_owned(), node.clone())]),
             (Escape, Tree::Leaf(text)) => *text = escape(text),
             (_, Tree::Leaf(_)) => {}
@@ -136,19 +136,19 @@ impl Edit {
         let values = ALL.len();
         match self.kind {
             AddMember if !names.is_empty() => {
-                let name = names[self.with / values % names.len()].clone();
-                members.push((name, leaf(self.with)));
+                let name = names[self.choice / values % names.len()].clone();
+                members.push((name, leaf(self.choice)));
             }
-            AddUnknown => members.insert(0, ("\"x\"".to_owned(), leaf(self.with))),
+            AddUnknown => members.insert(0, ("\"x\"".to_owned(), leaf(self.choice))),
             _ if members.is_empty() => {}
             RepeatMember => {
-                let member = self.with / values % (2 * members.len());
+                let member = self.choice / values % (2 * members.len());
                 let (at, is_after) = (member / 2, member % 2);
                 let name = members[at].0.clone();
-                members.insert(at + is_after, (name, leaf(self.with)));
+                members.insert(at + is_after, (name, leaf(self.choice)));
             }
             Rename => {
-                let (at, to) = (self.with % members.len(), self.with / members.len());
+                let (at, to) = (self.choice % members.len(), self.choice / members.len());
                 let name = &mut members[at].0;
                 *name = match to % (NAMES.len() + 2) {
                     0 => quote(&name.trim_matches('"').to_ascii_uppercase()),
@@ -156,9 +156,9 @@ impl Edit {
                     to => NAMES[to - 2].to_owned(),
                 };
             }
-            Remove => _ = members.remove(self.with % members.len()),
+            Remove => _ = members.remove(self.choice % members.len()),
             Rotate => {
-                let by = self.with % members.len();
+                let by = self.choice % members.len();
                 members.rotate_left(by);
             }
             _ => {}
@@ -169,7 +169,7 @@ impl Edit {
         if elements.is_empty() {
             return;
         }
-        let at = self.with % elements.len();
+        let at = self.choice % elements.len();
         match self.kind {
             Remove => _ = elements.remove(at),
             RepeatElement => elements.insert(at, elements[at].clone()),
@@ -180,13 +180,13 @@ impl Edit {
 
     fn apply_to_text(self, text: &mut Vec<u8>) {
         let at = self.at % text.len().max(1);
-        let byte = BYTES[self.with % BYTES.len()];
+        let byte = BYTES[self.choice % BYTES.len()];
         match self.kind {
             Truncate => text.truncate(at),
             SetByte if !text.is_empty() => text[at] = byte,
             InsertByte => text.insert(at, byte),
             RemoveByte if !text.is_empty() => _ = text.remove(at),
-            Append => text.extend(ALL[self.with % ALL.len()].bytes()),
+            Append => text.extend(ALL[self.choice % ALL.len()].bytes()),
             _ => {}
         }
     }
@@ -242,12 +242,12 @@ impl Sample {
             // Takes every 13th edit of these kinds, to save time.
             let step = if matches!(kind, AddMember | RepeatMember | CopyNode) { 13 } else { 1 };
             for at in 0..nodes {
-                let choices = Edit { kind, at, with: 0 }.choices(&mut tree, &self.names);
-                edits.extend((0..choices).step_by(step).map(|with| Edit { kind, at, with }));
+                let choices = Edit { kind, at, choice: 0 }.choices(&mut tree, &self.names);
+                edits.extend((0..choices).step_by(step).map(|choice| Edit { kind, at, choice }));
             }
         }
         for kind in TEXT_KINDS {
-            edits.extend((0..self.bytes).map(|at| Edit { kind, at, with: at }));
+            edits.extend((0..self.bytes).map(|at| Edit { kind, at, choice: at }));
         }
         edits
     }
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn edits_change_the_sample_as_described() {
         let sample = Sample::new(r#"{"a":[1,"b"],"c":null}"#);
-        let edited = |kind, at, with| {
-            String::from_utf8(sample.edit(&[Edit { kind, at, with }])).expect("UTF-8")
+        let edited = |kind, at, choice| {
+            String::from_utf8(sample.edit(&[Edit { kind, at, choice }])).expect("UTF-8")
         };
         assert_eq!(edited(Replace, 2, 0), r#"{"a":[null,"b"],"c":null}"#);
         assert_eq!(edited(CopyNode, 4, 1), r#"{"a":[1,"b"],"c":[1,"b"]}"#);

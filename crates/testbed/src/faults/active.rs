@@ -7,13 +7,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    time::Instant,
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::effect::Effect;
-use crate::config::Clock;
+use crate::clock::FaultClock;
 
 /// The maximum number of requests that a fault stalls at the same time. Others get 429.
 const MAX_STALLED: usize = 10_000;
@@ -127,44 +124,5 @@ impl FaultWindow {
             }
         };
         Some(StallTicket { _line: line.ok()?, _slot: slot })
-    }
-}
-
-/// Interval for polling a custom clock, because it may run at any speed.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Measures the time since its creation.
-#[derive(Clone)]
-pub(super) struct FaultClock {
-    elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// The maximum duration of one sleep.
-    max_sleep: Duration,
-}
-
-impl FaultClock {
-    /// Tokio's clock, which tests may pause.
-    pub(super) fn tokio() -> Self {
-        let start = Instant::now();
-        Self { elapsed: Arc::new(move || start.elapsed()), max_sleep: Duration::MAX }
-    }
-
-    pub(super) fn from_fn(clock: Clock) -> Self {
-        let start = clock();
-        let elapsed = move || Duration::try_from(clock().duration_since(start)).unwrap_or_default();
-        Self { elapsed: Arc::new(elapsed), max_sleep: POLL_INTERVAL }
-    }
-
-    pub(super) fn elapsed(&self) -> Duration {
-        (self.elapsed)()
-    }
-
-    pub(super) async fn sleep_until(&self, time: Duration) {
-        loop {
-            let remaining = time.saturating_sub(self.elapsed());
-            if remaining.is_zero() {
-                return;
-            }
-            tokio::time::sleep(remaining.min(self.max_sleep)).await;
-        }
     }
 }

@@ -3,7 +3,7 @@ use tokio::sync::watch;
 use super::{active::ActiveFault, effect::Effect};
 use crate::request::RequestInfo;
 
-/// Decides about a request before it is handled. Usually implemented by [`Faults`](super::Faults).
+/// Decides how the server handles a request. Usually implemented by [`Faults`](super::Faults).
 pub trait Interceptor: Send + Sync {
     fn intercept(&self, request: &RequestInfo) -> Action;
 }

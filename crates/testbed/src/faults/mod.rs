@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use self::active::{FaultClock, FaultWindow};
+use self::active::FaultWindow;
 pub use self::{
     active::ActiveFault,
     effect::Effect,
@@ -18,9 +18,11 @@ pub use self::{
     interceptor::{Action, Gate, Interceptor, Release},
 };
 pub(crate) use self::{active::StallTicket, effect::remove_group};
-use crate::{config::Clock, request::RequestInfo};
+use crate::{
+    clock::{Clock, FaultClock},
+    request::RequestInfo,
+};
 
-/// Identifies a fault in [`Faults`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(u64);
 

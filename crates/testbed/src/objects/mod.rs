@@ -205,7 +205,6 @@ fn can_be_removed(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some() && !has_finalizers(object)
 }
 
-/// The result of a deletion.
 pub(crate) enum DeleteResult {
     /// The object was removed. This is its last state.
     Removed(Object),

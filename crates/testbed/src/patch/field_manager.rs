@@ -196,7 +196,6 @@ pub(super) fn is_associative(name: &str, items: &[Value]) -> bool {
                 .all(|item| merge_key(name, item).is_some_and(|key| item.get(key).is_some())))
 }
 
-/// The step to a list element.
 fn element_step(list: &str, item: &Value) -> String {
     match merge_key(list, item) {
         Some(key) => format!("k:{}", json!({ key: item.get(key) })),

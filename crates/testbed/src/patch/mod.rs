@@ -17,7 +17,6 @@ const CUSTOM_RESOURCE_MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 const REJECTED: &str = "the server rejected our request due to an error in our request";
 
-/// A parsed patch.
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
     /// JSON patch (RFC 6902).

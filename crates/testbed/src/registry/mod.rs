@@ -76,7 +76,6 @@ impl Registry {
     }
 }
 
-/// The resource that a CRD defines.
 pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
     let name = |field: &str| json::str_at(crd, &format!("/spec/names/{field}")).to_owned();
     let names = |field: &str| {

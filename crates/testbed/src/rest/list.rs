@@ -80,8 +80,9 @@ pub(super) fn handle(context: &RequestContext<'_>) -> Result<Response<Body>, Api
     Ok(response::json(StatusCode::OK, &context.output()?.render_list(&page, &metadata)))
 }
 
-/// The current objects, or those at the resource version of an `Exact` request, of a continue token
-/// or of a fault. For a further page, also returns the continue token of the request.
+/// Returns the current objects, or those at an earlier resource version: that of an `Exact`
+/// request, of a continue token or of a fault. Also returns the continue token, if the request has
+/// one.
 fn snapshot(
     context: &RequestContext<'_>,
     is_paged: bool,

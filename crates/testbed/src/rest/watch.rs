@@ -24,7 +24,6 @@ use crate::{
 /// Used if the request has no `timeoutSeconds`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// A running watch.
 struct Watch {
     server: Arc<Server>,
     target: RequestTarget,

@@ -25,7 +25,6 @@ pub(super) struct Field {
     pub(super) omits_zero: bool,
 }
 
-/// The type of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     String,
@@ -175,7 +174,6 @@ const CLAIM: &str = "core.PersistentVolumeClaim";
 /// The fields of a value, from a built-in message or the schema of a CRD.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape<'a> {
-    /// Any value.
     Any,
     /// An object, which also has `apiVersion` and `kind`.
     Message(&'static Message),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::cell::{age, name, since};
-use crate::{config::Clock, error::ApiError, json, request_target::RequestTarget};
+use crate::{clock::Clock, error::ApiError, json, request_target::RequestTarget};
 
 /// Computes the cells of an object.
 type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-use crate::config::Clock;
+use crate::clock::Clock;
 
 /// The maximum duration of one sleep. A stopped clock would need an infinite one.
 const MAX_SLEEP: Duration = Duration::from_hours(24);

@@ -31,8 +31,9 @@
 //! let simulation = Simulation::new(scenario, clock);
 //! let testbed = Testbed::new(simulation.config());
 //! let running = simulation.start(&testbed)?;
-//! let seen = simulation.wait_for(|seen| seen.workloads[0].offered > 500.0).await;
-//! assert_eq!((seen.workloads[0].ready, seen.workloads[0].needed), (2, 4));
+//! let observation = simulation.wait_for(|now| now.workloads[0].offered > 500.0).await;
+//! let web = &observation.workloads[0];
+//! assert_eq!((web.ready, web.needed), (2, 4));
 //! // The two pods serve 300 of the 600, because there is no autoscaler.
 //! simulation.clock().sleep(30.0).await;
 //! assert_eq!(simulation.observe().workloads[0].served, 300.0);
@@ -46,7 +47,7 @@
 //! Everything else that depends on the cluster's time, such as a controller, must use the same
 //! clock.
 //!
-//! # What is simulated
+//! # Scope
 //!
 //! The simulation creates the pods of all Deployments, `ReplicaSet`s, `StatefulSet`s,
 //! `ReplicationController`s and namespaced custom resources with a scale subresource. Workloads
@@ -61,7 +62,7 @@
 //! Load is distributed over the ready pods: evenly, or unevenly with `imbalance`. Load beyond the
 //! capacity is lost, while work in queues waits.
 //!
-//! # What is not simulated
+//! # Limits
 //!
 //! - A Deployment that is scaled during a rollout changes only its new `ReplicaSet`, instead of
 //!   all `ReplicaSet`s in proportion.
@@ -69,6 +70,8 @@
 //! - A pod that a client deletes is gone at once. Only pods that a simulated controller deletes
 //!   terminate gracefully.
 //! - Nodes have no capacity and there is no preemption. `maxPods` is the only limit.
+//! - A workload gets at most [`MAX_PODS`](hpa_simulate::MAX_PODS) pods, even if it has more
+//!   replicas.
 
 pub mod clock;
 mod controllers;

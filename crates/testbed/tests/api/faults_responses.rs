@@ -214,14 +214,14 @@ async fn single_object_of_a_list_can_be_malformed() {
 async fn any_field_can_be_malformed(
     #[case] pointer: &str,
     #[case] value: Value,
-    #[case] shown: &str,
+    #[case] list_pointer: &str,
     #[case] expected: Option<Value>,
 ) {
     let (_, testbed) = faulty_with(Match::any(), malformed("", pointer, value));
     testbed.apply(pod("a", json!({ "a/b": "c" }))).unwrap();
     let (_, list) = get(&testbed, PODS).await;
     assert_eq!(at(&list, "/items/0/kind"), "Pod");
-    assert_eq!(list.pointer(shown).cloned(), expected);
+    assert_eq!(list.pointer(list_pointer).cloned(), expected);
 }
 
 struct Metrics;

@@ -28,12 +28,12 @@ async fn record(cluster: &Cluster) -> Vec<String> {
     let (mut version, mut pods) = (0, Vec::new());
     cluster
         .simulation
-        .wait_for(|seen| {
+        .wait_for(|state| {
             if version != cluster.testbed.resource_version() {
                 version = cluster.testbed.resource_version();
                 pods = cluster.pod_names();
             }
-            seconds.push(format!("{seen:?} {pods:?}"));
+            seconds.push(format!("{state:?} {pods:?}"));
             cluster.simulation.clock().now() >= cluster.simulation.end()
         })
         .await;
@@ -54,9 +54,9 @@ async fn same_seed_gives_the_same_run() {
 async fn most_pods_stay_ready_despite_random_failures() {
     let begin = Instant::now();
     let cluster = Cluster::start(SHOP);
-    let seen = cluster.at(1200.0).await;
+    let state = cluster.at(1200.0).await;
     eprintln!("twenty minutes of thirty pods took {:?}", begin.elapsed());
-    assert!(seen.workloads.iter().all(|one| one.desired == 10 && one.ready > 5), "{seen:?}");
+    assert!(state.workloads.iter().all(|one| one.desired == 10 && one.ready > 5), "{state:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,13 @@ workloads:
   load: {constant: 100}
 - {name: db, kind: StatefulSet}
 queues:
-- {name: jobs, workload: db, metric: jobs_waiting, labels: {queue: jobs}, arrivals: {constant: 0}, backlog: 7, drainPerPod: 0}
+- name: jobs
+  workload: db
+  metric: jobs_waiting
+  labels: {queue: jobs}
+  arrivals: {constant: 0}
+  backlog: 7
+  drainPerPod: 0
 objectMetrics:
 - metric: requests
   object: {apiVersion: networking.k8s.io/v1, kind: Ingress, name: web}

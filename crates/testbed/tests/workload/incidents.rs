@@ -25,8 +25,8 @@ async fn crashed_containers_restart() {
     let status = &crashed[0]["status"]["containerStatuses"][0];
     assert_eq!((&status["restartCount"], &status["ready"]), (&json!(1), &json!(false)));
     assert_eq!(text(status, "/lastState/terminated/reason"), "Error");
-    let seen = cluster.wait_for(|web| web.ready == 3).await;
-    assert_eq!(seen.second, 16.0);
+    let state = cluster.wait_for(|web| web.ready == 3).await;
+    assert_eq!(state.second, 16.0);
     assert_eq!(cluster.pods().len(), 3);
 }
 
@@ -61,8 +61,8 @@ async fn flapping_pods_become_ready_again() {
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_replaced() {
     let cluster = cluster("kind: deletePods, pods: 1");
-    let seen = cluster.at(10.0).await;
-    assert_eq!((seen.workloads[0].ready, cluster.pods().len()), (2, 4));
+    let state = cluster.at(10.0).await;
+    assert_eq!((state.workloads[0].ready, cluster.pods().len()), (2, 4));
     cluster.at(30.0).await;
     assert_eq!(cluster.pods().len(), 3);
 }
@@ -96,16 +96,16 @@ async fn random_failures_occur_at_the_configured_rate() {
     let (mut least, mut version) = (10, 0);
     cluster
         .simulation
-        .wait_for(|seen| {
-            least = least.min(seen.workloads[0].ready);
+        .wait_for(|state| {
+            least = least.min(state.workloads[0].ready);
             if version == cluster.testbed.resource_version() {
-                return seen.second >= 3600.0;
+                return state.second >= 3600.0;
             }
             version = cluster.testbed.resource_version();
             let failed =
                 cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Failed");
             evicted.extend(failed.map(|pod| text(&pod, "/metadata/name").to_owned()));
-            seen.second >= 3600.0
+            state.second >= 3600.0
         })
         .await;
     // Ten pods for an hour: the expected number of evictions is twenty.

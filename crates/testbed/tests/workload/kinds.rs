@@ -52,9 +52,9 @@ async fn workloads_of_all_kinds_created_later_get_pods() {
     ] {
         cluster.testbed.apply(workload(api_version, kind, &kind.to_lowercase())).unwrap();
     }
-    let seen = cluster.at(60.0).await;
+    let state = cluster.at(60.0).await;
     let ready: Vec<_> =
-        seen.workloads.iter().map(|one| (one.id.kind.as_str(), one.desired, one.ready)).collect();
+        state.workloads.iter().map(|one| (one.id.kind.as_str(), one.desired, one.ready)).collect();
     let expected = ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"];
     assert_eq!(ready, expected.map(|kind| (kind, 2, 2)));
     for (api_version, kind) in
@@ -79,8 +79,8 @@ async fn custom_resources_with_a_scale_get_pods() {
         "spec": { "workers": 3 },
     });
     cluster.testbed.apply(fleet).unwrap();
-    let seen = cluster.at(30.0).await;
-    assert_eq!((seen.workloads[0].id.kind.as_str(), seen.workloads[0].ready), ("Fleet", 3));
+    let state = cluster.at(30.0).await;
+    assert_eq!((state.workloads[0].id.kind.as_str(), state.workloads[0].ready), ("Fleet", 3));
     let (_, scale) = cluster.get("/apis/example.com/v1/namespaces/default/fleets/jobs/scale").await;
     assert_eq!(
         (&scale["status"]["replicas"], &scale["status"]["selector"]),
@@ -97,9 +97,9 @@ async fn scenario_creates_custom_resources() {
         "name": "jobs", "kind": "Fleet", "apiVersion": "example.com/v1", "replicas": 3,
         "load": { "constant": 90 } }]);
     let cluster = Cluster::start(&scenario.to_string());
-    let seen = cluster.at(1.0).await;
+    let state = cluster.at(1.0).await;
     assert_eq!(
-        (seen.workloads.len(), seen.workloads[0].ready, seen.workloads[0].served),
+        (state.workloads.len(), state.workloads[0].ready, state.workloads[0].served),
         (1, 3, 90.0)
     );
 }
@@ -113,14 +113,14 @@ async fn deleting_a_workload_deletes_its_pods() {
     for name in ["web", "other"] {
         cluster.testbed.delete("apps/v1", "Deployment", "default", name).unwrap();
     }
-    let seen = cluster.at(31.0).await;
-    assert_eq!((seen.workloads.len(), seen.workloads[0].ready), (2, 0));
-    let seen = cluster.at(40.0).await;
+    let state = cluster.at(31.0).await;
+    assert_eq!((state.workloads.len(), state.workloads[0].ready), (2, 0));
+    let state = cluster.at(40.0).await;
     assert_eq!((cluster.pods().len(), cluster.testbed.list("apps/v1", "ReplicaSet").len()), (0, 0));
     // Workloads of the scenario keep their load when their object is deleted.
-    assert_eq!(seen.workloads.len(), 1);
+    assert_eq!(state.workloads.len(), 1);
     assert_eq!(
-        (seen.workloads[0].desired, seen.workloads[0].offered, seen.workloads[0].served),
+        (state.workloads[0].desired, state.workloads[0].offered, state.workloads[0].served),
         (0, 10.0, 0.0)
     );
 }
@@ -130,8 +130,8 @@ async fn pods_deleted_by_a_client_are_replaced() {
     let cluster = Cluster::start("workloads: [{name: web, replicas: 2}]");
     let names = cluster.pod_names();
     cluster.testbed.delete("v1", "Pod", "default", &names[0]).unwrap();
-    let seen = cluster.at(1.0).await;
-    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (2, 1));
+    let state = cluster.at(1.0).await;
+    assert_eq!((state.workloads[0].pods, state.workloads[0].ready), (2, 1));
     assert!(!cluster.pod_names().contains(&names[0]));
 }
 
@@ -153,14 +153,14 @@ async fn stateful_set_pods_are_changed_one_by_one() {
     let new = || {
         cluster.pods().iter().filter(|pod| pod["spec"]["containers"][0]["image"] == "db:2").count()
     };
-    let seen = cluster
+    let state = cluster
         .simulation
-        .wait_for(|seen| {
-            least = least.min(seen.workloads[0].ready);
-            (new() == 2 && seen.workloads[0].ready == 2) || seen.second > 300.0
+        .wait_for(|state| {
+            least = least.min(state.workloads[0].ready);
+            (new() == 2 && state.workloads[0].ready == 2) || state.second > 300.0
         })
         .await;
-    assert_eq!((new(), least, seen.workloads[0].ready), (2, 1, 2));
+    assert_eq!((new(), least, state.workloads[0].ready), (2, 1, 2));
     assert_eq!(cluster.pod_names(), ["db-0", "db-1"]);
 }
 
@@ -171,6 +171,6 @@ async fn set_load_works_for_unlisted_workloads() {
     cluster.at(30.0).await;
     let id = WorkloadId::new("default", "Deployment", "mine");
     cluster.simulation.set_load(&id, Load::Constant(50.0));
-    let seen = cluster.at(31.0).await;
-    assert_eq!(seen.workloads[0].served, 50.0);
+    let state = cluster.at(31.0).await;
+    assert_eq!(state.workloads[0].served, 50.0);
 }

@@ -17,9 +17,9 @@ metrics: {external: {resolution: 5s}}
 #[tokio::test(start_paused = true)]
 async fn backlog_grows_without_pods_and_shrinks_with_them() {
     let cluster = Cluster::start(JOBS);
-    let seen = cluster.at(20.0).await;
+    let state = cluster.at(20.0).await;
     assert_eq!(
-        (seen.queues[0].backlog, seen.queues[0].drained, seen.workloads[0].needed),
+        (state.queues[0].backlog, state.queues[0].drained, state.workloads[0].needed),
         (600.0, 0.0, 3)
     );
     let namespace = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
@@ -29,12 +29,12 @@ async fn backlog_grows_without_pods_and_shrinks_with_them() {
     let mut jobs = cluster.testbed.get("apps/v1", "Deployment", "default", "jobs").unwrap();
     jobs["spec"]["replicas"] = json!(4);
     cluster.testbed.apply(jobs).unwrap();
-    let seen = cluster.at(31.0).await;
-    let drained = seen.workloads[0].drained;
-    assert_eq!((seen.workloads[0].ready, drained), (4, 40.0));
-    let seen = cluster.wait_for(|jobs| jobs.drained < 40.0).await;
+    let state = cluster.at(31.0).await;
+    let drained = state.workloads[0].drained;
+    assert_eq!((state.workloads[0].ready, drained), (4, 40.0));
+    let state = cluster.wait_for(|jobs| jobs.drained < 40.0).await;
     // Without a backlog, the pods drain as much as arrives.
-    assert_eq!((seen.queues[0].backlog, cluster.at(90.0).await.workloads[0].drained), (0.0, 25.0));
+    assert_eq!((state.queues[0].backlog, cluster.at(90.0).await.workloads[0].drained), (0.0, 25.0));
     let queue = &cluster.simulation.observe().queues[0];
     assert_eq!(100.0 + queue.arrived, queue.drained + queue.backlog);
 }

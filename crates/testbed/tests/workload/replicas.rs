@@ -17,8 +17,8 @@ incidents: [{at: 10s, kind: rollout, workload: web}]
 #[tokio::test(start_paused = true)]
 async fn warm_pods_are_ready_from_the_start() {
     let cluster = Cluster::start(WEB);
-    let seen = cluster.simulation.observe();
-    let web = &seen.workloads[0];
+    let state = cluster.simulation.observe();
+    let web = &state.workloads[0];
     assert_eq!((web.desired, web.pods, web.ready, web.offered, web.needed), (2, 2, 2, 300.0, 2));
     let pods = cluster.pods();
     assert_eq!(ready(&pods[0]), ("True", "2025-12-31T23:50:00Z"));
@@ -42,16 +42,16 @@ async fn cold_start_creates_pending_pods() {
 async fn new_pods_are_ready_after_their_delays() {
     let cluster = Cluster::start(WEB);
     cluster.change(|web| web["spec"]["replicas"] = json!(5));
-    let seen = cluster.at(1.0).await;
-    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (5, 2));
+    let state = cluster.at(1.0).await;
+    assert_eq!((state.workloads[0].pods, state.workloads[0].ready), (5, 2));
     let waiting: Vec<_> =
         cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Pending").collect();
     assert_eq!(waiting.len(), 3);
     // 1 s for scheduling, 3 s until the containers run, and 6 s until they are ready.
-    let seen = cluster.at(10.0).await;
-    assert_eq!(seen.workloads[0].ready, 2);
-    let seen = cluster.at(11.0).await;
-    assert_eq!((seen.workloads[0].ready, seen.workloads[0].served), (5, 300.0));
+    let state = cluster.at(10.0).await;
+    assert_eq!(state.workloads[0].ready, 2);
+    let state = cluster.at(11.0).await;
+    assert_eq!((state.workloads[0].ready, state.workloads[0].served), (5, 300.0));
     let pods = cluster.pods();
     let newest =
         pods.iter().find(|pod| pod["metadata"]["name"] == waiting[0]["metadata"]["name"]).unwrap();
@@ -69,8 +69,8 @@ async fn new_pods_are_ready_after_their_delays() {
 async fn pods_terminate_gracefully() {
     let cluster = Cluster::start(WEB);
     cluster.change(|web| web["spec"]["replicas"] = json!(1));
-    let seen = cluster.at(1.0).await;
-    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (1, 1));
+    let state = cluster.at(1.0).await;
+    assert_eq!((state.workloads[0].pods, state.workloads[0].ready), (1, 1));
     let pods = cluster.pods();
     let ending: Vec<_> = pods.iter().map(|pod| text(pod, "/metadata/deletionTimestamp")).collect();
     assert!(ending.contains(&"2026-01-01T00:00:06Z") && ending.len() == 2, "{ending:?}");
@@ -89,18 +89,18 @@ async fn rollout_stays_within_its_bounds() {
         let names = cluster.pod_names();
         web.ready == 4 && names.len() == 4 && names.iter().all(|name| !before.contains(name))
     };
-    let seen = cluster
+    let state = cluster
         .simulation
-        .wait_for(|seen| {
-            let web = &seen.workloads[0];
+        .wait_for(|state| {
+            let web = &state.workloads[0];
             assert!(web.pods <= 5 && web.ready >= 4, "{web:?}");
             highest = highest.max(web.pods);
-            is_complete(web) || seen.second > 600.0
+            is_complete(web) || state.second > 600.0
         })
         .await;
-    assert!(is_complete(&seen.workloads[0]) && highest == 5, "{seen:?}");
+    assert!(is_complete(&state.workloads[0]) && highest == 5, "{state:?}");
     // Four pods in sequence, each 10 s until it is ready and 3 s until it is available.
-    assert!(seen.second > 10.0 + 4.0 * 13.0, "{seen:?}");
+    assert!(state.second > 10.0 + 4.0 * 13.0, "{state:?}");
     let sets = cluster.testbed.list("apps/v1", "ReplicaSet");
     let replicas: Vec<_> = sets.iter().map(|set| set["spec"]["replicas"].as_u64()).collect();
     assert_eq!(
@@ -139,23 +139,23 @@ async fn recreate_never_mixes_templates() {
         let images = pods.iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned());
         images.collect::<BTreeSet<String>>()
     };
-    let seen = cluster
+    let state = cluster
         .simulation
-        .wait_for(|seen| {
+        .wait_for(|state| {
             assert!(images().len() < 2, "{:?}", cluster.pods());
-            (seen.workloads[0].ready == 2 && images().contains("web:2")) || seen.second > 120.0
+            (state.workloads[0].ready == 2 && images().contains("web:2")) || state.second > 120.0
         })
         .await;
     // 5 s until the old pods are gone, 10 s until the new ones are ready.
-    assert_eq!(seen.second, 16.0);
+    assert_eq!(state.second, 16.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_beyond_max_pods_are_unschedulable() {
     let cluster = Cluster::start("{maxPods: 3, workloads: [{name: web, replicas: 2}]}");
     cluster.change(|web| web["spec"]["replicas"] = json!(4));
-    let seen = cluster.at(60.0).await;
-    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (4, 3));
+    let state = cluster.at(60.0).await;
+    assert_eq!((state.workloads[0].pods, state.workloads[0].ready), (4, 3));
     let pods = cluster.pods();
     let reasons: Vec<_> = pods.iter().map(|pod| text(pod, "/status/conditions/0/reason")).collect();
     assert_eq!(
@@ -164,9 +164,9 @@ async fn pods_beyond_max_pods_are_unschedulable() {
         "{reasons:?}"
     );
     cluster.change(|web| web["spec"]["replicas"] = json!(3));
-    let seen = cluster.at(63.0).await;
+    let state = cluster.at(63.0).await;
     // The unschedulable pod is deleted first.
-    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (3, 3));
+    assert_eq!((state.workloads[0].pods, state.workloads[0].ready), (3, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,8 +175,8 @@ async fn load_beyond_the_capacity_is_lost() {
         "workloads: [{name: web, replicas: 2,
           load: {steps: [{at: 0, value: 300}, {at: 10, value: 800}]}}]",
     );
-    let seen = cluster.at(20.0).await;
-    let web = &seen.workloads[0];
+    let state = cluster.at(20.0).await;
+    let web = &state.workloads[0];
     assert_eq!((web.offered, web.served, web.needed), (800.0, 400.0, 4));
     assert_eq!(
         (web.offered_total, web.served_total),
@@ -191,13 +191,13 @@ async fn resource_limits_throttle_and_kill_containers() {
     let load = "{steps: [{at: 0, value: 80}, {at: 10, value: 130}]}";
     let cluster =
         Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
-    let seen = cluster.at(5.0).await;
-    assert_eq!((seen.workloads[0].served, seen.workloads[0].ready), (80.0, 1));
+    let state = cluster.at(5.0).await;
+    assert_eq!((state.workloads[0].served, state.workloads[0].ready), (80.0, 1));
     let limits = &cluster.pods()[0]["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(limits, &json!({ "cpu": "102m", "memory": "100Mi" }));
     // The CPU limit allows 100 per second. 89 MiB are within the memory limit.
-    let seen = cluster.at(20.0).await;
-    assert_eq!((seen.workloads[0].served, seen.workloads[0].needed), (100.0, 2));
+    let state = cluster.at(20.0).await;
+    assert_eq!((state.workloads[0].served, state.workloads[0].needed), (100.0, 2));
     let profile = "{memoryLimit: 100Mi, memoryPerUnit: 1Mi}";
     let cluster =
         Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));

@@ -76,6 +76,11 @@ fn error_chain(error: &(dyn Error + 'static)) -> String {
 )]
 #[case::source("metrics: {pods: {gaps: 1.5}}", "metrics.pods: gaps: must be between 0 and 1: 1.5")]
 #[case::manifest("manifests: [{kind: Pod}]", "manifests[0].apiVersion: is required")]
+#[case::too_many_pods(
+    "manifests: [{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, \
+     spec: {minReplicas: 2000000000, maxReplicas: 2000000000}}]",
+    "manifests[0].spec.minReplicas: is 2000000000, but must be at most 10000"
+)]
 fn invalid_scenario_is_rejected_with_the_path_of_the_field(
     #[case] text: &str,
     #[case] expected: &str,

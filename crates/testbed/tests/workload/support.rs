@@ -30,7 +30,7 @@ impl Cluster {
 
     /// Waits until a simulated second is complete.
     pub(crate) async fn at(&self, second: f64) -> Observation {
-        self.simulation.wait_for(|seen| seen.second >= second).await
+        self.simulation.wait_for(|state| state.second >= second).await
     }
 
     /// Waits until the first workload meets the condition, for at most a simulated hour.
@@ -38,12 +38,12 @@ impl Cluster {
         &self,
         condition: impl Fn(&WorkloadObservation) -> bool,
     ) -> Observation {
-        let seen = self
+        let state = self
             .simulation
-            .wait_for(|seen| condition(&seen.workloads[0]) || seen.second > 3600.0)
+            .wait_for(|state| condition(&state.workloads[0]) || state.second > 3600.0)
             .await;
-        assert!(condition(&seen.workloads[0]), "{seen:?}");
-        seen
+        assert!(condition(&state.workloads[0]), "{state:?}");
+        state
     }
 
     /// Changes the Deployment `web`.

@@ -95,6 +95,10 @@ impl ControlPlane for Plane {
         .boxed()
     }
 
+    fn minor_version(&self) -> Result<u32> {
+        assets::minor_version(&self.assets)
+    }
+
     fn start_reference(&self) -> Result<Option<Process>> {
         self.controller_manager(
             "kube-controller-manager",

@@ -165,6 +165,13 @@ fn sentence_names_the_pause() {
         explain(&hpa_by_cpu(), &explanation),
         "cpu is at 120% of requests, target 60%; without the pause, scaled to 8"
     );
+    let limited = Explanation {
+        summary: Summary::Paused("above".to_owned()),
+        limited_by: Some(ConditionReason::TooManyReplicas),
+        ..self::explanation(12, 12, 9)
+    };
+    let sentence = explain(&hpa_by_cpu(), &limited);
+    assert!(sentence.ends_with("scaled to 9, limited by maxReplicas 9"), "{sentence}");
 }
 
 #[test]

@@ -11,8 +11,12 @@ use super::*;
     "Check that Prometheus runs"
 )]
 #[case::discovery(
-    "the metrics of rules and collectors are not discovered yet: rules[0]: the request failed",
+    "the metrics of rules are not discovered yet: rules[0]: unknown response code 500",
     "The series of the rules (--metrics-config) could not be read. Check that Prometheus runs"
+)]
+#[case::collectors(
+    "the metrics of collectors are not discovered yet: the autoscalers are not synced yet",
+    "If a collector reads queue, it has to list the autoscalers and pods first."
 )]
 #[case::timeout(
     "unable to fetch metrics: no response from Prometheus at http://p:9090 within 10 s",
@@ -20,7 +24,21 @@ use super::*;
 )]
 #[case::no_value(
     "no value: the query up has no result",
+    "The query in the message is that of queue, but has no value now. Check the names"
+)]
+#[case::no_value_of_a_collector(
+    "no value: the collector json-path returned none",
     "A rule or a collector has queue, but returned no value. Check the names"
+)]
+#[case::nan(
+    "no value: the query a / b has none: the sample is not a number (NaN)",
+    "The query in the message returns NaN for queue: it divides 0 by 0, or takes a quantile of a \
+     histogram that counted nothing in its window. Use a longer window. Or, if queue is 0 then: \
+     (QUERY) >= 0 or vector(0)."
+)]
+#[case::infinite(
+    "no value: the query a / b has none: the sample is infinite",
+    "The query in the message returns an infinite queue: it divides by 0"
 )]
 #[case::bad_query(
     "unable to fetch metrics: bad_data: parse error",
@@ -77,6 +95,57 @@ fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) 
     let report = inputs.report();
     assert!(report.sentence.starts_with("stays at 4: cpu cannot be read"), "{}", report.sentence);
     assert_contains(&report, advice);
+}
+
+#[rstest]
+#[case::unschedulable(&["Pending", "Pending"], true, "none of the 2 pods runs (2 Pending)")]
+#[case::crashing(
+    &["Running", "Pending"],
+    false,
+    "none of the 2 pods is ready (1 Pending, 1 not ready)"
+)]
+#[case::one(&["Pending"], false, "the only pod is Pending")]
+fn pods_that_do_not_run_are_the_cause_of_an_empty_response(
+    #[case] phases: &[&str],
+    #[case] is_ready: bool,
+    #[case] state: &str,
+) {
+    let mut inputs = inputs(json!({}));
+    inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Resource)))].into_iter().collect();
+    let pods = phases.iter().enumerate().map(|(index, phase)| {
+        let mut pod = pod(&format!("web-{index}"), phase, Some("600m"));
+        if let Some(ready) = &mut pod.ready {
+            ready.status = Some(is_ready);
+        }
+        pod
+    });
+    inputs.selected = SelectedPods::new(pods);
+    let report = inputs.report();
+    let end = format!("no metrics returned from resource metrics API; {state}");
+    assert!(report.sentence.ends_with(&end), "{}", report.sentence);
+    let advice = format!(
+        "There is no value of cpu, because {state}. The events of the pods say why: kubectl \
+         describe pods --selector 'app=web' --namespace shop"
+    );
+    assert_contains(&report, &advice);
+    assert!(!report.to_string().contains("apiservices"), "{report}");
+}
+
+#[test]
+fn metrics_api_that_has_just_failed_is_named_before_other_sources() {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let error = ReadError::fetch(MetricsApi::External, "no endpoints available");
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    assert_contains(
+        &inputs.report(),
+        "The controller had a value of queue in its last status. If it reads \
+         external.metrics.k8s.io, that has failed since: kubectl get apiservices | grep \
+         external.metrics.k8s.io names the service behind it. If it reads a source of its own",
+    );
+    let check = "Check that external.metrics.k8s.io works: kubectl get apiservices | grep \
+                 external.metrics.k8s.io names the service behind it.";
+    let alone = inputs.advice_without_own_sources();
+    assert_eq!(alone, BTreeMap::from([(0, check.to_owned())]));
 }
 
 #[rstest]
@@ -206,4 +275,52 @@ fn pods_without_request_are_listed() {
     let request = |name: &str| if name < "web-2" { Some("600m") } else { None };
     inputs.selected = SelectedPods::new(names.map(|name| pod(name, "Running", request(name))));
     assert_contains(&inputs.report(), "(missing in web-2, web-3)");
+}
+
+/// The characters of a command that a POSIX shell doesn't take literally.
+fn unquoted(command: &str) -> String {
+    let (mut text, mut is_quoted, mut chars) = (String::new(), false, command.chars());
+    while let Some(character) = chars.next() {
+        match character {
+            '\'' => is_quoted = !is_quoted,
+            '\\' if !is_quoted => _ = chars.next(),
+            _ if !is_quoted => text.push(character),
+            _ => {}
+        }
+    }
+    assert!(!is_quoted, "{command}");
+    text
+}
+
+/// Tenants choose the names of targets, and other people run the commands.
+#[rstest]
+#[case::commands("'; rm -rf /")]
+#[case::substitution("$(rm)")]
+#[case::backticks("`rm`")]
+#[case::lines("web\nrm")]
+#[case::option("--rm")]
+fn name_of_the_target_in_a_command_is_one_word(#[case] name: &str) {
+    let target = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": name });
+    let conditions = [("AbleToScale", "True", "ReadyForNewScale")];
+    let mut inputs = inputs_at(700, json!({ "scaleTargetRef": target }), &conditions);
+    let scale = |spec_replicas, status_replicas| {
+        Ok(Scale { spec_replicas, status_replicas, selector: "app=web".into() })
+    };
+    let commands = [
+        (Err(ScaleReadError::read("not found")), "get StatefulSet "),
+        (scale(0, 0), "scale StatefulSet "),
+        (scale(4, 2), "describe StatefulSet "),
+    ];
+    inputs.selected.pods.truncate(2);
+    let values: Vec<_> = ["web-0", "web-1"].map(|pod| (pod, 700)).into();
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    for (scale, start) in commands {
+        inputs.scale = scale;
+        let advice = inputs.report().advice.join("\u{1e}");
+        let command = advice.split("kubectl ").find(|command| command.starts_with(start));
+        let command = command.unwrap_or_else(|| panic!("no {start:?} in {advice}"));
+        let command = command.split('\u{1e}').next().unwrap();
+        let text = unquoted(command);
+        assert!(!text.contains("rm") && !text.contains('\n'), "{command}");
+    }
 }

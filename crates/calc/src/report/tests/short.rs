@@ -244,6 +244,24 @@ fn pause_has_no_effect_with_the_built_in_controller() {
 }
 
 #[test]
+fn settings_of_an_unknown_controller_say_what_each_controller_does() {
+    let mut hpa = hpa(4, 4, &[]);
+    for (name, value) in [("pause", "true"), ("dry-run", "true"), ("sync-period", "30s")] {
+        let annotation = format!("autoscaling.hpa-rs.dev/{name}");
+        hpa.metadata.annotations.insert(annotation, value.to_owned());
+    }
+    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let report = ShortReport::new(&hpa, &settings.with_unknown_controller());
+    let ignores = "kube-controller-manager, which stored the status last, ignores";
+    let expected = format!(
+        "; hpa-rs would obey the pause; {ignores} the pause; in dry run by annotation, hpa-rs \
+         would write nothing; {ignores} the annotation; hpa-rs would apply the setting \
+         sync-period; {ignores} it"
+    );
+    assert!(report.sentence.ends_with(&expected), "{}", report.sentence);
+}
+
+#[test]
 fn settings_have_no_effect_with_the_built_in_controller() {
     let mut hpa = hpa(4, 4, &[]);
     let mut report = |name: &str, value: &str| {

@@ -26,9 +26,9 @@ pub struct ScheduledBounds {
     /// The days of the week on which the entry starts. The default is every day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub days: Vec<Day>,
-    /// When the entry starts: hours and minutes in the time zone, such as `08:00`.
+    /// The start of the entry: hours and minutes in the time zone, such as `08:00`.
     pub start: TimeOfDay,
-    /// When the entry ends. If it is not after `start`, the entry ends on the next day.
+    /// The end of the entry. If it is not after `start`, the entry ends on the next day.
     pub end: TimeOfDay,
     /// The time zone, by its IANA name. The default is `UTC`.
     #[serde(default = "default_time_zone", with = "zone_name")]

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 pub use self::entry::{Day, ScheduledBounds, TimeOfDay};
-use super::{Settings, after};
-use crate::{api::HorizontalPodAutoscalerSpec, plan::has_object_or_external_metric};
+use super::Settings;
+use crate::{api::HorizontalPodAutoscalerSpec, time::after};
 
 /// The maximum number of entries of a schedule.
 pub(super) const MAX_ENTRIES: usize = 50;
@@ -186,7 +186,7 @@ impl Settings {
     }
 
     fn may_scale_to_zero(&self, spec: &HorizontalPodAutoscalerSpec) -> bool {
-        self.scale_to_zero && has_object_or_external_metric(&spec.metrics)
+        self.scale_to_zero && spec.has_object_or_external_metric()
     }
 
     fn bounds_and_change_within(

@@ -9,7 +9,7 @@ use std::{
 use hpa_metrics::KubeObjects;
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::*;
@@ -59,6 +59,30 @@ fn watch(
     (collection, failures)
 }
 
+fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+}
+
+/// An autoscaler with a metric that the collector `pods` reads.
+fn autoscaler() -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"namespace": "shop", "name": "web", "annotations": {
+            "metric-config.pods.rps.json-path/json-key": "$.v",
+            "metric-config.pods.rps.json-path/path": "/metrics",
+            "metric-config.pods.rps.json-path/port": "9090",
+        }},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 3,
+            "metrics": [{"type": "Pods", "pods": {
+                "metric": {"name": "rps"},
+                "target": {"type": "AverageValue", "averageValue": "1"},
+            }}],
+        },
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn api_that_is_not_installed_is_not_reported_as_failed() {
     let (logs, _guard) = recorded_logs();
@@ -77,8 +101,7 @@ async fn each_outage_of_a_watch_is_logged() {
     let faults = Faults::new(1);
     let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
     let testbed = Testbed::new(Config { interceptor, ..Config::default() });
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
-    testbed.apply(namespace).unwrap();
+    testbed.apply(namespace()).unwrap();
     let outage = || {
         let watches = Match::verb("watch").resource("horizontalpodautoscalers");
         faults.add(Fault::on(watches).effect(Effect::InternalError))
@@ -87,22 +110,41 @@ async fn each_outage_of_a_watch_is_logged() {
     let (collection, _) = watch(&testbed, &[AutoscalerGroup::Core]);
     collection.wait_for_first_list().await;
     sleep(Duration::from_mins(2)).await;
-    assert_eq!(logs.lock().len(), 1);
     faults.remove(fault);
     sleep(Duration::from_mins(2)).await;
-    let autoscaler = json!({
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-        "metadata": {"namespace": "shop", "name": "web"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 3,
-        },
-    });
-    testbed.apply(autoscaler).unwrap();
+    testbed.apply(autoscaler()).unwrap();
     sleep(Duration::from_secs(1)).await;
     outage();
     testbed.end_watches();
     sleep(Duration::from_mins(2)).await;
-    let logs = logs.lock();
-    assert_eq!(logs.len(), 2, "{logs:?}");
+    let failed = "unable to watch autoscalers for collectors, retrying";
+    assert_eq!(*logs.lock(), [failed, "autoscalers for collectors are watched again", failed]);
+}
+
+/// As after the deletion of the definition, and its return.
+#[tokio::test(start_paused = true)]
+async fn autoscalers_are_removed_while_their_api_is_not_served() {
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    testbed.apply(namespace()).unwrap();
+    testbed.apply(autoscaler()).unwrap();
+    let (collection, failures) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let metrics = || collection.status()["pods"].metrics;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(metrics(), 1);
+    let not_found = Effect::Status {
+        code: 404,
+        reason: "NotFound".to_owned(),
+        message: "404 page not found".to_owned(),
+        retry_after_seconds: None,
+    };
+    let watches = Match::verb("watch").resource("horizontalpodautoscalers");
+    let outage = faults.add(Fault::on(watches).effect(not_found));
+    testbed.end_watches();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!((metrics(), failures.0.load(Ordering::SeqCst)), (0, 0));
+    faults.remove(outage);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(metrics(), 1);
 }

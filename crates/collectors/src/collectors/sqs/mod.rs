@@ -32,7 +32,7 @@ const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
 /// The maximum number of cached queue URLs. Tenants can choose any number of names.
 const MAX_QUEUE_URLS: usize = 1000;
 
-/// A queue, and which of its messages are counted in addition to the visible ones.
+/// A queue, and the messages to count in addition to the visible ones.
 #[derive(Clone, Debug)]
 pub(crate) struct SqsQueue {
     queue: String,
@@ -185,7 +185,7 @@ async fn signed_request(
 }
 
 /// The AWS errors that tenants may see. Other errors could contain accounts and roles.
-const SHOWN_ERRORS: [&str; 9] = [
+const REPORTED_ERRORS: [&str; 9] = [
     "AccessDenied",
     "AccessDeniedException",
     "ExpiredTokenException",
@@ -200,8 +200,9 @@ const SHOWN_ERRORS: [&str; 9] = [
 fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
     let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
     let kind = kind.unwrap_or_default();
-    match SHOWN_ERRORS.into_iter().find(|known| kind.rsplit(['#', '.']).next() == Some(known)) {
-        Some(known) => FetchError::Server { service: SERVICE, message: known },
+    let kind = kind.rsplit(['#', '.']).next().unwrap_or_default();
+    match REPORTED_ERRORS.into_iter().find(|reported| *reported == kind) {
+        Some(message) => FetchError::Server { service: SERVICE, message },
         None => http_error(&request.uri, HttpError::Status(reply.status)),
     }
 }

@@ -74,17 +74,29 @@ pub(super) struct CachedSchedule {
 }
 
 impl CachedSchedule {
-    /// Compiles an object, on a blocking thread: it may be large.
-    pub(super) fn new(object: &StoredObject, settings: &Settings, hasher: &RandomState) -> Self {
+    /// Compiles an object. The compiled spec of `previous` is reused if the spec is the same,
+    /// because each write of the status is an update of the object.
+    pub(super) fn new(
+        object: &StoredObject,
+        previous: Option<&Self>,
+        settings: &Settings,
+        hasher: &RandomState,
+    ) -> Self {
         let spec = object.spec.as_deref().map_or("null", RawValue::get);
+        let spec_hash = hasher.hash_one(spec);
+        let unchanged = previous.filter(|previous| previous.spec_hash == spec_hash);
+        let unchanged_metric = unchanged.and_then(|previous| previous.metric.as_ref().ok());
         let status: Option<ScalingScheduleStatus> =
             decode(object.status.as_deref()).unwrap_or_default();
         let decoded = decode_labels(object.labels.as_deref()).and_then(|labels| {
-            let metric = compile(spec, settings)?;
+            let metric = match unchanged_metric {
+                Some(metric) => metric.clone(),
+                None => Arc::new(compile(spec, settings)?),
+            };
             Ok((labels, metric))
         });
         let (labels, metric) = match decoded {
-            Ok((labels, metric)) => (labels, Ok(Arc::new(metric))),
+            Ok((labels, metric)) => (labels, Ok(metric)),
             Err(error) => (BTreeMap::new(), Err(error)),
         };
         let labels_size: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -95,7 +107,7 @@ impl CachedSchedule {
             labels,
             resource_version: object.resource_version().unwrap_or_default(),
             is_active: status.unwrap_or_default().active,
-            spec_hash: hasher.hash_one(spec),
+            spec_hash,
             size: labels_size + metric_size,
             metric,
             evaluation: Mutex::default(),
@@ -110,7 +122,8 @@ impl CachedSchedule {
 
     /// The cached evaluation, if it applies at a time.
     pub(super) fn evaluation_at(&self, now: Timestamp) -> Option<Evaluation> {
-        self.evaluation.lock().as_ref().filter(|it| it.is_valid_at(now)).cloned()
+        let evaluation = self.evaluation.lock();
+        evaluation.as_ref().filter(|evaluation| evaluation.is_valid_at(now)).cloned()
     }
 
     pub(super) fn set_evaluation(&self, evaluation: Evaluation) {
@@ -131,7 +144,7 @@ impl CachedSchedule {
     }
 }
 
-/// The delay of another read of a value that changed while it was read.
+/// A value that changed while it was read is read again after this delay.
 const REREAD_DELAY: SignedDuration = SignedDuration::from_secs(1);
 
 fn decode_labels(labels: Option<&RawValue>) -> Result<BTreeMap<String, String>, String> {
@@ -293,14 +306,14 @@ impl Cache {
     /// Adds or replaces a schedule. Returns whether its values may differ.
     pub(super) fn insert(&self, key: ScheduleKey, mut entry: CachedSchedule) -> bool {
         let mut state = self.state.write();
-        let known = state.remove(&key);
-        let same = known.filter(|known| known.spec_hash == entry.spec_hash);
-        if let Some(known) = &same {
-            entry.evaluation = Mutex::new(known.evaluation.lock().clone());
+        let previous = state.remove(&key);
+        let unchanged = previous.filter(|previous| previous.spec_hash == entry.spec_hash);
+        if let Some(previous) = &unchanged {
+            entry.evaluation = Mutex::new(previous.evaluation.lock().clone());
         }
         state.add(key.clone(), entry);
         let added = state.entries.get(&key);
-        let is_same = same
+        let is_same = unchanged
             .zip(added)
             .is_some_and(|(old, new)| old.metric.as_ref().err() == new.metric.as_ref().err());
         drop(state);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hpa_calc::{MilliValue, Selector};
+use hpa_calc::{MilliValue, Selector, report::error_texts::not_discovered};
 use hpa_metrics::{
     ApiGroups, Catalog, CustomQuery, CustomValues, MetricError, MetricSource, NotFound, ObjectKind,
     Objects, Origin, Query, Values,
@@ -103,6 +103,10 @@ impl Catalog for ScheduleSource {
 
     fn readiness(&self) -> Result<(), Vec<String>> {
         self.0.readiness()
+    }
+
+    fn undiscovered(&self) -> Option<String> {
+        Some(not_discovered("schedules", &self.readiness().err()?))
     }
 
     fn has(&self, query: &Query) -> bool {

@@ -160,6 +160,26 @@ async fn only_changes_of_the_spec_are_reported() {
     assert_eq!(take_changed(), ["ScalingSchedule shop/noon"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn spec_is_compiled_only_if_it_changed() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    let mut object = schedule("ScalingSchedule", "noon", entry_after(600));
+    let apply_and_read = async |object: &Value| {
+        cluster.testbed.apply(object.clone()).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let key = ScheduleKey::new(ScheduleKind::Namespaced, "shop", "noon");
+        let entry = cluster.schedules.cache.get(&key).unwrap();
+        (entry.is_active, entry.metric.clone().unwrap())
+    };
+    let (_, first) = apply_and_read(&object).await;
+    object["status"] = json!({ "active": true });
+    let (is_active, with_status) = apply_and_read(&object).await;
+    assert!(is_active && Arc::ptr_eq(&with_status, &first));
+    object["spec"]["schedules"][0]["value"] = 11.into();
+    let (_, changed) = apply_and_read(&object).await;
+    assert!(!Arc::ptr_eq(&changed, &first));
+}
+
 /// The events of the deletion were missed, because the watch had ended.
 #[tokio::test(start_paused = true)]
 async fn schedules_that_disappear_with_their_definition_are_reported() {

@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{at, metric, repeating};
-use crate::schedules::{Change, Compat, ScheduledMetric};
+use crate::schedules::{Change, Compat, MAX_ENTRIES, ScheduledMetric};
 
 /// Zones that change to summer time at night, at midnight, and by half an hour.
 const ZONES: [&str; 6] = [
@@ -108,4 +108,28 @@ fn compatible_changes_end_at_midnight(
     assert_eq!(metric.next_change(monday), Ok(changes.first().copied()));
     let midnight = Change { at: at("2026-11-24T00:00:00Z"), value: 0 };
     assert_eq!(changes.contains(&midnight), ramp == 0, "{changes:?}");
+}
+
+/// The preview computes all changes of a week. They take a few seconds in a debug build, and would
+/// take minutes if each one evaluated all windows.
+#[test]
+fn changes_of_a_schedule_with_most_entries_take_bounded_time() {
+    let entry = |at: usize| {
+        let start = format!("{:02}:{:02}", at / 60 % 24, at % 60);
+        let mut entry = repeating(&start, "", &[DAYS[at % 7]], "Europe/Berlin");
+        entry["value"] = json!(1 + at);
+        entry["durationMinutes"] = json!(30);
+        entry
+    };
+    let entries: Vec<_> = (0..MAX_ENTRIES).map(entry).collect();
+    let metric = metric(json!({ "schedules": entries }), Compat::Off);
+    let from = at("2026-11-23T00:00:00Z");
+    let start = std::time::Instant::now();
+    let changes = metric.changes(from, from + (7 * 24).hours());
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    assert!(changes.len() > 1000, "{}", changes.len());
+    for change in changes.iter().step_by(500) {
+        assert_eq!(metric.value_at(change.at), Ok(change.value), "{change:?}");
+        assert_ne!(metric.value_at(change.at - 1.nanosecond()), Ok(change.value), "{change:?}");
+    }
 }

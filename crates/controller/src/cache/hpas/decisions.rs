@@ -53,11 +53,16 @@ pub(crate) struct RecordedDecision {
 /// The numbers of one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionSample {
+    /// The time of the decision.
     pub at: Timestamp,
+    /// The replicas before the decision.
     pub current: i32,
+    /// The replicas after all limits. `None` if the controller could not decide.
     pub desired: Option<i32>,
+    /// The largest proposal of the metrics.
     pub proposed: Option<i32>,
-    /// By metric: percent for a utilization target, else milli-units.
+    /// The values of the metrics, in the order of the spec. In percent if the target is a
+    /// utilization, else in thousandths.
     pub values: Vec<Option<i64>>,
 }
 

@@ -11,11 +11,12 @@ const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(
 /// The early retries of an autoscaler.
 #[derive(Debug, Default)]
 pub(super) struct EarlyRetries {
-    /// The autoscaler was created while this controller watched, and its early retries aren't over.
+    /// Whether the autoscaler was created while this controller watched, and its early retries
+    /// aren't over.
     is_new: bool,
     /// The due time of the first reconcile.
     first_due: Option<Instant>,
-    /// The last reconcile ended without a decision.
+    /// Whether the last reconcile ended without a decision.
     is_undecided: bool,
 }
 

@@ -1,9 +1,11 @@
 //! Detects that another client changes the target's replicas after each scaling.
 
-/// After this many consecutive overwritten scalings, they are reported. Fewer may be a user's.
+/// The number of consecutive overwritten scalings after which they are reported. A user may
+/// overwrite fewer.
 const REPORT_AFTER: u32 = 3;
 
-/// While they last, they are reported again after this many further ones, because events expire.
+/// The number of further overwritten scalings after which they are reported again, because events
+/// expire.
 const REPORT_AGAIN_AFTER: u32 = 100;
 
 /// The number of consecutive scalings whose replicas the next reconcile no longer found.

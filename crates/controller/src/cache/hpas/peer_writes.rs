@@ -6,14 +6,15 @@ use crate::k8s::StatusWrite;
 
 /// The peer's last status write. Without a peer, it takes no memory on the heap.
 #[derive(Debug, Default)]
-pub(super) struct PeerWrites(Mutex<Option<Box<LastWrite>>>);
+pub(crate) struct PeerWrites(Mutex<Option<Box<LastWrite>>>);
 
 #[derive(Debug)]
 struct LastWrite {
     write: StatusWrite,
-    /// No reconcile has taken this write yet.
+    /// Whether no reconcile has taken this write yet.
     is_new: bool,
-    /// A reconcile has taken a write of this manager, and no other manager has written since.
+    /// Whether a reconcile has taken a write of this manager, and no other manager has written
+    /// since.
     is_known_manager: bool,
 }
 
@@ -21,7 +22,8 @@ struct LastWrite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PeerWrite {
     pub(crate) write: StatusWrite,
-    /// The first write of this manager that is taken, or the first after another manager's.
+    /// Whether it is the first write of this manager that is taken, or the first after another
+    /// manager's.
     pub(crate) is_first: bool,
 }
 
@@ -29,28 +31,28 @@ impl PeerWrites {
     /// Stores the newest write in a version of the autoscaler. If that is the first version that
     /// this process sees, the write doesn't count as new: a controller that has been replaced may
     /// have made it.
-    pub(super) fn observe(&self, write: StatusWrite, is_first_version: bool) {
-        let mut last = self.0.lock();
-        match last.as_mut() {
-            Some(known) if write.at <= known.write.at => {}
-            Some(known) => {
-                known.is_known_manager &= known.write.manager == write.manager;
-                known.is_new = true;
-                known.write = write;
+    pub(crate) fn observe(&self, write: StatusWrite, is_first_version: bool) {
+        let mut stored = self.0.lock();
+        match stored.as_mut() {
+            Some(last) if write.at <= last.write.at => {}
+            Some(last) => {
+                last.is_known_manager &= last.write.manager == write.manager;
+                last.is_new = true;
+                last.write = write;
             }
             None => {
                 let is_new = !is_first_version;
-                *last = Some(Box::new(LastWrite { write, is_new, is_known_manager: false }));
+                *stored = Some(Box::new(LastWrite { write, is_new, is_known_manager: false }));
             }
         }
     }
 
-    pub(super) fn last(&self) -> Option<StatusWrite> {
+    pub(crate) fn last(&self) -> Option<StatusWrite> {
         self.0.lock().as_ref().map(|last| last.write.clone())
     }
 
-    /// The last write, if it is new.
-    pub(super) fn take_new(&self) -> Option<PeerWrite> {
+    /// The last write, if no reconcile has taken it yet.
+    pub(crate) fn take_new(&self) -> Option<PeerWrite> {
         let mut last = self.0.lock();
         let last = last.as_mut().filter(|last| last.is_new)?;
         last.is_new = false;
@@ -58,8 +60,8 @@ impl PeerWrites {
         Some(PeerWrite { write: last.write.clone(), is_first })
     }
 
-    /// Marks the last write as taken.
-    pub(super) fn ignore_past(&self) {
+    /// Marks the last write as taken, so that the next reconcile ignores it.
+    pub(crate) fn ignore_past(&self) {
         if let Some(last) = self.0.lock().as_mut() {
             last.is_new = false;
         }

@@ -110,7 +110,7 @@ impl PodIndex {
             .collect();
         let previous = std::mem::replace(&mut *self.namespaces.write(), namespaces);
         *self.undecodable.lock() = list.undecodable;
-        // Dropped only after the lock is released, because that takes time.
+        // Dropped only after the lock is released, because dropping takes time.
         drop(previous);
     }
 

@@ -70,7 +70,7 @@ impl Namespace {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Arc<Pod>> {
-        self.by_name.get(name).map(|found| Arc::clone(&found.0))
+        self.by_name.get(name).map(|ByName(pod)| Arc::clone(pod))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -26,7 +26,7 @@ pub(crate) struct ScaleCache {
 
 #[derive(Default)]
 struct State {
-    /// When the last complete list started. `None` before, and after an event was missed.
+    /// The start of the last complete list. `None` before, and after an event was missed.
     listed_at: Option<Instant>,
     scales: HashMap<Name, CompactScale>,
     list: Option<ListInProgress>,

@@ -16,7 +16,9 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 
 /// Replicas and resource version of the cached scale.
 fn cached_scale(cache: &ScaleCache) -> Option<(i32, String)> {
-    cache.get("shop", "web", None).map(|it| (it.scale.spec_replicas, it.resource_version))
+    cache
+        .get("shop", "web", None)
+        .map(|object| (object.scale.spec_replicas, object.resource_version))
 }
 
 /// A cache after a list of one object.

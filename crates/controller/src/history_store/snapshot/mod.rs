@@ -73,7 +73,7 @@ impl HistorySnapshot {
         let points = history
             .recommendations
             .iter()
-            .map(|it| (it.replicas.clamp(0, MAX_REPLICAS), milliseconds(it.at)));
+            .map(|point| (point.replicas.clamp(0, MAX_REPLICAS), milliseconds(point.at)));
         let events = |events: &[ScaleEvent]| {
             let cutoff = milliseconds_before(now, MAX_POLICY_PERIOD);
             let change = |event: &ScaleEvent| event.change.clamp(1, MAX_REPLICAS);
@@ -164,7 +164,9 @@ impl HistorySnapshot {
                 .collect(),
             scale_ups: events(&snapshot.scale_ups),
             scale_downs: events(&snapshot.scale_downs),
-            failing_metrics: failing.filter_map(|it| restored_failure(*it, now)).collect(),
+            failing_metrics: failing
+                .filter_map(|failure| restored_failure(*failure, now))
+                .collect(),
             zero_since: snapshot
                 .zero_since
                 .filter(|_| is_recent)

@@ -124,10 +124,10 @@ impl WriteSchedule {
         let index = shard_index(key, self.shards.len());
         let Some(shard) = self.shards.get_mut(index) else { return false };
         let is_changed = match shard.snapshots.get_mut(key) {
-            Some(known) => {
+            Some(stored) => {
                 let is_changed =
-                    known.uid != snapshot.uid || snapshot.history.must_replace(&known.history);
-                *known = snapshot;
+                    stored.uid != snapshot.uid || snapshot.history.must_replace(&stored.history);
+                *stored = snapshot;
                 is_changed
             }
             None => shard.snapshots.insert(key.clone(), snapshot).is_none(),

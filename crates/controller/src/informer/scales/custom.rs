@@ -4,7 +4,6 @@ use std::{borrow::Cow, fmt, future::pending, time::Duration};
 
 use hpa_calc::api::Scale;
 use hpa_metrics::describe;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::Client;
 use serde::{
     Deserialize, Deserializer,
@@ -48,10 +47,6 @@ impl CustomResource {
 }
 
 impl ScaleSource for CustomResource {
-    fn metadata(&self) -> &meta::ObjectMeta {
-        kube::Resource::meta(self)
-    }
-
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject> {
         let selector = match &paths.selector {
             Some(path) => self.value_at(path).ok()?,
@@ -141,7 +136,7 @@ struct ScaleSubresource {
 impl Definition {
     /// The scale paths of a version. `None` if it doesn't exist or has no scale subresource.
     pub(super) fn paths(&self, version: &str) -> Option<ScalePaths> {
-        let version = self.spec.versions.iter().find(|it| it.name == version)?;
+        let version = self.spec.versions.iter().find(|entry| entry.name == version)?;
         let scale = version.subresources.as_ref()?.scale.as_ref()?;
         let selector = scale.selector.as_deref().filter(|path| !path.is_empty());
         Some(ScalePaths {

@@ -51,9 +51,10 @@ fn check_scale<T: ScaleSource + DeserializeOwned + Debug>(
     assert_eq!(decoded.namespace_and_name(), Some((&*meta.namespace, &*meta.name)), "{text}");
     assert_eq!(decoded.resource_version(), meta.resource_version, "{text}");
     let scale = decoded.scale(paths);
-    let identity = scale.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
-    let scale =
-        scale.map(|it| (it.scale.spec_replicas, it.scale.status_replicas, it.scale.selector));
+    let identity = scale.as_ref().map(|scale| (scale.uid.clone(), scale.resource_version.clone()));
+    let scale = scale.map(|object| {
+        (object.scale.spec_replicas, object.scale.status_replicas, object.scale.selector)
+    });
     assert_eq!(scale, plain, "{text}");
     assert_eq!(identity, plain.map(|_| (meta.uid, meta.resource_version)), "{text}");
     scale.is_some()

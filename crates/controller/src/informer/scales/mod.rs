@@ -23,7 +23,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use kube::{
     Api, Client,
-    core::{ApiResource, DynamicResourceScope, Resource},
+    core::{ApiResource, DynamicResourceScope, GroupVersionKind, Resource},
     runtime::watcher::Event,
 };
 use parking_lot::Mutex;
@@ -210,10 +210,8 @@ fn watch_stream<T>(
 where
     T: Watchable + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
-    let (group, version) = (mapping.group.to_string(), mapping.version.to_string());
-    let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
-    let (kind, plural) = (mapping.kind.to_string(), mapping.resource.to_string());
-    let resource = ApiResource { group, version, api_version, kind, plural };
+    let kind = GroupVersionKind::gvk(&mapping.group, &mapping.version, &mapping.kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, &mapping.resource);
     let api = |client, scope: &Scope| match scope {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),

@@ -39,7 +39,7 @@ fn derived_scale_equals_that_of_the_api_server() {
 fn missing_status_replicas_are_zero() {
     let mut object = deployment();
     object["status"] = json!({});
-    assert_eq!(scale(object).map(|it| it.scale.status_replicas), Some(0));
+    assert_eq!(scale(object).map(|object| object.scale.status_replicas), Some(0));
 }
 
 #[test]
@@ -57,8 +57,10 @@ fn invalid_workload_has_no_scale_and_does_not_fail_its_list() {
         *object.pointer_mut(field).expect("a field") = value;
         let text = serde_json::to_string(&[object, deployment()]).expect("JSON");
         let objects: Vec<Workload> = serde_json::from_str(&text).expect("a list");
-        let scales: Vec<_> =
-            objects.iter().map(|it| it.scale(&ScalePaths::default()).is_some()).collect();
+        let scales: Vec<_> = objects
+            .iter()
+            .map(|workload| workload.scale(&ScalePaths::default()).is_some())
+            .collect();
         assert_eq!(scales, [false, true], "{field}");
     }
 }

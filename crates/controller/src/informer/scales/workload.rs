@@ -26,24 +26,22 @@ pub(super) struct ScalePaths {
 }
 
 /// An object from which a scale can be derived.
-pub(super) trait ScaleSource {
-    fn metadata(&self) -> &meta::ObjectMeta;
-
+pub(super) trait ScaleSource: Resource {
     /// The scale that the API server would return; `None` if it would return none, or if that is
     /// uncertain.
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject>;
 
     fn namespace_and_name(&self) -> Option<(&str, &str)> {
-        Some((self.metadata().namespace.as_deref()?, self.metadata().name.as_deref()?))
+        Some((self.meta().namespace.as_deref()?, self.meta().name.as_deref()?))
     }
 
     fn resource_version(&self) -> &str {
-        self.metadata().resource_version.as_deref().unwrap_or_default()
+        self.meta().resource_version.as_deref().unwrap_or_default()
     }
 
     /// Adds the object's UID and resource version to its scale.
     fn scale_object(&self, scale: Scale) -> ScaleObject {
-        let uid = self.metadata().uid.clone().unwrap_or_default();
+        let uid = self.meta().uid.clone().unwrap_or_default();
         ScaleObject { scale, uid, resource_version: self.resource_version().to_owned() }
     }
 }
@@ -98,7 +96,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for MapOrNone<T> {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MapOrNone<T>, A::Error> {
                 T::deserialize(serde::de::value::MapAccessDeserializer::new(map))
-                    .map(|it| MapOrNone(Some(it)))
+                    .map(|value| MapOrNone(Some(value)))
             }
 
             fn visit_seq<A: serde::de::SeqAccess<'de>>(
@@ -194,10 +192,6 @@ pub(super) fn replicas(value: &Value) -> Option<i32> {
 }
 
 impl ScaleSource for Workload {
-    fn metadata(&self) -> &meta::ObjectMeta {
-        &self.metadata
-    }
-
     fn scale(&self, _: &ScalePaths) -> Option<ScaleObject> {
         let spec = self.spec.0.as_ref()?;
         let status = self.status.0.as_ref().map_or(&Value::Null, |status| &status.replicas);

@@ -105,7 +105,7 @@ impl ControllerSetup {
 
 impl Controller {
     /// Waits until the controller exits on its own, which is always an error.
-    pub(crate) async fn exited(&mut self) -> Result<Result<(), RunError>, JoinError> {
+    pub(crate) async fn wait_for_exit(&mut self) -> Result<Result<(), RunError>, JoinError> {
         (&mut self.task).await
     }
 

@@ -43,7 +43,7 @@ use tracing::warn;
 use self::{
     controller::{Controller, ControllerSetup, DemoClock, REQUEST_TIMEOUT, sync_period},
     loads::DemoPastLoads,
-    past::DemoPast,
+    past::DemoRecordSource,
 };
 use super::model::Decision;
 use crate::{debug_api, serve::Server, version};
@@ -68,7 +68,7 @@ pub(crate) struct DemoCluster {
     /// Simulated seconds per real second.
     speed: f64,
     pending_checks: PendingChecks,
-    past: Arc<DemoPast>,
+    past: Arc<DemoRecordSource>,
     setup: ControllerSetup,
     recorder: Arc<DecisionRecorder>,
     _server: ServerHandle,
@@ -155,7 +155,7 @@ impl DemoCluster {
         let past = Arc::new(DemoPastLoads::new(simulation.scenario(), clock.start()));
         let setup =
             ControllerSetup { clients, clock, observer: Arc::new(observers), telemetry, past };
-        let past = Arc::new(DemoPast(setup.debug_view(recorder.clone())));
+        let past = Arc::new(DemoRecordSource(setup.debug_view(recorder.clone())));
         let controller = setup.start(speed);
         Ok(Self {
             testbed,
@@ -200,11 +200,11 @@ impl DemoCluster {
     }
 
     /// Serves the dashboard of the cluster. If it can't start, the demo continues without it.
-    pub(crate) async fn start_dashboard(&self, scenario: &str, speed: f64) -> Option<Dashboard> {
+    pub(crate) async fn start_dashboard(&self, scenario: &str) -> Option<Dashboard> {
         let clients = clients(&self.testbed, &self.kubeconfig, DASHBOARD_PRODUCT).await;
         let options = Options {
             title: format!("hpa demo: {scenario}"),
-            sync_period: sync_period(speed),
+            sync_period: sync_period(self.speed),
             request_timeout: REQUEST_TIMEOUT,
             settings: Settings::default().with_strict_scale_to_zero(true),
             clock: self.setup.clock.clone(),

@@ -5,11 +5,11 @@ use hpa_controller::{HpaKey, debug::DebugView};
 use hpa_dashboard::{ControllerRecords, RecordSource, StatusWriter};
 use jiff::{SignedDuration, Timestamp};
 
-/// The past from the documents of the debug API, without a request.
-pub(super) struct DemoPast(pub(super) DebugView);
+/// Reads the records from the documents of the debug API, without a request.
+pub(super) struct DemoRecordSource(pub(super) DebugView);
 
 #[async_trait]
-impl RecordSource for DemoPast {
+impl RecordSource for DemoRecordSource {
     async fn past(
         &self,
         autoscaler: &HpaKey,

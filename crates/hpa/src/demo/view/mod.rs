@@ -33,7 +33,7 @@ const LOG_LEVEL_LIVE: &str = "info";
 /// scenario's faults, whose effects the decisions explain.
 const LOG_LEVEL_LINES: &str = "error";
 
-pub(crate) enum Output {
+pub(crate) enum DemoOutput {
     /// A live view. The log goes to a file.
     Live {
         /// Set between `begin` and `end`.
@@ -48,7 +48,7 @@ pub(crate) enum Output {
     },
 }
 
-impl Output {
+impl DemoOutput {
     /// Chooses a live view if standard output is a terminal. Starts logging.
     pub(crate) fn new(arguments: &DemoArguments, folder: &Path) -> anyhow::Result<Self> {
         let log_level =

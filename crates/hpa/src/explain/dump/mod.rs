@@ -15,18 +15,21 @@ use hpa_calc::{
     report::FILES_LACK_OWNERS,
     settings::{PodSelection, SettingPolicy},
 };
-use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
+use hpa_controller::debug::{
+    ActingController, AutoscalerDetail, effective_settings, settings_of_controller,
+};
 use hpa_metrics::wire::{
     self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::subject::{StatusController, Subject, usable_selector};
+use super::subject::{Subject, usable_selector};
 use crate::{
     autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
     manifests::{self, Manifest, string_at},
+    status_controller::StatusController,
 };
 
 /// The kinds whose scale is derived from the object, as in the API server.
@@ -47,14 +50,16 @@ impl Dump {
     }
 
     /// Finds the autoscaler of this name, or the only one, and all inputs of its decision.
+    /// `namespace` is the flag `--namespace`.
     pub(super) fn subject(
         &self,
         name: Option<&str>,
+        namespace: Option<&str>,
         settings: Settings,
         policy: &SettingPolicy,
         at: Option<Timestamp>,
     ) -> anyhow::Result<Subject> {
-        let object = autoscaler_name::find_in_files(self.objects.iter(), name)?;
+        let object = autoscaler_name::find_in_files(self.objects.iter(), name, namespace)?;
         let controller = StatusController::from_managed_fields(object);
         let mut hpa = autoscaler_name::decode(object)?;
         apply_defaults(&mut hpa.spec);
@@ -68,8 +73,8 @@ impl Dump {
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
         // A controller that has a record of the autoscaler may not have stored its status yet.
-        let is_reference = controller.is_reference() && past.is_err();
-        let settings = settings_of_controller(settings, &hpa, policy, is_reference);
+        let acting = ActingController::of_status(controller.is_reference() && past.is_err());
+        let settings = settings_of_controller(settings, &hpa, policy, acting);
         let selects_owned_pods = settings.pods == PodSelection::Owned;
         let inputs = Inputs {
             scale,
@@ -282,7 +287,7 @@ fn decode<'a, I: ListItem>(
 }
 
 /// Reads a scale from a Scale or its target. `default` is used if `spec.replicas` is absent. If the
-/// number of pods is unknown, they are assumed to be as many as desired.
+/// status lacks the number of pods, the desired number is assumed.
 fn build_scale(object: &Value, default: i32, selector: String) -> Scale {
     let spec_replicas = number_at(object, "/spec/replicas").unwrap_or(default);
     let status_replicas = status_replicas(object).unwrap_or(spec_replicas);

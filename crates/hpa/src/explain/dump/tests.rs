@@ -29,7 +29,7 @@ fn subject(pods: &str, others: &[Value]) -> Subject {
     let manifests =
         objects.into_iter().enumerate().map(|(at, object)| Manifest::new("f", at + 1, object));
     let dump = Dump::new(manifests.collect());
-    dump.subject(None, <_>::default(), &<_>::default(), None).expect("an autoscaler")
+    dump.subject(None, None, <_>::default(), &<_>::default(), None).expect("an autoscaler")
 }
 
 #[test]
@@ -154,7 +154,8 @@ fn reported_absence_of_the_metrics_api_precedes_commands_that_read_it() {
         }] },
     });
     let dump = Dump::new(vec![Manifest::new("f", 1, hpa)]);
-    let subject = dump.subject(None, <_>::default(), &<_>::default(), None).expect("an autoscaler");
+    let subject =
+        dump.subject(None, None, <_>::default(), &<_>::default(), None).expect("an autoscaler");
     let report = subject.report();
     assert!(report.to_string().starts_with("web can't decide: "), "{report}");
     let [scale, pods, usage] = report.advice.as_slice() else { panic!("{:?}", report.advice) };

@@ -13,12 +13,14 @@ use hpa_calc::{
 use hpa_collectors::{Environment, registry::external_types};
 use hpa_crd::member_path;
 
-use super::{Subject, validity::DecodedAutoscaler};
+use super::{rule::Subject, validity::DecodedAutoscaler};
 use crate::lint::finding::Report;
 
 const ANNOTATIONS: &str = "metadata.annotations";
 /// The prefix of annotations that configure collectors.
 const COLLECTOR_PREFIX: &str = "metric-config.";
+/// The name of the setting that compares decisions with those of another controller.
+const DRY_RUN: &str = "dry-run";
 /// The domain of each annotation of this project contains this text.
 const PROJECT: &str = "hpa-rs";
 
@@ -29,9 +31,11 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
         let Some(value) = value.as_str() else { continue };
         let is_of_project =
             name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
-        if decoded.status_is_from_reference && Setting::of_annotation(name).is_some() {
-            let message = "has no effect: kube-controller-manager, which stored the status last, \
-                           ignores it";
+        // A dry run is meant for an autoscaler of another controller, and stores no status.
+        let setting = Setting::of_annotation(name).filter(|setting| setting.name != DRY_RUN);
+        if decoded.status_is_from_reference && setting.is_some() {
+            let message = "kube-controller-manager, which stored the status last, ignores it: it \
+                           has an effect only if hpa-rs handles the autoscaler";
             report.add(member_path(ANNOTATIONS, name), message);
         }
         if is_of_project && Setting::of_annotation(name).is_none() {

@@ -2,7 +2,8 @@
 
 use hpa_calc::{
     EffectiveBehavior, History,
-    api::{PolicySelect, PolicyType, ScalingRules},
+    api::{Behavior, HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingRules},
+    defaults::apply_defaults,
     explain::counted,
     history::Direction,
     settings::{DOMAIN, Tolerances},
@@ -10,11 +11,13 @@ use hpa_calc::{
 use hpa_crd::member_path;
 use jiff::Timestamp;
 
-use super::Subject;
+use super::rule::Subject;
 use crate::lint::finding::Report;
 
 /// The default sync period of controllers.
 const SYNC_PERIOD_SECONDS: i32 = 15;
+
+const SCALE_UP: &str = "spec.behavior.scaleUp";
 
 /// The `scaleUp` and `scaleDown` of the spec, each with its path.
 fn scaling_rules<'a>(
@@ -23,11 +26,20 @@ fn scaling_rules<'a>(
     let behavior = subject.hpa.spec.behavior.as_deref();
     let directions = behavior.map(|behavior| {
         [
-            ("spec.behavior.scaleUp", behavior.scale_up.as_ref()),
+            (SCALE_UP, behavior.scale_up.as_ref()),
             ("spec.behavior.scaleDown", behavior.scale_down.as_ref()),
         ]
     });
     directions.into_iter().flatten().filter_map(|(field, rules)| Some((field, rules?)))
+}
+
+/// The `behavior` that the API server makes of an empty one.
+fn default_behavior() -> Behavior {
+    let behavior = Some(Box::default());
+    let mut spec =
+        HorizontalPodAutoscalerSpec { behavior, ..HorizontalPodAutoscalerSpec::default() };
+    apply_defaults(&mut spec);
+    spec.behavior.map(|behavior| *behavior).unwrap_or_default()
 }
 
 fn is_disabled(rules: &ScalingRules) -> bool {
@@ -58,10 +70,16 @@ pub(super) fn short_window(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 pub(super) fn unused_behavior(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let defaults = default_behavior();
     for (field, rules) in scaling_rules(subject) {
-        // `rules` also has the default policies, so look them up in the manifest.
-        let pointer = format!("/{}/policies", field.replace('.', "/"));
-        if is_disabled(rules) && subject.manifest.object.pointer(&pointer).is_some() {
+        let default_rules = match field {
+            SCALE_UP => defaults.scale_up.as_ref(),
+            _ => defaults.scale_down.as_ref(),
+        };
+        // The API server adds these if there are none.
+        let has_defaults =
+            default_rules.is_some_and(|rules_of_api| rules_of_api.policies == rules.policies);
+        if is_disabled(rules) && !has_defaults {
             let message = "selectPolicy is Disabled, so the policies never apply";
             report.add(format!("{field}.policies"), message);
         }

@@ -7,9 +7,9 @@ use hpa_calc::{
 use hpa_crd::member_path;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Subject, is_stored};
+use super::rule::{Subject, is_stored};
 use crate::{
-    lint::{finding::Report, workspace::group},
+    lint::{finding::Report, object::group},
     manifests::string_at,
 };
 
@@ -45,15 +45,14 @@ pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
             continue;
         };
         reported.push(index);
-        let describe_bound = |entry: Option<usize>, member: &str| match entry {
-            Some(index) => format!("{member} of entry {index}"),
+        let path = |entry: Option<usize>, member: &str| match entry {
+            Some(index) => format!("[{index}].{member}"),
             None => format!("spec.{member}"),
         };
         let message = format!(
-            "entry {index}: the {} is {min}, above the {} of {max}: while both hold, maxReplicas is \
-             raised to {min}",
-            describe_bound(with_min, "minReplicas"),
-            describe_bound(with_max.filter(|_| max != hpa.spec.max_replicas), "maxReplicas"),
+            "{} is {min}, above {}, which is {max}: while both hold, maxReplicas is raised to {min}",
+            path(with_min, "minReplicas"),
+            path(with_max.filter(|_| max != hpa.spec.max_replicas), "maxReplicas"),
         );
         report.add(schedule_field(subject, index), message);
     }
@@ -68,8 +67,8 @@ fn raised_maximums(
     let without_minimum =
         entries.iter().map(|entry| ScheduledBounds { min_replicas: None, ..entry.clone() });
     // Without minimums, the maximum is not raised.
-    let mut maximums = settings.clone();
-    maximums.bounds = Some(without_minimum.collect());
+    let mut settings_without_minimums = settings.clone();
+    settings_without_minimums.bounds = Some(without_minimum.collect());
     let mut spec = hpa.spec.clone();
     spec.min_replicas = Some(0);
     let from = Timestamp::UNIX_EPOCH;
@@ -78,7 +77,7 @@ fn raised_maximums(
     let times = std::iter::once(from).chain(changes.into_iter().map(|change| change.at));
     let pairs = times.map(|at| {
         let min = settings.bounds_at(&hpa.spec, at).min_replicas;
-        (min, maximums.bounds_at(&spec, at).max_replicas)
+        (min, settings_without_minimums.bounds_at(&spec, at).max_replicas)
     });
     pairs.filter(|(min, max)| min > max).collect()
 }

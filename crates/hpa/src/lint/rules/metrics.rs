@@ -7,27 +7,29 @@ use hpa_calc::{
     explain::status_value,
     validation::MAX_METRICS,
 };
-use hpa_collectors::{collector_of, prometheus_query, schedules::source::ScheduleKey};
+use hpa_collectors::{collector_of, prometheus_query, schedules::source::ScheduleKey, source_of};
 use hpa_metrics::resource::GroupResource;
 
 use super::{
-    Subject,
     annotations::environment,
-    is_resource,
     pods::{Utilization, utilizations},
-    source_field,
+    rule::{Subject, is_resource, source_field},
 };
-use crate::lint::{
-    finding::Report,
-    served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE, computes_average},
-    workspace::{ServedMetrics, group},
+use crate::{
+    args::CollectorArguments,
+    lint::{
+        finding::Report,
+        object::group,
+        served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE, computes_average},
+        workspace::ServedMetrics,
+    },
 };
 
 /// A memory target below this is implausible, in bytes.
 const MIN_PLAUSIBLE_BYTES: i64 = 1024;
 /// A CPU target of this or more is implausible, in cores.
 const MIN_IMPLAUSIBLE_CORES: i64 = 256;
-/// The types of targets, each with its field.
+// The types of targets, each with its field.
 const VALUE: [&str; 2] = ["Value", "value"];
 const AVERAGE_VALUE: [&str; 2] = ["AverageValue", "averageValue"];
 const UTILIZATION: [&str; 2] = ["Utilization", "averageUtilization"];
@@ -181,7 +183,8 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
             continue;
         }
         if let Some(message) = unserved_reason(metric, served) {
-            let hint = source_hint(subject, metric);
+            let hint = collector_problem(subject, metric)
+                .unwrap_or_else(|| source_hint(subject, metric).to_owned());
             report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}"));
         }
     }
@@ -204,6 +207,22 @@ fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
         collector.is_some_and(|name| settings.collectors.contains(name))
     });
     is_collected || sources.schedules && schedule_key(subject, metric).is_some()
+}
+
+/// Says why no collector reads a metric that has settings of one. `None` without `--collectors`, or
+/// if the metric belongs to no collector.
+fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
+    let settings = subject.workspace.in_process_sources.collectors.as_ref()?;
+    Some(match source_of(subject.hpa, metric, &settings.environment)? {
+        Ok(source) => format!(
+            "; its collector {} is off: add {} if the controller has it",
+            source.collector,
+            CollectorArguments::flags_that_enable(source.collector)
+        ),
+        Err(finding) => {
+            format!("; no collector reads it ({}): {}", finding.subject, finding.message)
+        }
+    })
 }
 
 /// The schedule whose value the metric is, if the controller reads schedules.

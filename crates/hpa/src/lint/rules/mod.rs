@@ -6,74 +6,23 @@ mod behavior;
 mod bounds;
 mod metrics;
 mod pods;
+mod rule;
 mod target;
 mod validity;
 
-use hpa_calc::{HorizontalPodAutoscaler, Settings, api::MetricSpec, settings::Bounds};
-use jiff::{SignedDuration, Timestamp};
-
-pub(super) use self::target::{TARGET_POINTER, is_scalable};
-use self::{
+use self::rule::{
     Check::{Any, Decoded, Valid},
-    validity::DecodedAutoscaler,
+    Rule, Subject,
 };
 use super::{
     finding::{
         Finding, Report,
-        Severity::{self, Error, Note, Warning},
+        Severity::{Error, Note, Warning},
     },
-    workspace::{Reference, Workspace, is_autoscaler},
+    object::is_autoscaler,
+    workspace::Workspace,
 };
-use crate::manifests::{Manifest, string_at};
-
-/// The page with a section for each rule.
-const DOCUMENT: &str = "docs/lint.md";
-
-/// A kind of mistake that lint reports.
-#[derive(Debug)]
-pub(super) struct Rule {
-    pub(super) id: &'static str,
-    pub(super) severity: Severity,
-    /// The mistake, as in the table of `docs/lint.md`.
-    pub(super) summary: &'static str,
-    check: Check,
-}
-
-/// The function of a rule, by the objects to which it applies.
-#[derive(Clone, Copy, Debug)]
-enum Check {
-    /// Applies to objects of every kind.
-    Any(fn(&Workspace, &Manifest, &mut Report<'_>)),
-    /// Applies to autoscalers, also to invalid ones.
-    Decoded(fn(&DecodedAutoscaler, &mut Report<'_>)),
-    /// Applies to valid autoscalers.
-    Valid(fn(&Subject<'_>, &mut Report<'_>)),
-}
-
-/// A valid autoscaler and all other objects.
-struct Subject<'a> {
-    workspace: &'a Workspace,
-    manifest: &'a Manifest,
-    /// The autoscaler with the API server's defaults.
-    hpa: &'a HorizontalPodAutoscaler,
-    /// The autoscaler's settings, with the default flags of the controller.
-    settings: &'a Settings,
-}
-
-impl Rule {
-    const fn new(
-        id: &'static str,
-        severity: Severity,
-        summary: &'static str,
-        check: Check,
-    ) -> Self {
-        Self { id, severity, summary, check }
-    }
-
-    pub(super) fn link(&self) -> String {
-        format!("{DOCUMENT}#{}", self.id)
-    }
-}
+use crate::manifests::Manifest;
 
 /// All rules.
 #[rustfmt::skip]
@@ -111,50 +60,6 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("scale-to-zero", Note, "`minReplicas: 0` needs Kubernetes 1.37 or a feature gate", Valid(bounds::scale_to_zero)),
 ];
 
-impl<'a> Subject<'a> {
-    fn target_reference(&self) -> Reference {
-        Reference::at(&self.manifest.object, TARGET_POINTER)
-    }
-
-    /// The different bounds of the autoscaler: those of the spec, or of a week by its schedule.
-    fn bounds(&self) -> Vec<Bounds> {
-        let (spec, from) = (&self.hpa.spec, Timestamp::UNIX_EPOCH);
-        let to = from + SignedDuration::from_hours(7 * 24);
-        let mut all = vec![self.settings.bounds_at(spec, from)];
-        for change in self.settings.bounds_changes(spec, from, to) {
-            if !all.contains(&change.bounds) {
-                all.push(change.bounds);
-            }
-        }
-        all
-    }
-
-    /// The target, if it is among the objects.
-    fn target(&self) -> Option<&'a Manifest> {
-        self.workspace.referenced_object(self.manifest, &self.target_reference())
-    }
-}
-
-/// Kind and name of an object, such as `Deployment web`.
-fn kind_and_name(manifest: &Manifest) -> String {
-    format!("{} {}", manifest.kind(), string_at(&manifest.object, "/metadata/name"))
-}
-
-/// The path of a metric's source, such as `spec.metrics[0].resource`.
-fn source_field(index: usize, metric: &MetricSpec) -> String {
-    format!("spec.metrics[{index}].{}", metric.source_type.member())
-}
-
-/// Whether a metric is the usage of a resource.
-fn is_resource(metric: &MetricSpec) -> bool {
-    metric.resource.is_some() || metric.container_resource.is_some()
-}
-
-/// Whether an API server has stored the object, as in the output of `kubectl get`.
-fn is_stored(manifest: &Manifest) -> bool {
-    manifest.object.pointer("/metadata/uid").is_some()
-}
-
 /// Runs the checks that apply to an object.
 pub(super) fn check_object(
     workspace: &Workspace,
@@ -167,7 +72,7 @@ pub(super) fn check_object(
         Some(Subject { workspace, manifest, hpa, settings })
     });
     for rule in RULES {
-        let mut report = Report { rule, manifest, findings };
+        let mut report = Report { rule: &rule.description, manifest, findings };
         match (rule.check, &decoded, &subject) {
             (Any(check), ..) => check(workspace, manifest, &mut report),
             (Decoded(check), Some(decoded), _) => check(decoded, &mut report),

@@ -1,18 +1,18 @@
 //! Checks of the target's pods: containers, requests, `VerticalPodAutoscaler`s and labels.
 
-use hpa_calc::{Selector, selector::LabelSelector};
+use hpa_calc::{Quantity, Selector, selector::LabelSelector};
+use hpa_controller::AutoscalerApi;
 use serde_json::{Value, json};
 
 use super::{
-    Subject, is_resource, kind_and_name, source_field,
+    rule::{Subject, is_resource, kind_and_name, source_field},
     target::{MAX_NAMED_OBJECTS, api_group, name_with_api},
 };
 use crate::{
     lint::{
         finding::Report,
-        index::Api,
+        object::{Reference, containers, pod_template},
         served::MEASURED_RESOURCES,
-        workspace::{Reference, containers, pod_template},
     },
     manifests::{Manifest, string_at},
 };
@@ -64,46 +64,93 @@ pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     let utilizations =
         utilizations(subject).filter(|one| MEASURED_RESOURCES.contains(&one.resource));
     for Utilization { field, resource, container, .. } in utilizations {
-        let lacking = containers_without_request(target, resource, container);
-        if !lacking.is_empty() && !subject.workspace.has_default_request(subject.manifest, resource)
-        {
-            let message = format!(
-                "containers without a request for {resource} in {}: {}. The metric fails until \
-                 each pod has it",
-                kind_and_name(target),
-                lacking.join(", ")
-            );
-            report.add(field, message);
+        if let Some(problem) = request_problem(subject, target, resource, container) {
+            report.add(field, problem);
         }
     }
 }
 
+/// The reason why the requests for a resource yield no utilization, if there is one. `container`
+/// selects one container, `None` all; the pod's own request then counts for all.
+fn request_problem(
+    subject: &Subject<'_>,
+    target: &Manifest,
+    resource: &str,
+    container: Option<&str>,
+) -> Option<String> {
+    let name = kind_and_name(target);
+    let lacking = containers_without_request(target, resource, container);
+    if lacking.is_empty() {
+        return has_only_zero_requests(target, resource, container).then(|| {
+            format!(
+                "all requests for {resource} in {name} are 0, and a utilization is a percentage of \
+                 them. The metric always fails"
+            )
+        });
+    }
+    let has_default = subject.workspace.has_default_request(subject.manifest, resource);
+    (!has_default).then(|| {
+        format!(
+            "containers without a request for {resource} in {name}: {}. The metric fails until \
+             each pod has it",
+            lacking.join(", ")
+        )
+    })
+}
+
 /// The containers without a request for the resource, as name and line, or only the name if the
-/// line is unknown. `container` selects one container, `None` all; the pod's own request then
-/// counts for all.
+/// line is unknown. `container` is as in [`request_problem`].
 fn containers_without_request(
     target: &Manifest,
     resource: &str,
     container: Option<&str>,
 ) -> Vec<String> {
-    let has_request = |resources: Option<&Value>| {
-        // A request defaults to the limit.
-        ["requests", "limits"].iter().any(|kind| {
-            resources.and_then(|resources| resources.get(kind)?.get(resource)).is_some()
-        })
-    };
-    let pod_resources = target.object.pointer("/spec/template/spec/resources");
-    if container.is_none() && has_request(pod_resources) {
+    if container.is_none() && request(pod_resources(target), resource).is_some() {
         return Vec::new();
     }
-    containers(&target.object)
-        .filter(|(_, one)| container.is_none_or(|name| string_at(one, "/name") == name))
-        .filter(|(_, one)| !has_request(one.get("resources")))
+    selected_containers(target, container)
+        .filter(|(_, one)| request(one.get("resources"), resource).is_none())
         .map(|(field, one)| match target.position(&field).line {
             0 => string_at(one, "/name").to_owned(),
             line => format!("{} ({}:{line})", string_at(one, "/name"), target.file),
         })
         .collect()
+}
+
+/// Whether the requests that a utilization is a percentage of are all 0. `container` is as in
+/// [`request_problem`].
+fn has_only_zero_requests(target: &Manifest, resource: &str, container: Option<&str>) -> bool {
+    let of_pod = request(pod_resources(target), resource).filter(|_| container.is_none());
+    if let Some(request) = of_pod {
+        return is_zero(request);
+    }
+    let requests = selected_containers(target, container)
+        .map(|(_, one)| request(one.get("resources"), resource));
+    let requests: Vec<_> = requests.collect();
+    !requests.is_empty() && requests.into_iter().all(|request| request.is_some_and(is_zero))
+}
+
+fn pod_resources(target: &Manifest) -> Option<&Value> {
+    target.object.pointer("/spec/template/spec/resources")
+}
+
+/// The container of this name, or all containers.
+fn selected_containers<'a>(
+    target: &'a Manifest,
+    name: Option<&'a str>,
+) -> impl Iterator<Item = (String, &'a Value)> {
+    containers(&target.object)
+        .filter(move |(_, one)| name.is_none_or(|name| string_at(one, "/name") == name))
+}
+
+/// The request for a resource, which defaults to the limit.
+fn request<'a>(resources: Option<&'a Value>, resource: &str) -> Option<&'a Value> {
+    ["requests", "limits"].iter().find_map(|kind| resources?.get(kind)?.get(resource))
+}
+
+fn is_zero(quantity: &Value) -> bool {
+    let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
+    text.parse::<Quantity>().is_ok_and(|quantity| quantity.milli_value().as_milli() == 0)
 }
 
 pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
@@ -182,7 +229,7 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
     let others = workspace.workloads(target, selector.required_pairs());
     for other in others.filter(is_other).filter(is_selected).take(MAX_NAMED_OBJECTS) {
         let reference = Reference::to(other);
-        let mut autoscalers = [Api::Core, Api::Custom]
+        let mut autoscalers = AutoscalerApi::ALL
             .into_iter()
             .flat_map(|api| workspace.autoscalers_of(api, other, &reference));
         let effect = match autoscalers.next() {

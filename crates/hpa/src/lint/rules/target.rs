@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{settings::Bounds, suggestions::is_similar};
+use hpa_controller::AutoscalerApi;
 use serde_json::Value;
 
-use super::{Subject, is_stored, kind_and_name};
+use super::rule::{Subject, is_stored, kind_and_name};
 use crate::{
     lint::{
-        finding::{Report, qualified_name},
-        index::Api,
-        workspace::{Reference, Workspace, group, is_autoscaler, namespace, pod_template},
+        finding::Report,
+        object::{
+            Reference, SCALABLE_KINDS, autoscaler_api, group, is_autoscaler, is_scalable,
+            namespace, pod_template, qualified_name,
+        },
+        workspace::Workspace,
     },
     manifests::{Manifest, string_at},
 };
 
-pub(in crate::lint) const TARGET_POINTER: &str = "/spec/scaleTargetRef";
 const TARGET_FIELD: &str = "spec.scaleTargetRef";
-/// The maximum number of other objects that findings of a rule about one autoscaler name.
+/// The maximum number of other objects in the findings of a rule about one autoscaler.
 pub(super) const MAX_NAMED_OBJECTS: usize = 10;
 /// The maximum number of objects whose names are compared with that of a missing target.
 const MAX_COMPARED_NAMES: usize = 300;
@@ -29,13 +32,6 @@ const SAME_API_EFFECT: &str = "none of them scales it, apart from one decision a
 const BOTH_APIS_EFFECT: &str = "a controller of both APIs (--autoscaler-api=both) scales it by \
                                 neither; two controllers, each of one API, may undo each \
                                 other's changes. Keep one autoscaler";
-/// The built-in kinds that have a scale, with their API groups.
-const SCALABLE_KINDS: [(&str, &str); 4] = [
-    ("apps", "Deployment"),
-    ("apps", "StatefulSet"),
-    ("apps", "ReplicaSet"),
-    ("", "ReplicationController"),
-];
 
 pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
     if let [Bounds { min_replicas: min, max_replicas: max, .. }] = &*subject.bounds()
@@ -128,12 +124,6 @@ pub(super) fn duplicate_object(
     }
 }
 
-pub(in crate::lint) fn is_scalable(target: &Reference) -> bool {
-    let Reference { group, kind, .. } = target;
-    // Only groups of custom resources, which may have a scale, have a dot.
-    group.contains('.') || SCALABLE_KINDS.contains(&(group.as_str(), kind.as_str()))
-}
-
 pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let target = subject.target_reference();
     if is_scalable(&target) {
@@ -156,8 +146,8 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
 pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
-    let api = Api::of(manifest);
-    for (other_api, effect) in [(api, SAME_API_EFFECT), (api.other(), BOTH_APIS_EFFECT)] {
+    let api = autoscaler_api(manifest);
+    for (other_api, effect) in [(api, SAME_API_EFFECT), (other_api(api), BOTH_APIS_EFFECT)] {
         // The same name and API is the same autoscaler, as in manifests of several environments.
         let is_other = |other: &&Manifest| {
             other_api != api || qualified_name(other) != qualified_name(manifest)
@@ -197,6 +187,13 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             place(object)
         );
         report.add(TARGET_FIELD, message);
+    }
+}
+
+fn other_api(api: AutoscalerApi) -> AutoscalerApi {
+    match api {
+        AutoscalerApi::Core => AutoscalerApi::Custom,
+        AutoscalerApi::Custom => AutoscalerApi::Core,
     }
 }
 

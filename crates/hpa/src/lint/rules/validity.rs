@@ -1,5 +1,7 @@
 //! Checks for fields and values that the API server rejects or drops.
 
+use std::path::Path;
+
 use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
@@ -16,14 +18,15 @@ use serde_json::Value;
 
 use crate::{
     convert::versions,
-    explain::StatusController,
     lint::{
         finding::Report,
         kustomize_command,
+        object::{group, is_autoscaler},
         old_fields::{OldField, old_field, source_of_field},
-        workspace::{Workspace, group, is_autoscaler},
+        workspace::Workspace,
     },
-    manifests::{Duplicate, Manifest, string_at},
+    manifests::{DuplicateKey, Manifest, is_stdin, string_at},
+    status_controller::StatusController,
 };
 
 const UNKNOWN_FIELD: &str =
@@ -41,11 +44,11 @@ pub(super) struct DecodedAutoscaler {
     file: String,
     pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
-    /// The known fields that the unknown ones probably mean, and the sources of metrics that are
-    /// written as in an older version. Errors about them are consequences.
-    meant: Vec<String>,
+    /// The known fields that were probably intended where a field is unknown, and the sources of
+    /// metrics that are written as in an older version. Errors about them are consequences.
+    intended_fields: Vec<String>,
     invalid: Vec<FieldError>,
-    duplicates: Vec<Duplicate>,
+    duplicates: Vec<DuplicateKey>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
     /// The settings, with the controller's default flags. `None` if errors prevent the validation,
@@ -63,7 +66,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         file: manifest.file.clone(),
         annotations: annotations.cloned().unwrap_or_default(),
         unknown: versions::to_v2(&mut object),
-        meant: Vec::new(),
+        intended_fields: Vec::new(),
         invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
         duplicates: manifest.duplicates().collect(),
         hpa: None,
@@ -86,7 +89,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
             Some(_) => source_of_field(&field.path).map(str::to_owned),
             None => field.similar_path(),
         };
-        decoded.meant.extend(meant);
+        decoded.intended_fields.extend(meant);
         let message = unknown_field_message(&field);
         decoded.unknown.push(FieldError { field: field.path, message });
     }
@@ -103,8 +106,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     decoded
 }
 
-/// The message about an unknown field, which may be a field that only an older version or the custom
-/// API has.
+/// The message about an unknown field. Only an older version or the custom API may have the field.
 fn unknown_field_message(field: &UnknownField) -> String {
     if let Some(OldField { version, v2_form }) = old_field(&field.path) {
         return format!("this is a field of {version}. In v2, write {v2_form}");
@@ -148,8 +150,9 @@ impl DecodedAutoscaler {
     fn validate(&mut self, mut hpa: HorizontalPodAutoscaler, has_generated_name: bool) {
         apply_defaults(&mut hpa.spec);
         let is_generated = hpa.metadata.name.is_empty() && has_generated_name;
-        let names = if is_generated { Vec::new() } else { validate_name(&hpa.metadata.name) };
-        let causes = names.into_iter().chain(validate(&hpa.spec, &ValidationOptions::default()));
+        let name_causes = if is_generated { Vec::new() } else { validate_name(&hpa.metadata.name) };
+        let causes =
+            name_causes.into_iter().chain(validate(&hpa.spec, &ValidationOptions::default()));
         self.invalid
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
@@ -189,7 +192,7 @@ fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
 pub(super) fn invalid(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     // If a required field is misspelled, only the misspelling is reported.
     let is_consequence = |error: &FieldError| {
-        decoded.meant.iter().any(|meant| {
+        decoded.intended_fields.iter().any(|meant| {
             let rest = error.field.strip_prefix(meant.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
@@ -209,18 +212,19 @@ pub(super) fn unknown_field(decoded: &DecodedAutoscaler, report: &mut Report<'_>
 pub(super) fn removed_version(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     let DecodedAutoscaler { api_version, file, .. } = decoded;
     if let Some(release) = versions::removed_in(api_version) {
-        report.add(
-            "apiVersion",
-            format!(
-                "{api_version} was removed in Kubernetes {release}: run hpa convert --to core {}",
-                quote(file)
-            ),
-        );
+        let command = "hpa convert --to core";
+        let advice = if is_stdin(Path::new(file)) {
+            format!("pipe it through {command}")
+        } else {
+            format!("run {command} {}", quote(file))
+        };
+        let message = format!("{api_version} was removed in Kubernetes {release}: {advice}");
+        report.add("apiVersion", message);
     }
 }
 
 pub(super) fn duplicate_key(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
-    for Duplicate { field, lost_value, position, last_position } in &decoded.duplicates {
+    for DuplicateKey { field, lost_value, position, last_position } in &decoded.duplicates {
         let message = format!(
             "occurs twice: kubectl takes the value in line {} and drops this one: {}",
             last_position.line,

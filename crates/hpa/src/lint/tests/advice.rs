@@ -182,3 +182,32 @@ fn finding_says_what_to_write_instead(
     let findings = lint(manifests_with(changes));
     assert!(findings.iter().any(|one| one.message.contains(text)), "{findings:#?}");
 }
+
+#[test]
+fn standard_input_is_piped_and_not_named_in_a_command() {
+    let text = YAML.replace("autoscaling/v2", "autoscaling/v2beta2");
+    let objects = manifests::parse("-", &text).unwrap();
+    let message = find_violations(&Workspace::from_manifests(objects)).remove(0).message;
+    let expected = "was removed in Kubernetes 1.26: pipe it through hpa convert --to core";
+    assert!(message.ends_with(expected), "{message}");
+}
+
+#[test]
+fn names_of_files_in_commands_are_quoted() {
+    let text = YAML.replace("autoscaling/v2", "autoscaling/v2beta2");
+    for name in ["'; rm -rf x", "$(x)", "a\nb", "-x y.yaml"] {
+        let objects = manifests::parse(name, &text).unwrap();
+        let message = find_violations(&Workspace::from_manifests(objects)).remove(0).message;
+        let command = format!("run hpa convert --to core {}", quote(name));
+        assert!(message.ends_with(&command), "{message}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("kustomization.yaml"), "resources: []").unwrap();
+        let command = kustomize_command(folder.join("hpa.yaml").to_str().unwrap(), "hpa lint");
+        let folder = quote(folder.to_str().unwrap());
+        assert_eq!(command, format!("kustomize build {folder} | hpa lint -"));
+        assert!(folder.starts_with('\''), "{folder}");
+    }
+}

@@ -23,7 +23,12 @@ fn annotations_to_convert_are_not_judged_by_the_controller_of_the_status() {
         (0, "/metadata/annotations", annotation("pause", "true")),
     ];
     let objects = manifests_with(&changes);
-    assert!(lint(objects.clone())[0].message.starts_with("has no effect: "));
+    let findings = lint(objects.clone());
+    let end = "it has an effect only if hpa-rs handles the autoscaler";
+    assert!(findings[0].message.ends_with(end), "{}", findings[0].message);
+    let dry_run = (0, "/metadata/annotations", annotation("dry-run", "true"));
+    let [written, _] = changes;
+    assert!(lint(manifests_with(&[written, dry_run])).is_empty(), "as docs/shadow-mode.md advises");
     let manifests = objects.into_iter().map(|object| Manifest::new("f.yaml", 1, object));
     assert_eq!(annotation_warnings(manifests.collect()), [""; 0]);
 }

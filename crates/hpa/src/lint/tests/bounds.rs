@@ -72,8 +72,8 @@ fn entry_that_raises_the_maximum_is_reported() {
     let peak = entry("12:00", "14:00", json!({ "minReplicas": 30 }));
     assert_eq!(
         raised_maximum_messages(json!([day, peak])),
-        ["entry 1: the minReplicas of entry 1 is 30, above the spec.maxReplicas of 10: while \
-             both hold, maxReplicas is raised to 30"]
+        ["[1].minReplicas is 30, above spec.maxReplicas, which is 10: while both hold, \
+             maxReplicas is raised to 30"]
     );
     let with_maximum = entry("12:00", "14:00", json!({ "minReplicas": 30, "maxReplicas": 40 }));
     assert_eq!(raised_maximum_messages(json!([day, with_maximum])), [""; 0]);
@@ -86,14 +86,14 @@ fn low_maximum_that_a_minimum_raises_is_reported() {
     let night = entry("22:00", "05:00", json!({ "maxReplicas": 1 }));
     assert_eq!(
         raised_maximum_messages(json!([night])),
-        ["entry 0: the spec.minReplicas is 2, above the maxReplicas of entry 0 of 1: while both \
-          hold, maxReplicas is raised to 2"]
+        ["spec.minReplicas is 2, above [0].maxReplicas, which is 1: while both hold, \
+          maxReplicas is raised to 2"]
     );
     let evening = entry("20:00", "23:00", json!({ "minReplicas": 6 }));
     let night = entry("22:00", "05:00", json!({ "maxReplicas": 4 }));
     let messages = raised_maximum_messages(json!([evening, night]));
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(messages[0].contains("6, above the maxReplicas of entry 1 of 4"), "{messages:?}");
+    assert!(messages[0].contains("is 6, above [1].maxReplicas, which is 4"), "{messages:?}");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Findings about metrics.
 
+use clap::Parser;
 use hpa_calc::api::MetricSourceType;
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 
 use super::*;
+use crate::args::{Arguments, Command};
 
 const CUSTOM: &[&str] = &["custom.metrics.k8s.io"];
 const EXTERNAL: &[&str] = &["external.metrics.k8s.io"];
@@ -102,6 +104,39 @@ fn unserved_metric_is_not_reported_while_series_are_unknown() {
     };
     assert!(unserved(None));
     assert!(!unserved(Some("no response".to_owned())));
+}
+
+#[rstest]
+#[case::no_region(
+    &["--collectors", "--aws-external-metrics"],
+    "region=eu-west-1,type=sqs-queue-length}): the metric region: eu-west-1 is not configured"
+)]
+#[case::other_region(
+    &["--collectors", "--aws-external-metrics", "--aws-region=us-east-1"],
+    "region=eu-west-1,type=sqs-queue-length}): the metric region: eu-west-1 is not configured"
+)]
+#[case::off(
+    &["--collectors", "--aws-region=eu-west-1"],
+    "; its collector sqs is off: add --aws-external-metrics if the controller has it"
+)]
+#[case::no_collectors(&[], "; if the controller runs with --collectors, add it here")]
+fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[case] reason: &str) {
+    let labels = json!({ "type": "sqs-queue-length", "queue-name": "jobs", "region": "eu-west-1" });
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "jobs", "selector": { "matchLabels": labels } },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let served = ServedMetrics { source: "the cluster", ..ServedMetrics::default() };
+    let mut workspace = in_cluster(manifests_with(&[(0, "/spec/metrics", metric)]), served);
+    let arguments = ["hpa", "lint", "-A"].iter().chain(flags);
+    let Command::Lint(arguments) = Arguments::try_parse_from(arguments).unwrap().command else {
+        panic!("not hpa lint");
+    };
+    workspace.in_process_sources = InProcessSources::from_flags(&arguments.sources);
+    let findings = find_violations(&workspace);
+    let unserved = findings.iter().find(|finding| finding.message.contains("is not served by"));
+    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
+    assert!(message.ends_with(reason), "{message}");
 }
 
 #[rstest]

@@ -24,6 +24,24 @@ fn default_request_of_a_limit_range_counts(
 }
 
 #[rstest]
+#[case::number(json!({ "requests": { "cpu": 0 } }), json!({ "requests": { "cpu": "0m" } }), true)]
+#[case::limit(json!({ "limits": { "cpu": "0" } }), json!({ "requests": { "cpu": 0 } }), true)]
+#[case::one_request(json!({ "requests": { "cpu": 0 } }), json!({ "limits": { "cpu": 1 } }), false)]
+#[case::small(json!({ "requests": { "cpu": 0 } }), json!({ "requests": { "cpu": "1n" } }), false)]
+fn requests_that_add_up_to_zero_are_reported(
+    #[case] first: Value,
+    #[case] second: Value,
+    #[case] reported: bool,
+) {
+    let containers =
+        json!([{ "name": "app", "resources": first }, { "name": "proxy", "resources": second }]);
+    let findings = lint(manifests_with(&[(1, CONTAINERS, containers)]));
+    assert_eq!(rule_ids(&findings) == ["missing-request"], reported, "{findings:?}");
+    let expected = "all requests for cpu in Deployment ";
+    assert_eq!(findings.iter().any(|one| one.message.starts_with(expected)), reported);
+}
+
+#[rstest]
 #[case::default(json!({}), true)]
 #[case::recommends_only(json!({ "updatePolicy": { "updateMode": "Off" } }), false)]
 #[case::other_resource(

@@ -11,6 +11,18 @@ fn both_autoscalers_of_a_target_are_reported() {
     assert!(lint(manifests_and(elsewhere)).is_empty());
 }
 
+#[test]
+fn autoscaler_of_the_custom_api_in_a_cluster_is_named_with_its_prefix() {
+    let mut custom = manifests().remove(0);
+    custom["apiVersion"] = json!(hpa_crd::API_VERSION);
+    let objects = manifests_and(custom).into_iter();
+    let manifests = objects.map(|object| Manifest::new("cluster", 0, object)).collect();
+    let findings = find_violations(&Workspace::from_manifests(manifests));
+    let mut names: Vec<&str> = findings.iter().map(|one| one.autoscaler.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["rhpa/shop/web", "shop/web"], "{findings:?}");
+}
+
 /// Autoscalers whose targets are missing, and as many Deployments without an autoscaler.
 fn missing_targets(count: usize) -> Vec<Value> {
     let pair = |index: usize| {

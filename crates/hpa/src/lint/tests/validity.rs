@@ -178,6 +178,29 @@ fn percentage_of_v1_is_reported_at_its_field() {
     assert_eq!(lint_yaml(&text), [format!("12 unknown-field {field}")]);
 }
 
+#[test]
+fn metrics_and_behavior_of_v1_are_reported_at_their_annotations() {
+    let prefix = "autoscaling.alpha.kubernetes.io";
+    let metrics =
+        r#"[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":-5}}]"#;
+    let behavior = r#"{"ScaleDown":{"StabilizationWindowSeconds":-3}}"#;
+    let v1 = YAML.replace("autoscaling/v2", "autoscaling/v1").replace(
+        "  name: web\nspec:\n",
+        &format!(
+            "  name: web\n  annotations:\n    {prefix}/metrics: '{metrics}'\n    \
+             {prefix}/behavior: '{behavior}'\nspec:\n"
+        ),
+    );
+    let path = format!("metadata.annotations[{prefix}");
+    assert_eq!(
+        lint_yaml(&v1),
+        [
+            format!("6 invalid {path}/metrics][0].resource.targetAverageUtilization"),
+            format!("7 invalid {path}/behavior].ScaleDown.StabilizationWindowSeconds"),
+        ]
+    );
+}
+
 #[rstest]
 #[case("kind: HorizontalPodAutoscalar", "2 unknown-kind kind")]
 #[case("kind: horizontalpodautoscaler", "2 unknown-kind kind")]

@@ -15,7 +15,7 @@ use hpa_prometheus::{
         lint::{lint, lint_each, merge_unknown_fields, query_warnings},
         query::on_one_line,
     },
-    source::RelistError,
+    source::{PrometheusSource, RelistError},
 };
 
 use self::report::Report;
@@ -27,13 +27,17 @@ use crate::{
     rules_source::{read_configs, server_flags},
 };
 
+/// Part of the first line if no server was read.
+const NOT_CHECKED: &str = "; not checked against Prometheus";
+
 /// The outcome of a check, by severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CheckOutcome {
     /// There may be warnings.
     NoProblems,
     Problems,
-    /// Prometheus should have been read, but no server responded. There may be problems.
+    /// Prometheus should have been read, but no server responded or accepted the credentials. There
+    /// may be problems.
     NotChecked,
 }
 
@@ -85,7 +89,7 @@ pub(super) async fn check_rules(
         places => format!("{} with problems: {}", places.len(), places.join("; ")),
     };
     let is_checked = worst != CheckOutcome::NotChecked;
-    let unchecked = if is_checked { "" } else { "; not checked against Prometheus" };
+    let unchecked = if is_checked { "" } else { NOT_CHECKED };
     Ok((format!("rules in {count} places: {result}{unchecked}\n{sections}"), worst))
 }
 
@@ -132,6 +136,9 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
         _ => {}
     }
     let compiled = RuleSet::compile(config, &source.resources());
+    if let Some(cause) = failure_of_only_server(config, &compiled, &source).await {
+        return Ok(check_unreachable(&file, config, &source.resources(), &[cause]));
+    }
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
     let findings = lint_each(config, &compiled, &source.resources());
     let mistakes = findings.iter().filter(|finding| !finding.is_warning);
@@ -197,7 +204,7 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
 
 /// Checks rules without a server, because no flag allows one.
 fn check_offline(file: &str, config: &Config, resources: &ApiResources) -> CheckedRules {
-    let mut checked = check_syntax(file, config, resources);
+    let mut checked = check_syntax(file, config, resources, None);
     if checked.problems == 0 {
         // Writing to a string can't fail.
         let _ = writeln!(checked.text, "To check against series, add {}", server_flags(config));
@@ -205,23 +212,43 @@ fn check_offline(file: &str, config: &Config, resources: &ApiResources) -> Check
     checked
 }
 
-/// Checks rules without the servers that didn't respond.
+/// The reason why the server of `resourceRules` can't be read, if the file has no other rules. A
+/// relist reads only the servers of other rules.
+async fn failure_of_only_server(
+    config: &Config,
+    compiled: &RuleSet,
+    source: &PrometheusSource,
+) -> Option<String> {
+    let has_other_rules = !config.rules.is_empty() || !config.external_rules.is_empty();
+    let is_valid = matches!(compiled.resource, Some(Ok(_)));
+    let server = &config.resource_rules.as_ref()?.server;
+    if has_other_rules || !is_valid {
+        return None;
+    }
+    let failure = source.query_server(server, "vector(1)").await?.err()?;
+    failure.is_unanswered().then(|| with_causes(&failure))
+}
+
+/// Checks rules without the servers that didn't respond or refused the credentials.
 fn check_unreachable(
     file: &str,
     config: &Config,
     resources: &ApiResources,
     causes: &[String],
 ) -> CheckedRules {
-    let mut checked = check_syntax(file, config, resources);
     let causes = on_one_line(&causes.join("; "));
-    let _ = writeln!(checked.text, "not checked against Prometheus: {causes}");
-    checked.outcome = CheckOutcome::NotChecked;
-    checked
+    let checked = check_syntax(file, config, resources, Some(&causes));
+    CheckedRules { outcome: CheckOutcome::NotChecked, ..checked }
 }
 
-/// Checks rules without a server. The first line has the numbers of findings and of rules. The
-/// findings follow in the order of the file.
-fn check_syntax(file: &str, config: &Config, resources: &ApiResources) -> CheckedRules {
+/// Checks rules without a server. The first line has the numbers of findings and of rules, and the
+/// cause if a server should have been read. The findings follow in the order of the file.
+fn check_syntax(
+    file: &str,
+    config: &Config,
+    resources: &ApiResources,
+    cause: Option<&str>,
+) -> CheckedRules {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
     let mistakes = findings.iter().filter(|finding| !finding.is_warning).count();
@@ -239,11 +266,15 @@ fn check_syntax(file: &str, config: &Config, resources: &ApiResources) -> Checke
             format!("warning: {resource} has two labels: queries use {used}, not {unused}")
         })
         .collect();
-    let likely_mistakes = findings.iter().chain(&warnings).filter(|finding| finding.is_warning);
-    let warnings = likely_mistakes.count() + ambiguous.len();
+    let all_warnings = findings.iter().chain(&warnings).filter(|finding| finding.is_warning);
+    let warnings = all_warnings.count() + ambiguous.len();
     lines.extend(ambiguous);
     let counts = count_findings(problems, warnings);
-    let headline = format!("{file}: {counts} ({})", rule_counts(config));
+    let rules = rule_counts(config);
+    let headline = match cause {
+        None => format!("{file}: {counts} ({rules})"),
+        Some(cause) => format!("{file}: {counts} in the file ({rules}){NOT_CHECKED}: {cause}"),
+    };
     let lines = iter::once(headline).chain(lines);
     CheckedRules::new(lines.map(|line| line + "\n").collect(), problems, warnings)
 }

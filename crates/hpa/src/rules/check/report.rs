@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{
     CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
-    resource::GroupResource, values::NoValue, wire::ItemLabels,
+    resource::GroupResource,
+    values::{NoValue, Omitted},
+    wire::ItemLabels,
 };
 use hpa_prometheus::{
     promql::{self, Node},
@@ -19,13 +21,13 @@ use hpa_prometheus::{
 
 use crate::rules::{
     resource::{self, ClusterObjects},
-    sample::{self, Server},
+    sample::{self, PrometheusServer},
 };
 
 /// The report lists at most this many metrics of a rule, and values of an external metric.
 const MAX_METRICS: usize = 10;
 
-/// The lines of the report, which the caller takes out after each rule.
+/// The report. The caller takes its `text` after each rule.
 pub(super) struct Report<'p> {
     pub(super) source: &'p PrometheusSource,
     /// The mistakes of the refused rules, by the names of the rules.
@@ -82,10 +84,11 @@ impl Report<'_> {
         self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
         if status.series == 0 {
             let query = &rule.definition.series_query;
-            let age = Server { source: self.source, name: &rule.definition.server }
-                .describe_age(query)
-                .await;
-            let text = match age {
+            let server = PrometheusServer { source: self.source, name: &rule.definition.server };
+            if let Some(mismatch) = server.explain_mismatch(query).await {
+                return self.unused_rule(query, &mismatch);
+            }
+            let text = match server.describe_age(query).await {
                 Some(age) => format!(
                     "{age}; none is within the maximum age: check the scrape targets, or raise \
                      --metrics-max-age"
@@ -204,7 +207,7 @@ impl Report<'_> {
             return if reads_series { self.problem(&text) } else { self.warning(&text) };
         }
         let source = self.source;
-        let server = Server { source, name: &rule.definition.server };
+        let server = PrometheusServer { source, name: &rule.definition.server };
         let required: Vec<&str> = selected.iter().map(|(_, label)| label.as_str()).collect();
         let selector = sample::selector(&rule.definition.series_query, &metric.series, &required);
         let Some(labels) = server.newest_labels(&selector).await else {
@@ -251,7 +254,7 @@ impl Report<'_> {
         resources.filter_map(with_label).collect()
     }
 
-    /// Says that series have no label for a resource.
+    /// A message that series have no label for a resource, with advice.
     fn missing_label(
         &self,
         series: &str,
@@ -269,7 +272,7 @@ impl Report<'_> {
     /// series of the rule have them.
     async fn describe_missing_sample(
         &self,
-        server: Server<'_>,
+        server: PrometheusServer<'_>,
         rule: &RuleInspection,
         metric: &InspectedMetric,
         selected: &[(GroupResource, String)],
@@ -299,7 +302,7 @@ impl Report<'_> {
 
     /// Reports the values of an external metric in a namespace that has series of it.
     async fn add_external_sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
-        let server = Server { source: self.source, name: &rule.definition.server };
+        let server = PrometheusServer { source: self.source, name: &rule.definition.server };
         let label = sample::namespace_label(rule);
         let selector = sample::selector(&rule.definition.series_query, &metric.series, &[&label]);
         let newest = server.newest_labels(&selector).await;
@@ -313,8 +316,11 @@ impl Report<'_> {
         match self.source.read_external(request.clone()).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
-                if values.items.is_empty() {
+                if values.items.is_empty() && values.omitted.is_empty() {
                     self.warning(&format!("no result in the namespace {namespace}"));
+                }
+                for Omitted { subject, reason } in values.omitted.iter().take(MAX_METRICS) {
+                    self.warning(&format!("{} {subject}: {reason}", request.metric));
                 }
                 for item in values.items.iter().take(MAX_METRICS) {
                     let labels: BTreeMap<_, _> =
@@ -329,7 +335,11 @@ impl Report<'_> {
     }
 
     /// Reports the warnings about the query of the rule that applied.
-    async fn add_query_warnings(&mut self, server: Server<'_>, outcome: Option<&RuleOutcome>) {
+    async fn add_query_warnings(
+        &mut self,
+        server: PrometheusServer<'_>,
+        outcome: Option<&RuleOutcome>,
+    ) {
         if let Some(RuleOutcome::Applies { warnings, .. }) = outcome {
             let mut warnings = warnings.clone();
             server.remove_gauge_warnings(&mut warnings).await;

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{report::ApiComparison, server::MetricsResponse, values::Values};
 
-/// The API that an adapter serves with `resourceRules` only: elsewhere, metrics-server has it.
+/// The API that an adapter serves only if it has `resourceRules`. Otherwise, metrics-server serves
+/// it.
 const OPTIONAL_API: &str = "metrics.k8s.io/v1beta1";
 
 /// Compares the metrics that an API lists on both servers. A 404 means that a server doesn't serve

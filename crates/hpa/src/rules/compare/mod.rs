@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode>
     let report = block_on(compare(arguments))?;
     terminal::print(&report.to_string())?;
     Ok(match report.differences() {
-        _ if report.is_empty() => ExitCode::from(EXIT_INCONCLUSIVE),
-        0 if report.values() == 0 => ExitCode::from(EXIT_INCONCLUSIVE),
+        _ if report.compared_nothing() => ExitCode::from(EXIT_INCONCLUSIVE),
+        0 if report.compared_values() == 0 => ExitCode::from(EXIT_INCONCLUSIVE),
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
@@ -127,8 +127,8 @@ async fn compare_values(
         let differences = difference::value_differences(&left, &right, tolerance);
         if differences.is_empty() || attempt == MAX_ATTEMPTS {
             let is_compared = left.is_ok() && right.is_ok();
-            let values = left.ok().filter(|_| is_compared).map_or(0, |values| values.len());
-            return Ok(RequestComparison { request, is_compared, values, differences });
+            let value_count = left.ok().filter(|_| is_compared).map_or(0, |values| values.len());
+            return Ok(RequestComparison { request, is_compared, value_count, differences });
         }
         attempt += 1;
     }

@@ -49,7 +49,7 @@ pub(super) struct RequestComparison {
     /// Whether both servers returned a list of values, which may be empty.
     pub(super) is_compared: bool,
     /// The number of compared values, as on the left server.
-    pub(super) values: usize,
+    pub(super) value_count: usize,
     pub(super) differences: Vec<String>,
 }
 
@@ -70,15 +70,15 @@ impl Report {
     }
 
     /// Whether nothing was compared: no list of metrics, and no values.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn compared_nothing(&self) -> bool {
         !self.apis.iter().any(|api| api.is_compared)
             && !self.requests.iter().any(|request| request.is_compared)
     }
 
     /// The first line of the report.
     fn headline(&self) -> String {
-        let values = counted(self.values(), "value");
-        if self.is_empty() {
+        let values = counted(self.compared_values(), "value");
+        if self.compared_nothing() {
             let sides = [&self.left, &self.right].into_iter();
             let reasons: Vec<_> = sides.filter_map(ServerSummary::refusal).collect();
             let reasons = if reasons.is_empty() {
@@ -88,7 +88,7 @@ impl Report {
             };
             return format!("{reasons}: nothing was compared");
         }
-        match (self.differences(), self.values()) {
+        match (self.differences(), self.compared_values()) {
             (0, 0) => "no value was compared; the lists of metrics are equal".to_owned(),
             (0, _) => format!("no differences: {values} compared"),
             (differences, _) => {
@@ -105,8 +105,8 @@ impl Report {
     }
 
     /// The number of compared values.
-    pub(super) fn values(&self) -> usize {
-        self.requests.iter().map(|request| request.values).sum()
+    pub(super) fn compared_values(&self) -> usize {
+        self.requests.iter().map(|request| request.value_count).sum()
     }
 }
 
@@ -157,7 +157,7 @@ impl fmt::Display for Report {
             "{} for the metrics of {}, {}: {different} differ",
             counted(self.requests.len(), "request"),
             counted(self.autoscalers, "autoscaler"),
-            counted(self.values(), "value"),
+            counted(self.compared_values(), "value"),
         )?;
         for RequestComparison { request, differences, .. } in &self.requests {
             if differences.is_empty() {

@@ -129,7 +129,7 @@ async fn equal_servers_have_no_differences() {
         .with_custom_metrics(&["pods/rps"])
         .with_pod_values(&[("web-1", "21"), ("web-2", "30500m")]);
     let report = report(&left, &right, rps()).await.unwrap();
-    assert_eq!((report.differences(), report.values()), (0, 2));
+    assert_eq!((report.differences(), report.compared_values()), (0, 2));
     assert_eq!(
         report.to_string(),
         "no differences: 2 values compared\n\
@@ -190,7 +190,7 @@ async fn missing_api_and_error_are_reported() {
     assert!(text.contains("  right does not serve it: 404: not found\n"), "{text}");
     let expected = "    left has 1 value, right answers 500: unable to fetch metrics\n";
     assert!(text.contains(expected), "{text}");
-    assert!(report.is_empty());
+    assert!(report.compared_nothing());
     assert!(text.starts_with("the right server serves none of the metrics APIs (404): nothing"));
 }
 
@@ -206,7 +206,7 @@ async fn resource_metrics_of_one_server_are_not_compared() {
     };
     let left = server().with_response("/apis/metrics.k8s.io/v1beta1", 200, pod_usage);
     let report = report(&left, &server(), metrics).await.unwrap();
-    assert_eq!((report.differences(), report.values()), (0, 1));
+    assert_eq!((report.differences(), report.compared_values()), (0, 1));
     let text = report.to_string();
     let expected = "metrics.k8s.io/v1beta1: not compared\n  right does not serve it: 404: not \
                     found\n1 request for the metrics of 1 autoscaler, 1 value: 0 differ\n";
@@ -229,8 +229,8 @@ async fn refused_token_is_the_first_line_of_the_report() {
         .with_custom_metrics(&["pods/rps"])
         .with_pod_values(&[("web-1", "20")]);
     let mut report = report(&left, &right, rps()).await.unwrap();
-    assert!(report.is_empty());
-    assert_eq!(report.values(), 0);
+    assert!(report.compared_nothing());
+    assert_eq!(report.compared_values(), 0);
     let first = |report: &Report| report.to_string().lines().next().unwrap().to_owned();
     let expected = "the right server refuses requests without valid credentials (401): nothing \
                     was compared";
@@ -263,7 +263,7 @@ async fn only_status_404_means_that_an_api_is_not_served() {
 #[tokio::test]
 async fn equal_errors_are_no_difference() {
     let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();
-    assert_eq!((report.differences(), report.values()), (0, 0));
+    assert_eq!((report.differences(), report.compared_values()), (0, 0));
 }
 
 #[tokio::test]

@@ -12,13 +12,13 @@ use hpa_calc::event::{EventReason, EventType};
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 
-use super::recorder::{ObjectReference, RecordedEvent, truncate_message};
+use super::event::{ObjectReference, RecordedEvent, truncate_message};
 
 /// The maximum number of entries in each LRU cache.
 const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 /// From this many different messages on, similar events are combined.
 const COMBINE_THRESHOLD: usize = 10;
-/// The messages of similar events are discarded after this time without another one.
+/// The correlator discards the messages of similar events after this time without another one.
 const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
 /// The maximum of a budget: the number of events that an object can have at once.
 const BUDGET_BURST: f64 = 25.0;
@@ -59,8 +59,12 @@ struct SimilarKey {
 /// Identifies an Event object. Combined events have no message.
 type SeriesKey = (SimilarKey, Option<String>);
 
-/// An object has one budget for its rescale events (`true`), and one for all others.
-type BudgetKey = (ObjectId, bool);
+/// An object has one budget for its rescale events, and one for all others.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct BudgetKey {
+    object: ObjectId,
+    is_rescale: bool,
+}
 
 /// The recent messages of similar events, without those that were combined.
 struct SimilarMessages {
@@ -121,7 +125,7 @@ impl Correlator {
         // Events over the budget count as well: the next write must have the real number.
         series.count = series.count.saturating_add(1);
         let (name, first, count) = (series.name.clone(), series.first, series.count);
-        if !self.take_token(&(object_id, is_rescale), at) {
+        if !self.take_token(&BudgetKey { object: object_id, is_rescale }, at) {
             return Decision::OverBudget;
         }
         let reason = reason.into_owned();

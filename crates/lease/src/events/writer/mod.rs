@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use super::{
     correlator::{Correlator, Decision, EventWrite},
-    recorder::{DroppedEvents, RecordedEvent, increment},
+    event::{DroppedEvents, RecordedEvent, increment},
 };
 use crate::request_error::RequestError;
 

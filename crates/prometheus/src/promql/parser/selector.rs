@@ -115,21 +115,26 @@ impl<'q> Parser<'q> {
                 if !can_shift || operand.has_at_modifier {
                     return fail(at, "`@` must follow a selector or a subquery, once");
                 }
-                if self.accept_word("start") || self.accept_word("end") {
-                    self.expect("(")?;
-                    self.expect(")")?;
-                } else {
-                    let _ = self.accept("-") || self.accept("+");
-                    if !matches!(self.peek(), Some(Token::Number(text)) if is_number(text)) {
-                        return self.unexpected("a time in seconds");
-                    }
-                    self.position += 1;
-                }
+                self.parse_evaluation_time()?;
                 operand.has_at_modifier = true;
             } else {
                 return Ok(operand);
             }
         }
+    }
+
+    /// Parses the time after `@`: `start()`, `end()`, or seconds since 1970.
+    fn parse_evaluation_time(&mut self) -> ParseResult<()> {
+        if self.accept_word("start") || self.accept_word("end") {
+            self.expect("(")?;
+            return self.expect(")");
+        }
+        let _ = self.accept("-") || self.accept("+");
+        if !matches!(self.peek(), Some(Token::Number(text)) if is_number(text)) {
+            return self.unexpected("a time in seconds");
+        }
+        self.position += 1;
+        Ok(())
     }
 
     /// Parses a range or a subquery after its opening bracket.

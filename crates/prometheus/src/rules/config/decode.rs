@@ -59,7 +59,7 @@ fn has_sections(node: &Node) -> bool {
     })
 }
 
-/// The section whose name `name` is, even if it is misspelled or has a suffix.
+/// The section that `name` means, even if it is misspelled or has a suffix.
 pub(super) fn similar_section(name: &str, chart: Chart) -> Option<&'static str> {
     let is_meant = |known: &&str| is_similar(name, known) || name.starts_with(known);
     chart.sections().iter().copied().find(is_meant)
@@ -281,11 +281,11 @@ impl Decode for Option<bool> {
 impl Decode for Duration {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
         let mut text = String::new();
-        let issues = decoder.issues.len();
+        let issue_count = decoder.issues.len();
         text.decode(decoder, node);
         let is_null = matches!(&node.content,
             Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null);
-        if is_null || issues != decoder.issues.len() {
+        if is_null || issue_count != decoder.issues.len() {
             return;
         }
         match parse_duration(&text) {

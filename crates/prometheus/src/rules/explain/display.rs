@@ -42,7 +42,7 @@ impl fmt::Display for RuleOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => write!(f, "the rule is refused: {}", error.describe()),
-            Self::NoSeries { series_query } => write!(
+            Self::NoSeries { series_query, .. } => write!(
                 f,
                 "Prometheus has no series for the seriesQuery `{series_query}`. Check names and \
                  labels in it, and whether the series is older than the maximum age"

@@ -71,6 +71,8 @@ pub enum RuleOutcome {
     NoSeries {
         /// The rule's `seriesQuery`.
         series_query: String,
+        /// Whether the rule has the metric as soon as the series exists that `seriesQuery` names.
+        is_described: bool,
     },
     /// The filters or `name.matches` exclude all series.
     AllFiltered {
@@ -269,7 +271,10 @@ fn reports(
 fn without_metric(source: &DiscoveredRule, metric: &str) -> RuleOutcome {
     let DiscoveredRule { rule, series, .. } = source;
     if series.series_count() == 0 {
-        return RuleOutcome::NoSeries { series_query: rule.series_query().to_owned() };
+        return RuleOutcome::NoSeries {
+            series_query: rule.series_query().to_owned(),
+            is_described: rule.describes(metric),
+        };
     }
     match series.naming(metric) {
         Some(Naming::Metric(metric)) => return RuleOutcome::DifferentMetricName { metric },

@@ -277,6 +277,20 @@ impl Linter<'_> {
         }
     }
 
+    /// Warns if all selectors have constant names, and none is that of `seriesQuery`.
+    fn check_series_read(&mut self, field: &str, expr: &Expr<'_>, series: Option<&str>) {
+        let Some(series) = series else { return };
+        let selectors = expr.selectors();
+        let names: Vec<&str> = selectors.iter().filter_map(promql::Selector::metric_name).collect();
+        let is_constant = !names.is_empty() && names.len() == selectors.len();
+        if is_constant && !names.contains(&series) {
+            let read = names.join(", ");
+            let message =
+                format!("it reads {read}, but seriesQuery selects {series}: use <<.Series>>");
+            self.add_warning(field, message);
+        }
+    }
+
     /// Checks a rendered query, or reports that it can't be rendered.
     fn check_query(
         &mut self,
@@ -312,18 +326,7 @@ impl Linter<'_> {
             );
             self.add_error(field, message);
         }
-        let names_read: Vec<&str> =
-            expr.selectors().iter().filter_map(promql::Selector::metric_name).collect();
-        if let Some(series) = series
-            && !names_read.is_empty()
-            && names_read.len() == expr.selectors().len()
-            && !names_read.contains(&series)
-        {
-            let read = names_read.join(", ");
-            let message =
-                format!("it reads {read}, but seriesQuery selects {series}: use <<.Series>>");
-            self.add_warning(field, message);
-        }
+        self.check_series_read(field, &expr, series);
         for function in expr.unknown_functions() {
             let message =
                 format!("Prometheus has no function {function}; other servers may have it");

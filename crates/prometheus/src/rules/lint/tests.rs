@@ -108,7 +108,8 @@ fn later_mistakes_of_an_invalid_rule_are_found() {
     let first = RuleSet::compile(&config, &resources()).first_error().unwrap().path.clone();
     assert_eq!(first, "rules[0].resources.template");
     let all_findings = findings(rule);
-    let fields: Vec<_> = all_findings.iter().filter_map(|it| it.split(": ").next()).collect();
+    let fields: Vec<_> =
+        all_findings.iter().filter_map(|finding| finding.split(": ").next()).collect();
     let expected = [
         "4 rules[0].resources.overrides.a",
         "4 rules[0].resources.overrides.b",
@@ -138,7 +139,8 @@ fn later_mistakes_of_invalid_resource_rules_are_found() {
     let first = RuleSet::compile(&config, &resources()).first_error().unwrap().path.clone();
     assert_eq!(first, "resourceRules.cpu.resources.overrides.a");
     let all_findings = findings(rules);
-    let fields: Vec<_> = all_findings.iter().filter_map(|it| it.split(": ").next()).collect();
+    let fields: Vec<_> =
+        all_findings.iter().filter_map(|finding| finding.split(": ").next()).collect();
     let expected = [
         "5 resourceRules.cpu.resources.overrides.b",
         "3 resourceRules.cpu.containerQuery",

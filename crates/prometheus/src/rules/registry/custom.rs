@@ -127,8 +127,9 @@ impl CustomRegistry {
         if request.names.is_empty() {
             return Err(CustomQueryError::NoNames);
         }
-        let known = resources.resolve(&request.resource.group, &request.resource.resource)?;
-        let resource = &known.group_resource;
+        let api_resource =
+            resources.resolve(&request.resource.group, &request.resource.resource)?;
+        let resource = &api_resource.group_resource;
         let origin = self
             .origin(resource, metric)
             .filter(|_| resource.has_namespaced_metrics() == request.is_namespaced)
@@ -138,6 +139,6 @@ impl CustomRegistry {
             })?;
         let Origin { index, rule, series } = origin;
         let label = rule.labels().label(resource, resources).map_err(QueryError::from)?;
-        Ok(FoundMetric { resource: known, label, index, rule, series })
+        Ok(FoundMetric { resource: api_resource, label, index, rule, series })
     }
 }

@@ -80,8 +80,8 @@ impl Demand {
         let (queries, names) = requests.fold((0, 0), |(queries, names), request| {
             (queries + request.queries, names + request.names)
         });
-        let valid = settings.window * SIZE_WINDOWS;
-        let size = self.size.filter(|(_, at)| now.duration_since(*at) < valid);
+        let max_age = settings.window * SIZE_WINDOWS;
+        let size = self.size.filter(|(_, at)| now.duration_since(*at) < max_age);
         let size = size.map_or(0, |(size, _)| size);
         queries > 1 && QUERY_COST + size <= queries * QUERY_COST + names
     }

@@ -1,5 +1,7 @@
 //! The reasons why no rule has a metric.
 
+use hpa_metrics::CustomQuery;
+
 use super::*;
 
 const NAMED_AND_OTHER: &str = r#"

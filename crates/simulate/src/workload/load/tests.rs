@@ -71,6 +71,21 @@ fn load_is_exact_at_boundaries(#[case] load: Load, #[case] second: f64, #[case] 
 }
 
 #[rstest]
+#[case::constant(Load::Constant(-5.0), false)]
+#[case::ramp(
+    Load::Ramp(Ramp { from: 10.0, to: -1.0, start: seconds(0), over: seconds(1) }),
+    false
+)]
+#[case::repeated(
+    Load::Repeat(Repeat { every: seconds(20), load: Box::new(Load::Constant(-5.0)) }),
+    false
+)]
+#[case::part_of_a_sum(Load::Sum(vec![Load::Constant(9.0), Load::Constant(-5.0)]), true)]
+fn negative_load_is_invalid_except_in_a_sum(#[case] load: Load, #[case] is_valid: bool) {
+    assert_eq!(load.validate().is_ok(), is_valid);
+}
+
+#[rstest]
 #[case::header("time,rps\n0,1\n# pause\n\n1m, 2.5\n")]
 #[case::exported("\u{feff}\"Time\",\"Value\"\r\n\"0\",\"1\"\r\n\"1m\",\"2.5\"\r\n")]
 #[case::timestamps("2026-01-01T00:00:00Z,1\n2026-01-01T00:01:00Z,2.5")]

@@ -77,10 +77,10 @@ impl ClusterModel {
         if seconds <= 0.0 {
             return;
         }
-        let before = std::mem::replace(&mut self.now, now);
+        let previous = std::mem::replace(&mut self.now, now);
         self.advance_pods(seconds);
         self.serve_load(seconds);
-        self.metrics.scrape(&mut self.workloads, &mut self.queues, self.seed, before, now);
+        self.metrics.scrape(&mut self.workloads, &mut self.queues, self.seed, previous, now);
     }
 
     /// Advances the pods' lifecycles, with random failures, and schedules pending pods.
@@ -184,7 +184,8 @@ impl ClusterModel {
         }
     }
 
-    /// Removes workloads that have neither an object, nor pods, nor an entry in the scenario.
+    /// Removes workloads that have neither an object, nor pods, nor an entry in the scenario. The
+    /// remaining ones without an object get 0 desired replicas.
     pub fn retain_workloads(&mut self, has_object: impl Fn(&WorkloadId) -> bool) {
         self.workloads.retain(|id, workload| {
             let exists = has_object(id);

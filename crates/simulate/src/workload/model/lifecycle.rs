@@ -73,8 +73,8 @@ impl Lifecycle {
         }
     }
 
-    /// Makes all transitions that are due. Returns whether there were any. The pod is scheduled
-    /// only if `has_node`.
+    /// Makes all transitions that are due. The pod is scheduled only if `has_node`. Returns whether
+    /// the state has changed or the pod has become unschedulable.
     pub fn advance(&mut self, now: f64, has_node: bool) -> bool {
         let is_unschedulable =
             !has_node && matches!(self.state, PodState::Pending { until } if until <= now);

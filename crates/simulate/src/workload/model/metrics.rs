@@ -35,7 +35,6 @@ pub struct ObjectMetric {
     pub metric: Metric,
 }
 
-/// The metric sources of a cluster.
 #[derive(Debug)]
 pub struct MetricSources {
     pub settings: MetricsSettings,
@@ -83,17 +82,17 @@ impl MetricSources {
         seconds.into_iter().fold(0.0, f64::max).ceil()
     }
 
-    /// Scrapes every source for which a scrape became due after `before`, up to `now`.
+    /// Scrapes every source for which a scrape became due after `previous`, up to `now`.
     pub(super) fn scrape(
         &mut self,
         workloads: &mut BTreeMap<WorkloadId, Workload>,
         queues: &mut [Queue],
         seed: u64,
-        before: f64,
+        previous: f64,
         now: f64,
     ) {
         let MetricsSettings { resource, pods, object, external } = &self.settings;
-        let due = |settings| Scrape::if_due(seed, settings, before, now);
+        let due = |settings| Scrape::if_due(seed, settings, previous, now);
         let (usage, rates) = (due(resource), due(pods));
         if usage.is_some() || rates.is_some() {
             for pod in workloads.values_mut().flat_map(|workload| workload.pods.values_mut()) {
@@ -172,12 +171,11 @@ impl Metric {
     }
 
     fn rate(&mut self, scrape: &Scrape<'_>, counter: f64) -> Option<f64> {
-        let (before, since) = self.last_counter.replace((counter, scrape.at))?;
-        Some((counter - before) / (scrape.at - since))
+        let (last, since) = self.last_counter.replace((counter, scrape.at))?;
+        Some((counter - last) / (scrape.at - since))
     }
 }
 
-/// One scrape of one source.
 struct Scrape<'a> {
     seed: u64,
     at: f64,
@@ -187,12 +185,12 @@ struct Scrape<'a> {
 }
 
 impl<'a> Scrape<'a> {
-    /// The scrape at `now`, if one became due since `before`.
-    fn if_due(seed: u64, settings: &'a SourceSettings, before: f64, now: f64) -> Option<Self> {
+    /// The scrape at `now`, if one became due since `previous`.
+    fn if_due(seed: u64, settings: &'a SourceSettings, previous: f64, now: f64) -> Option<Self> {
         let index = |time: f64| number::round((time / settings.resolution.get()).floor());
         let current = index(now);
         let scrape = Self { seed, at: now, index: current.cast_unsigned(), settings };
-        (current != index(before)).then_some(scrape)
+        (current != index(previous)).then_some(scrape)
     }
 
     fn with_noise(&self, value: f64, key: u64) -> f64 {

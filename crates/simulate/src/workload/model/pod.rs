@@ -20,7 +20,7 @@ pub struct Container {
     /// The main container serves the load. The others are sidecars.
     pub is_main: bool,
     /// The constant CPU (in cores) and memory (in bytes) of a sidecar.
-    pub constant: (f64, f64),
+    pub sidecar_usage: (f64, f64),
     /// CPU time used so far, in seconds.
     pub cpu_seconds: f64,
     /// CPU time at the last scrape.
@@ -30,9 +30,9 @@ pub struct Container {
 }
 
 impl Container {
-    /// A container that has used nothing yet. `constant` are CPU and memory of a sidecar.
-    pub fn new(name: &str, is_main: bool, constant: (f64, f64)) -> Self {
-        Self { name: name.to_owned(), is_main, constant, ..Self::default() }
+    /// A container that has used nothing yet. The main container has no `sidecar_usage`.
+    pub fn new(name: &str, is_main: bool, sidecar_usage: (f64, f64)) -> Self {
+        Self { name: name.to_owned(), is_main, sidecar_usage, ..Self::default() }
     }
 }
 
@@ -174,7 +174,8 @@ impl Pod {
         let cpu = if is_warming { usage.startup_cpu } else { usage.cpu(self.load) };
         let memory = usage.memory(self.load);
         for container in &mut self.containers {
-            let (cpu, memory) = if container.is_main { (cpu, memory) } else { container.constant };
+            let (cpu, memory) =
+                if container.is_main { (cpu, memory) } else { container.sidecar_usage };
             container.cpu_seconds += cpu * seconds;
             container.memory = memory;
         }

@@ -129,8 +129,8 @@ impl Workload {
         self.ready_pods().map(|pod| spare_capacity(pod, capacity, max_per_pod)).sum()
     }
 
-    /// Distributes work from a queue over the ready pods, in proportion to their spare capacity.
-    /// `spare` is the sum of it.
+    /// Distributes work from a queue over the ready pods, in proportion to their spare capacities.
+    /// `spare` is the sum of these.
     fn add_drained(&mut self, rate: f64, spare: f64, max_per_pod: Option<f64>) {
         if spare <= 0.0 {
             return;

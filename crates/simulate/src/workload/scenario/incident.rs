@@ -72,7 +72,7 @@ impl Incident {
         Self { at, kind, workload: None, pods: None, duration: None, source: None, replicas: None }
     }
 
-    /// The duration in seconds.
+    /// The duration in seconds, by default a minute.
     pub fn seconds(&self) -> f64 {
         self.duration.unwrap_or(DEFAULT_DURATION).get()
     }

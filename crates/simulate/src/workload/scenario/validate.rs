@@ -27,6 +27,8 @@ impl Scenario {
         for (index, incident) in self.incidents.iter().enumerate() {
             let path = format!("incidents[{index}]");
             incident.validate(&path)?;
+            let message = format!("is {}, but the run ends at {}", incident.at, self.duration);
+            ensure(incident.at <= self.duration, format!("{path}.at"), message)?;
             check_pods(format!("{path}.replicas"), incident.replicas.unwrap_or_default())?;
             if let Some(workload) = &incident.workload {
                 self.check_workload(format!("{path}.workload"), workload)?;
@@ -36,6 +38,12 @@ impl Scenario {
             for field in ["apiVersion", "kind", "metadata"] {
                 let is_set = manifest.get(field).is_some();
                 ensure(is_set, format!("manifests[{index}].{field}"), "is required")?;
+            }
+            // An autoscaler would scale to `minReplicas`, whatever the metrics are.
+            for field in ["replicas", "minReplicas"] {
+                let number = manifest.get("spec").and_then(|spec| spec.get(field)?.as_u64());
+                let pods = number.map_or(0, |number| number.try_into().unwrap_or(u32::MAX));
+                check_pods(format!("manifests[{index}].spec.{field}"), pods)?;
             }
         }
         Ok(())

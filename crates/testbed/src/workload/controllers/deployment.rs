@@ -104,7 +104,7 @@ fn next_replicas(
     old: &[&Owner],
     is_paused: bool,
 ) -> (u32, Vec<u32>) {
-    let desired = deployment.replicas();
+    let desired = deployment.desired_pods();
     let strategy = deployment.object.pointer("/spec/strategy").unwrap_or(&Value::Null);
     let (now, min_ready) = (model.now, deployment.min_ready_seconds());
     let workload = model.workload(&deployment.workload());

@@ -64,7 +64,7 @@ pub(super) fn write_pods(testbed: &Testbed, model: &mut ClusterModel, start: Tim
     }
 }
 
-/// Removes the pods whose objects a client deleted from the model.
+/// Removes from the model the pods whose objects a client deleted.
 fn remove_deleted_pods(testbed: &Testbed, model: &mut ClusterModel) {
     let objects = testbed.objects(&pods_key());
     let existing: BTreeSet<&str> =
@@ -89,7 +89,7 @@ fn delete_orphaned_replica_sets(testbed: &Testbed, owners: &[Owner]) {
 /// Creates missing pods and terminates surplus pods.
 fn reconcile_replica_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
     let (id, now) = (owner.workload(), model.now);
-    let missing = model.workload(&id).terminate_surplus(owner.uid(), owner.replicas(), now);
+    let missing = model.workload(&id).terminate_surplus(owner.uid(), owner.desired_pods(), now);
     for _ in 0..missing {
         let name = model.generate_name(owner.name());
         create_pod(testbed, model, owner, &name, owner.hash_label(), &[]);
@@ -127,7 +127,7 @@ fn terminate_orphaned_pods(model: &mut ClusterModel, owners: &[Owner]) {
 fn reconcile_stateful_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
     let revision = stateful_set_revision(owner);
     let spec = owner.object.get("spec").unwrap_or(&Value::Null);
-    let (spec, now) = (StatefulSetSpec::new(owner.replicas(), spec), model.now);
+    let (spec, now) = (StatefulSetSpec::new(owner.desired_pods(), spec), model.now);
     let workload = model.workload(&owner.workload());
     for ordinal in spec.reconcile(workload, owner.uid(), &revision, now) {
         create_ordinal(testbed, model, owner, ordinal, &revision);
@@ -271,7 +271,8 @@ fn deployment_conditions(object: &Value, owner: &Owner, counts: PodCounts, now: 
     ])
 }
 
-/// A condition. Keeps the old times if nothing changes that they refer to.
+/// Builds a condition. `lastTransitionTime` changes with the status, `lastUpdateTime` with the
+/// status or the reason.
 fn condition(
     object: &Value,
     name: &str,
@@ -295,8 +296,8 @@ fn condition(
     })
 }
 
-/// Sets the replicas in the status of a custom resource, and the selector if the scale has one that
-/// is empty.
+/// Sets the replicas in the status of a custom resource. Also sets the selector, if the scale has
+/// one and it is empty.
 fn set_custom_status(object: &mut Value, owner: &Owner, counts: PodCounts) {
     json::set_pointer(object, &owner.paths.status_replicas, counts.all);
     let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };

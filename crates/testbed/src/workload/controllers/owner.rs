@@ -1,7 +1,10 @@
 //! Objects that own pods or `ReplicaSet`s.
 
 use hpa_calc::selector::Selector;
-use hpa_simulate::workload::{model::WorkloadId, random};
+use hpa_simulate::{
+    MAX_PODS,
+    workload::{model::WorkloadId, random},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -100,6 +103,12 @@ impl Owner {
         u32::try_from(replicas).unwrap_or_default()
     }
 
+    /// The pods that the controllers create: `replicas`, but at most [`MAX_PODS`]. A huge
+    /// `maxReplicas` must not exhaust the memory.
+    pub(super) fn desired_pods(&self) -> u32 {
+        self.replicas().min(MAX_PODS)
+    }
+
     /// `minReadySeconds`: how long a pod must be ready to be available.
     pub(super) fn min_ready_seconds(&self) -> f64 {
         json::i64_at(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
@@ -151,5 +160,30 @@ impl Owner {
             "apiVersion": self.api_version, "kind": self.kind, "name": self.name(),
             "uid": self.uid(), "controller": true, "blockOwnerDeletion": true,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn huge_number_of_replicas_creates_a_limited_number_of_pods() {
+        let owner = |replicas: u32| Owner {
+            key: replica_sets_key(),
+            api_version: "apps/v1".to_owned(),
+            kind: "ReplicaSet".to_owned(),
+            object: Arc::new(json!({ "spec": { "replicas": replicas } })),
+            paths: ScalePaths {
+                spec_replicas: "/spec/replicas".to_owned(),
+                status_replicas: "/status/replicas".to_owned(),
+                selector: ScaleSelector::None,
+            },
+        };
+        assert_eq!(owner(3).desired_pods(), 3);
+        assert_eq!(owner(2_000_000_000).desired_pods(), MAX_PODS);
+        assert_eq!(owner(2_000_000_000).replicas(), 2_000_000_000);
     }
 }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::owner::Owner;
 use crate::{json, names};
 
-/// The object of a new pod.
 pub(super) fn new_object(
     owner: &Owner,
     name: &str,
@@ -47,9 +46,9 @@ pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     let main = names.iter().position(|name| *name == profile.container).unwrap_or_default();
     let container = |(index, name): (usize, &&str)| {
         let sidecar = profile.sidecars.iter().find(|sidecar| sidecar.name == *name);
-        let constant =
+        let sidecar_usage =
             sidecar.map(|one| (one.cpu.as_f64(), one.memory.as_f64())).unwrap_or_default();
-        Container::new(name, index == main, constant)
+        Container::new(name, index == main, sidecar_usage)
     };
     names.iter().enumerate().map(container).collect()
 }

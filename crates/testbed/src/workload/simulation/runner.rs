@@ -21,8 +21,7 @@ const MAX_WARM_START_STEPS: usize = 200;
 pub(super) struct Runner {
     testbed: Testbed,
     shared: Arc<Shared>,
-    /// The resource version of the last change, as of the last reconcile, to an object that the
-    /// controllers depend on.
+    /// The result of [`controllers::latest_version`] after the last reconcile.
     observed_version: u64,
     /// Whether the controllers must run again even if nothing else changes.
     needs_reconcile: bool,

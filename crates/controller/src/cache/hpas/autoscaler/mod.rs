@@ -26,14 +26,11 @@ use super::{
     early_retries::{EarlyRetries, NextDue},
     last_reconcile::LastReconcile,
     overwritten_replicas::OverwrittenReplicas,
-    peer_writes::{PeerWrite, PeerWrites},
+    peer_writes::PeerWrites,
     replica_mismatch::ReplicaMismatch,
 };
 use crate::{
-    cache::is_newer,
-    forecast::AutoscalerForecasts,
-    hash::HASHER,
-    k8s::{StatusWrite, StoredHpa},
+    cache::is_newer, forecast::AutoscalerForecasts, hash::HASHER, k8s::StoredHpa,
     settings::SettingSource,
 };
 
@@ -58,7 +55,7 @@ pub struct Autoscaler {
     status_failure: Mutex<Option<String>>,
     /// The message about invalid annotations, `None` if all are valid.
     invalid_annotations: Mutex<Option<String>>,
-    peer_writes: PeerWrites,
+    pub(crate) peer_writes: PeerWrites,
     /// Start of the last reconcile that wrote the status, in monotonic time. Only recorded with a
     /// status interval.
     status_written_at: Mutex<Option<Duration>>,
@@ -309,27 +306,6 @@ impl Autoscaler {
         *self.status_written_at.lock() = Some(at);
     }
 
-    /// Stores a peer's newest status write, as recorded in a version of the autoscaler. If that is
-    /// the first version that this process reads, the write doesn't count as new.
-    pub(crate) fn observe_peer_write(&self, write: StatusWrite, is_first_version: bool) {
-        self.peer_writes.observe(write, is_first_version);
-    }
-
-    /// The last known status write of a peer.
-    pub(crate) fn last_peer_write(&self) -> Option<StatusWrite> {
-        self.peer_writes.last()
-    }
-
-    /// The last status write of a peer, if no reconcile has taken it yet.
-    pub(crate) fn take_peer_write(&self) -> Option<PeerWrite> {
-        self.peer_writes.take_new()
-    }
-
-    /// Marks the last status write as taken, so that the next reconcile ignores it.
-    pub(crate) fn ignore_past_peer_writes(&self) {
-        self.peer_writes.ignore_past();
-    }
-
     /// Stores the response to a GET, unless its UID differs or a newer version is cached.
     pub(crate) fn apply_read(&self, StoredHpa { object, spec_hash }: StoredHpa) {
         if self.has_uid(&object.metadata.uid) {
@@ -352,10 +328,12 @@ impl Autoscaler {
         if origin == Origin::Watch && is_older {
             return Change::Unchanged;
         }
-        let change = match () {
-            () if !desired_state_eq(cached, &object) => Change::SpecChanged,
-            () if cached.status != object.status => Change::StatusChanged,
-            () => Change::Unchanged,
+        let change = if !desired_state_eq(cached, &object) {
+            Change::SpecChanged
+        } else if cached.status != object.status {
+            Change::StatusChanged
+        } else {
+            Change::Unchanged
         };
         if change == Change::SpecChanged {
             settings.take();

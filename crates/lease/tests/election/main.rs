@@ -2,27 +2,18 @@
 
 #![allow(clippy::expect_used, reason = "a wrong assumption fails the test")]
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+mod instance;
+
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
-use hpa_lease::{
-    Candidate, Clock, Election, ElectionConfig, Instants, Leadership, LeaseHooks, Predecessor, lead,
-};
+use hpa_lease::{Clock, Leadership, Predecessor, lead};
 use hpa_testbed::Testbed;
-use http::{Request, Response, StatusCode};
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, Client,
+    Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
-    client::Body,
 };
 use serde_json::json;
 use tokio::{
@@ -30,183 +21,17 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tower::service_fn;
 
-const LEASE: Duration = Duration::from_secs(15);
-const RENEW: Duration = Duration::from_secs(10);
-const RETRY: Duration = Duration::from_secs(2);
+use self::instance::{
+    Instance, LEASE, MOMENT, Network, RENEW, RETRY, SkewedClock, assert_single_leader_for, client,
+    election, lease, leases, takeover,
+};
+
 /// The longest poll interval of a standby.
 const POLL: Duration = Duration::from_millis(4400);
-/// Shorter than any period of the election.
-const MOMENT: Duration = Duration::from_millis(50);
 
 /// The maximum age of the last renewal of a healthy leader.
 const SLACK: Duration = Duration::from_millis(2050);
-
-/// The network of one instance.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Network {
-    Works,
-    Fails,
-    Hangs,
-    Slow(Duration),
-    /// The API server handles requests at once, and the responses are delayed.
-    DelaysResponses(Duration),
-}
-
-/// A clock that runs with tokio's time. Its wall clock can be skewed.
-#[derive(Clone)]
-struct SkewedClock {
-    origin: Instant,
-    skew_seconds: Arc<AtomicI64>,
-}
-
-impl SkewedClock {
-    fn start() -> Self {
-        Self { origin: Instant::now(), skew_seconds: Arc::default() }
-    }
-
-    fn skew(&self, by: SignedDuration) {
-        self.skew_seconds.store(by.as_secs(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for SkewedClock {
-    fn instants(&self) -> Instants {
-        let monotonic = self.origin.elapsed();
-        let skew = SignedDuration::from_secs(self.skew_seconds.load(Ordering::Relaxed));
-        let base = Timestamp::from_second(1_800_000_000).expect("a timestamp");
-        Instants { wall: base + monotonic + skew, monotonic }
-    }
-}
-
-/// Writes the annotation `instance`.
-struct Annotation(String);
-
-impl LeaseHooks for Annotation {
-    fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
-        vec![("instance", Some(self.0.clone()))]
-    }
-}
-
-struct Instance {
-    candidate: Candidate,
-    clock: SkewedClock,
-    network: watch::Sender<Network>,
-    client: Client,
-}
-
-impl Instance {
-    fn start(testbed: &Testbed, name: &str, skew: SignedDuration) -> Self {
-        let network = watch::Sender::new(Network::Works);
-        let client = client(testbed, network.subscribe());
-        let election = election(client.clone(), name);
-        let clock = SkewedClock::start();
-        clock.skew(skew);
-        let hooks = Arc::new(Annotation(name.to_owned()));
-        let candidate = Candidate::new(Some(&election), Arc::new(clock.clone()), hooks);
-        Self { candidate, clock, network, client }
-    }
-
-    async fn leader(testbed: &Testbed, name: &str) -> Self {
-        let instance = Self::start(testbed, name, SignedDuration::ZERO);
-        timeout(MOMENT, instance.leadership().acquired())
-            .await
-            .expect("a free lease")
-            .expect("the leader");
-        instance
-    }
-
-    /// An instance that has observed another leader.
-    async fn standby(testbed: &Testbed, name: &str) -> Self {
-        let instance = Self::start(testbed, name, SignedDuration::ZERO);
-        sleep(MOMENT).await;
-        assert!(!instance.is_leader());
-        instance
-    }
-
-    fn leadership(&self) -> &Leadership {
-        self.candidate.leadership()
-    }
-
-    fn is_leader(&self) -> bool {
-        self.leadership().is_leader()
-    }
-}
-
-fn election(client: Client, name: &str) -> Election {
-    let config = ElectionConfig {
-        namespace: "kube-system".to_owned(),
-        name: "hpa-controller".to_owned(),
-        identity: name.to_owned(),
-        lease_duration: LEASE,
-        renew_deadline: RENEW,
-        retry_period: RETRY,
-    };
-    Election { client, config }
-}
-
-fn client(testbed: &Testbed, network: watch::Receiver<Network>) -> Client {
-    let server = testbed.client();
-    let service = service_fn(move |request: Request<Body>| {
-        let (server, mode) = (server.clone(), *network.borrow());
-        async move {
-            match mode {
-                Network::Works => {}
-                Network::Slow(time) => sleep(time).await,
-                Network::Hangs => std::future::pending().await,
-                Network::DelaysResponses(time) => {
-                    let response = server.send(request).await;
-                    sleep(time).await;
-                    return response;
-                }
-                Network::Fails => {
-                    let response = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
-                    return Ok(response.body(Body::empty()).expect("a response"));
-                }
-            }
-            server.send(request).await
-        }
-    });
-    Client::new(service, "default")
-}
-
-fn leases(testbed: &Testbed) -> Api<Lease> {
-    Api::namespaced(testbed.client(), "kube-system")
-}
-
-/// The holder, the duration in seconds, and the number of transitions.
-async fn lease(testbed: &Testbed) -> (String, i32, i32) {
-    let lease = leases(testbed).get("hpa-controller").await.expect("the lease");
-    let spec = lease.spec.expect("a spec");
-    let number = |number: Option<i32>| number.expect("a number");
-    (
-        spec.holder_identity.expect("a holder"),
-        number(spec.lease_duration_seconds),
-        number(spec.lease_transitions),
-    )
-}
-
-/// Waits and asserts every 100 ms that there is at most one leader.
-async fn assert_single_leader_for(time: Duration, instances: &[&Instance]) {
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        sleep(Duration::from_millis(100)).await;
-        let leaders = instances.iter().filter(|instance| instance.is_leader()).count();
-        assert!(leaders <= 1, "{leaders} leaders");
-    }
-}
-
-/// Waits until the second instance is the leader. Asserts every 100 ms that not both are leaders.
-/// Returns the duration.
-async fn takeover(first: &Instance, second: &Instance) -> Duration {
-    let start = Instant::now();
-    while !second.is_leader() {
-        assert_single_leader_for(Duration::from_millis(100), &[first, second]).await;
-        assert!(start.elapsed() < Duration::from_mins(2), "the lease was not acquired");
-    }
-    start.elapsed()
-}
 
 #[tokio::test(start_paused = true)]
 async fn one_of_several_instances_stays_the_leader() {

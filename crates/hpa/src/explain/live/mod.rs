@@ -1,5 +1,7 @@
 //! Reads the inputs of a decision from a cluster.
 
+mod selection;
+
 use std::{
     cell::Cell,
     sync::Arc,
@@ -7,20 +9,19 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
-    api::{ConditionReason, ConditionType, CrossVersionObjectReference},
+    HorizontalPodAutoscaler, Inputs, Readings, SelectedPods, Settings,
+    api::CrossVersionObjectReference,
     defaults::apply_defaults,
     report::{ShortReport, TargetKey},
     settings::{PodSelection, SettingPolicy},
     suggestions::most_similar,
 };
-use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{
-        AutoscalerDetail, effective_settings, fill_forecasts, fill_readings, settings_of_controller,
+        ActingController, AutoscalerDetail, effective_settings, fill_forecasts, fill_readings,
+        settings_of_controller,
     },
     k8s::FieldManager,
     scale_target::{
@@ -35,36 +36,39 @@ use serde_json::Value;
 use super::{
     collector_advice::EnabledCollectors,
     idle, metrics_api_advice, rule_advice,
-    subject::{StatusController, Subject, may_name_api, usable_selector},
+    subject::{Subject, usable_selector},
 };
 use crate::{
-    args::{AutoscalerApiArgument, ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
+    args::{AutoscalerApiArgument, ControllerArguments, ExplainHpaArguments, to_std},
     autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
     debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
     kubectl::{self, escape, get},
+    listed_autoscalers::{ListedAutoscaler, list_autoscalers},
+    liveness::{Idle, KubeControllerManager},
     manifests::string_at,
     metric_reader::MetricReader,
     rules_source,
-    status::{self, ListedAutoscaler},
+    status_controller::StatusController,
 };
 
-/// The maximum number of concurrent reads of scales. Their selectors show which other autoscalers
-/// count the same pods.
-const MAX_CONCURRENT_READS: usize = 8;
 /// The maximum number of objects whose names are compared with that of a missing target.
 const MAX_COMPARED_TARGETS: usize = 500;
-/// The shortest past to read from the debug API, so that it usually has a value of every metric.
-const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
-/// If the clock of a controller is further behind, the past is read by that clock.
-const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
+/// The shortest past to read from the debug API. It usually has a value of every metric.
+const MIN_PAST: SignedDuration = SignedDuration::from_mins(5);
+/// If the clock of the controller lags by more, the past is read up to the time of that clock.
+const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_secs(10);
 
-fn collector_group(api: TargetApi) -> AutoscalerGroup {
-    match api {
-        TargetApi::Core => AutoscalerGroup::Core,
-        TargetApi::Custom => AutoscalerGroup::Custom,
-    }
+/// The controller of an autoscaler, as far as it was found.
+struct FoundController {
+    /// Its record of the autoscaler.
+    past: Result<AutoscalerDetail, Unavailable>,
+    /// The state of kube-controller-manager. `None` if it wasn't needed.
+    built_in: Option<KubeControllerManager>,
+    acting: ActingController,
+    /// The reason why no controller acts on the autoscaler, if the leases show it.
+    idle: Option<Idle>,
 }
 
 /// Reads one autoscaler of a cluster.
@@ -89,34 +93,26 @@ impl Cluster {
     /// API of the autoscaler.
     pub(super) async fn new(arguments: &ExplainHpaArguments, name: &str) -> anyhow::Result<Self> {
         let clients = kubectl::clients(&arguments.cluster).await?;
-        let api = match arguments.autoscaler_api {
-            Some(AutoscalerApiArgument::Custom) => TargetApi::Custom,
-            Some(AutoscalerApiArgument::Core | AutoscalerApiArgument::Both) | None => {
-                TargetApi::Core
-            }
-        };
-        let autoscaler = AutoscalerName::new(
-            api,
+        let flag = arguments.autoscaler_api;
+        let is_custom = flag == Some(AutoscalerApiArgument::Custom);
+        let mut autoscaler = AutoscalerName::new(
+            if is_custom { AutoscalerApi::Custom } else { AutoscalerApi::Core },
             name,
             arguments.cluster.namespace.as_deref(),
             clients.api.default_namespace(),
         )?;
-        let autoscaler = match arguments.autoscaler_api {
-            Some(AutoscalerApiArgument::Both) if autoscaler.api == TargetApi::Core => {
-                autoscaler.in_any_api(&clients.api).await
-            }
-            _ => autoscaler,
-        };
+        let may_be_custom = flag == Some(AutoscalerApiArgument::Both);
+        if may_be_custom && autoscaler.api == AutoscalerApi::Core {
+            autoscaler = autoscaler.in_any_api(&clients.api).await;
+        }
         let timeout = to_std(arguments.cluster.request_timeout);
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
         let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
         // Each explanation reads new values.
         let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
-        let scope = Scope {
-            groups: vec![collector_group(autoscaler.api)],
-            namespace: Some(autoscaler.namespace.clone()),
-        };
+        let scope =
+            Scope { apis: vec![autoscaler.api], namespace: Some(autoscaler.namespace.clone()) };
         let sources = &arguments.sources;
         let metrics = MetricReader::new(&clients, mapper.clone(), sources, scope, timeout, sharing);
         Ok(Self {
@@ -142,15 +138,15 @@ impl Cluster {
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
-        let past = self.read_past(&hpa, &controller).await;
-        let started = Timestamp::now();
+        let autoscalers = self.list_autoscalers().await;
+        let FoundController { past, built_in, acting, idle } =
+            self.find_controller(&hpa, &controller, &autoscalers).await;
+        let past_read_at = Timestamp::now();
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
-        // A controller that has a record of the autoscaler may not have stored its status yet.
-        let is_reference = controller.is_reference() && past.is_err();
-        let mut settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
-        if settings.has_ignored() {
-            settings = settings.with_built_in_state(idle::describe_built_in(&self.client).await);
+        let mut settings = settings_of_controller(settings, &hpa, &self.policy, acting);
+        if let Some(built_in) = built_in.as_ref().filter(|_| settings.has_ignored()) {
+            settings = settings.with_built_in_state(idle::describe_built_in(built_in));
         }
         let target = self.read_target(&hpa).await;
         if let Err(unavailable) = &target {
@@ -159,15 +155,6 @@ impl Cluster {
         let similar_target = match &target {
             Err(_) => self.similar_target(&hpa.spec.scale_target_ref).await,
             Ok(_) => None,
-        };
-        let autoscalers = self.list_autoscalers().await;
-        let idle = match (&past, &controller.name) {
-            (Err(_), Some(manager)) => {
-                let others = self.managers_of_namespace(&autoscalers, manager);
-                let api = self.autoscaler.api.into();
-                idle::detect(&self.client, &self.location, api, manager, others, &autoscalers).await
-            }
-            _ => None,
         };
         let scale = target.as_ref().map(|target| target.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
@@ -192,9 +179,10 @@ impl Cluster {
         self.relist().await?;
         let readings = self.metrics.read(&inputs).await;
         // Decide by the clock of the controller, which is behind this one in a simulation. Read the
-        // time again, because the samples are newer than `started`.
-        let clock_lag =
-            past.as_ref().map_or(SignedDuration::ZERO, |past| started.duration_since(past.now));
+        // time again, because the samples are newer than `past_read_at`.
+        let clock_lag = past
+            .as_ref()
+            .map_or(SignedDuration::ZERO, |past| past_read_at.duration_since(past.now));
         let now = Timestamp::now().checked_sub(clock_lag)?;
         let mut inputs = Inputs { readings, now, ..inputs };
         let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
@@ -206,6 +194,11 @@ impl Cluster {
             rules.map(|rules| rule_advice::advise(rules, &inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
         metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
+        if acting != ActingController::HpaRs {
+            for (index, advice) in inputs.advice_without_own_sources() {
+                metric_advice.entry(index).or_insert(advice);
+            }
+        }
         let name = Some(self.full_name());
         let other_autoscalers = self.other_autoscalers(&autoscalers, &inputs.hpa);
         Ok(Subject {
@@ -227,8 +220,8 @@ impl Cluster {
 
     /// The name as in conditions, with a prefix for the custom API.
     fn full_name(&self) -> String {
-        let AutoscalerName { api, namespace, name } = &self.autoscaler;
-        HpaKey::for_api((*api).into(), namespace.as_str(), name.as_str()).to_string()
+        let AutoscalerName { api, namespace, name, .. } = &self.autoscaler;
+        HpaKey::for_api(*api, namespace.as_str(), name.as_str()).to_string()
     }
 
     /// Lists the autoscalers of the namespace, of both APIs. An API that can't be listed has none.
@@ -236,7 +229,7 @@ impl Cluster {
         let namespace = Some(self.autoscaler.namespace.as_str());
         let mut autoscalers = Vec::new();
         for api in AutoscalerApi::ALL {
-            let listed = status::list_autoscalers(&self.client, api, namespace).await;
+            let listed = list_autoscalers(&self.client, api, namespace).await;
             autoscalers.extend(listed.unwrap_or_default());
         }
         autoscalers
@@ -264,7 +257,7 @@ impl Cluster {
         autoscalers: &'a [ListedAutoscaler],
         manager: &str,
     ) -> impl Iterator<Item = &'a str> {
-        let api: AutoscalerApi = self.autoscaler.api.into();
+        let api = self.autoscaler.api;
         let is_replaceable = manager == KUBE_CONTROLLER_MANAGER;
         autoscalers
             .iter()
@@ -290,44 +283,64 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reads the record of the autoscaler from the debug API of the leader or of
-    /// `--controller-url`.
-    async fn read_past(
+    /// Finds the controller that acts on the autoscaler, and reads its record of it.
+    async fn find_controller(
         &self,
         hpa: &HorizontalPodAutoscaler,
         controller: &StatusController,
-    ) -> Result<AutoscalerDetail, Unavailable> {
+        autoscalers: &[ListedAutoscaler],
+    ) -> FoundController {
         let manager = controller.name.as_deref();
-        let other_manager = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
-        let lease = LeaseName::choose(&self.location, manager);
-        let record = self.read_record(hpa, &lease).await;
-        match other_manager.filter(|_| self.location.controller_url.is_none()) {
-            // An instance of hpa-rs may have a record although it has not stored the status yet.
+        let others = self.managers_of_namespace(autoscalers, manager.unwrap_or_default());
+        let lease = idle::find_lease(&self.client, &self.location, manager, others).await;
+        let record = self.read_record(hpa, &lease.name).await;
+        if record.is_ok() {
+            // The instance may not have stored the status yet.
+            let acting = ActingController::HpaRs;
+            return FoundController { past: record, built_in: None, acting, idle: None };
+        }
+        let (mut built_in, mut idle) = (None, None);
+        let mut acting = ActingController::of_status(controller.is_reference());
+        if let Some(manager) = manager.filter(|manager| idle::has_lease(manager)) {
+            let read = KubeControllerManager::read(&self.client).await.with_statuses(autoscalers);
+            let leases = lease.with(&read);
+            idle = leases.idle(self.autoscaler.api, manager);
+            acting = leases.acting_controller(Some(manager), false);
+            built_in = Some(read);
+        }
+        let is_replaced = controller.is_reference() && acting == ActingController::HpaRs;
+        let has_debug_api = self.location.controller_url.is_some() || is_replaced;
+        let other_manager =
+            manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager));
+        let past = match other_manager {
             Some(name) => record.map_err(|_| Unavailable::OtherController(name.to_owned())),
             None => record,
-        }
+        };
+        FoundController { past, built_in, acting, idle }
     }
 
+    /// Reads the record of the autoscaler from the debug API of the leader or of
+    /// `--controller-url`.
     async fn read_record(
         &self,
         hpa: &HorizontalPodAutoscaler,
         lease: &LeaseName,
     ) -> Result<AutoscalerDetail, Unavailable> {
         let api = DebugClient::find(&self.client, &self.location, lease).await?;
-        let window = self.since.unwrap_or_default().max(MIN_PERIOD);
-        let AutoscalerName { api: autoscaler_api, namespace, name } = &self.autoscaler;
-        let read_until = async |now: Timestamp| {
+        let window = self.since.unwrap_or_default().max(MIN_PAST);
+        let AutoscalerName { api: autoscaler_api, namespace, name, .. } = &self.autoscaler;
+        let read_as_of = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();
-            api.autoscaler((*autoscaler_api).into(), namespace, name, since).await
+            api.autoscaler(*autoscaler_api, namespace, name, since).await
         };
         let now = Timestamp::now();
-        let mut detail = read_until(now).await?;
+        let mut detail = read_as_of(now).await?;
         // In a simulation, the clock of the controller is behind.
         let controller_now = detail.as_ref().map(|detail| detail.now);
-        if let Some(controller_now) =
-            controller_now.filter(|controller_now| now.duration_since(*controller_now) > MAX_SKEW)
+        if let Some(controller_now) = controller_now
+            .filter(|controller_now| now.duration_since(*controller_now) > MAX_CLOCK_LAG)
         {
-            detail = read_until(controller_now).await?;
+            detail = read_as_of(controller_now).await?;
         }
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
             Some(detail) if detail.history.is_some() => Ok(detail),
@@ -365,92 +378,6 @@ impl Cluster {
         let scale =
             read_scale(&self.mapper, &self.scales, &self.autoscaler.namespace, target).await;
         scale.map(|(object, _)| object)
-    }
-
-    /// The pods that match the selector and, if there is an owner, belong to it. Also the
-    /// autoscalers that select any of these pods.
-    async fn select(
-        &self,
-        selector: &Selector,
-        owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
-        hpa: &HorizontalPodAutoscaler,
-    ) -> anyhow::Result<SelectedPods> {
-        let pods = self.list_pods(selector).await?;
-        let selected = match owner {
-            Some((target, reference)) => {
-                self.owners.only_owned(&self.autoscaler.namespace, pods, target, reference).await
-            }
-            None => SelectedPods::new(pods),
-        };
-        let SelectedPods { pods, ownership_error, .. } = selected;
-        if ownership_error.is_some() {
-            return Ok(SelectedPods { ownership_error, ..SelectedPods::default() });
-        }
-        if pods.is_empty() {
-            return Ok(SelectedPods::default());
-        }
-        let selected = &pods;
-        let others = self.handled_autoscalers(hpa).await?;
-        let others = others.into_iter().map(|(name, hpa)| async move {
-            let selector = usable_selector(&self.read_target(&hpa).await.ok()?.scale)?;
-            let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
-            selects.then_some(name)
-        });
-        let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
-        let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
-        autoscalers.sort();
-        let own_name = Some(self.full_name());
-        Ok(SelectedPods { pods, autoscalers, own_name, ..SelectedPods::default() })
-    }
-
-    /// The autoscalers of the namespace that the controller handles, named as in its conditions.
-    async fn handled_autoscalers(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-    ) -> anyhow::Result<Vec<(String, HorizontalPodAutoscaler)>> {
-        let active = hpa.status.condition(&ConditionType::ScalingActive);
-        let ambiguous = active.filter(|one| one.reason == ConditionReason::AmbiguousSelector);
-        let mut autoscalers = Vec::new();
-        for api in [TargetApi::Core, TargetApi::Custom] {
-            let is_same_api = api == self.autoscaler.api;
-            // A controller of one API doesn't watch the objects of the other API. It handles both
-            // if its message about the ambiguous selector names autoscalers of both.
-            let names_api =
-                || ambiguous.is_some_and(|condition| may_name_api(&condition.message, api));
-            if !is_same_api && !names_api() {
-                continue;
-            }
-            let list = get::<Value>(&self.client, &self.autoscaler.list_path(api)).await;
-            let list = match list {
-                Ok(list) => list,
-                Err(error) if is_same_api => {
-                    return Err(error.context("unable to list the autoscalers of the namespace"));
-                }
-                // The other API may not be served.
-                Err(_) => continue,
-            };
-            let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-            autoscalers.extend(items.filter_map(|item| {
-                let hpa: HorizontalPodAutoscaler = serde_json::from_value(item.clone()).ok()?;
-                let namespace = self.autoscaler.namespace.as_str();
-                let key = HpaKey::for_api(api.into(), namespace, hpa.metadata.name.as_str());
-                Some((key.to_string(), hpa))
-            }));
-        }
-        Ok(autoscalers)
-    }
-
-    async fn list_pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
-        let namespace = escape(&self.autoscaler.namespace);
-        let selector = escape(&selector.to_string());
-        let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
-        let items = kubectl::list(&self.client, &path).await.context("unable to list pods")?;
-        let decode = |item: Value| {
-            let name = string_at(&item, "/metadata/name").to_owned();
-            let pod = serde_json::from_value(item);
-            pod.map(Arc::new).with_context(|| format!("unable to decode pod {name}"))
-        };
-        items.into_iter().map(decode).collect()
     }
 
     /// Reads the series of the rules, if there are rules and the relist interval has passed.

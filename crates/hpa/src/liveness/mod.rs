@@ -1,13 +1,17 @@
 //! Detects that no controller acts on autoscalers, from the leases and from the field managers of
 //! statuses.
 
-use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+mod built_in;
+mod search;
+
+use hpa_controller::{AutoscalerApi, debug::ActingController, k8s::FieldManager};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
-    status::KubeControllerManager,
+pub(crate) use self::{
+    built_in::{KubeControllerManager, ManagerFlags},
+    search::ControllerLease,
 };
+use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
 
 /// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
@@ -22,6 +26,8 @@ pub(crate) struct Leases<'a> {
     /// The name of the lease of hpa-rs.
     pub(crate) name: &'a LeaseName,
     pub(crate) holder: &'a Result<LeaseHolder, Unavailable>,
+    /// See [`ControllerLease::searched_namespaces`].
+    pub(crate) searched_namespaces: &'a [String],
     pub(crate) built_in: &'a KubeControllerManager,
     pub(crate) now: Timestamp,
 }
@@ -30,13 +36,29 @@ pub(crate) struct Leases<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Idle {
     pub(crate) is_certain: bool,
-    pub(crate) reason: String,
+    /// The cause, without the search.
+    pub(crate) cause: String,
+    /// The result of the search for the lease of hpa-rs, if its namespace is not known.
+    pub(crate) search: Option<String>,
 }
 
 impl Idle {
     /// A sentence without a full stop. `autoscalers` is the text that names the autoscalers.
     pub(crate) fn sentence(&self, autoscalers: &str) -> String {
-        format!("{}: {}", self.clause(autoscalers), self.reason)
+        let hint = if self.search.is_some() {
+            "; if hpa-rs runs elsewhere, add --controller-namespace"
+        } else {
+            ""
+        };
+        format!("{}: {}{hint}", self.clause(autoscalers), self.reason())
+    }
+
+    /// The cause, and the result of the search.
+    pub(crate) fn reason(&self) -> String {
+        match &self.search {
+            Some(search) => format!("{}, and {search}", self.cause),
+            None => self.cause.clone(),
+        }
     }
 
     /// Like [`Self::sentence`], without the reason.
@@ -50,7 +72,8 @@ impl Leases<'_> {
     /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
     /// stored the status last. `None` if a controller may act: the lease of hpa-rs or of `manager`
     /// is held or can't be read, kube-controller-manager handles the autoscaler, or neither lease
-    /// is that of `manager`. A missing lease doesn't show that its controller has stopped.
+    /// is that of `manager`. A missing lease doesn't show that its controller has stopped, and a
+    /// lease that was only guessed doesn't show that there is no other.
     pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
         let lost = lost_lease(self.holder, self.now);
         // Without a lease, the controller may never have run.
@@ -58,16 +81,16 @@ impl Leases<'_> {
             return None;
         }
         if manager == KUBE_CONTROLLER_MANAGER {
-            let reason = self.built_in_idle()?;
-            return Some(Idle { is_certain: true, reason });
+            let (cause, search) = (self.built_in_idle()?, self.describe_search());
+            return Some(Idle { is_certain: search.is_none(), cause, search });
         }
-        let reason = lost.filter(|_| self.has_lease_of(manager))?;
+        let cause = lost.filter(|_| self.has_lease_of(manager))?;
         // kube-controller-manager handles no other API.
         let is_certain = api != AutoscalerApi::Core
             || self.built_in_idle().is_some()
             || matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
         if is_certain {
-            return Some(Idle { is_certain, reason });
+            return Some(Idle { is_certain, cause, search: None });
         }
         let is_held = self.built_in.holder.is_ok();
         let is_on = self.built_in.has_hpa_controller() == Some(true);
@@ -75,11 +98,38 @@ impl Leases<'_> {
             return None;
         }
         let unread = if is_held { "flags" } else { "lease" };
-        let reason = format!(
-            "{reason}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is unknown: \
+        let cause = format!(
+            "{cause}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is unknown: \
              its {unread} can't be read"
         );
-        Some(Idle { is_certain, reason })
+        Some(Idle { is_certain, cause, search: None })
+    }
+
+    /// The controller that acts on an autoscaler whose status `manager` stored last.
+    /// `hpa_rs_answers` is whether a debug API shows that hpa-rs works, which may hold no lease.
+    pub(crate) fn acting_controller(
+        &self,
+        manager: Option<&str>,
+        hpa_rs_answers: bool,
+    ) -> ActingController {
+        if manager != Some(KUBE_CONTROLLER_MANAGER) {
+            return ActingController::HpaRs;
+        }
+        let hpa_rs_runs = hpa_rs_answers || search::is_held(self.holder, self.now);
+        match (hpa_rs_runs, self.built_in_idle().is_some()) {
+            (true, true) => ActingController::HpaRs,
+            (false, false) => ActingController::KubeControllerManager,
+            (true, false) | (false, true) => ActingController::Unknown,
+        }
+    }
+
+    /// The result of the search for the lease of hpa-rs. `None` if its namespace is known.
+    fn describe_search(&self) -> Option<String> {
+        if self.searched_namespaces.is_empty() {
+            return None;
+        }
+        let lost = lost_lease(self.holder, self.now);
+        Some(lost.unwrap_or_else(|| no_lease_found(&self.name.name, self.searched_namespaces)))
     }
 
     /// Whether a controller has lost or released its lease and has stored no status recently. Its
@@ -117,9 +167,14 @@ impl Leases<'_> {
     fn built_in_idle(&self) -> Option<String> {
         lost_lease(&self.built_in.holder, self.now).or_else(|| {
             let is_off = self.built_in.has_hpa_controller() == Some(false);
-            is_off.then(|| format!("the HPA controller of {KUBE_CONTROLLER_MANAGER} is off"))
+            is_off.then(|| format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"))
         })
     }
+}
+
+/// A clause about a lease that is in none of the namespaces.
+pub(crate) fn no_lease_found(name: &str, namespaces: &[String]) -> String {
+    format!("no lease {name} was found in {}", namespaces.join(" or "))
 }
 
 /// A clause about a lease that is not held, or has expired. `None` for other leases.
@@ -136,7 +191,6 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::status::ManagerFlags;
 
     type Holder = Result<LeaseHolder, Unavailable>;
 
@@ -188,7 +242,8 @@ mod tests {
         holder: &'a Holder,
         built_in: &'a KubeControllerManager,
     ) -> Leases<'a> {
-        Leases { name, holder, built_in, now: Timestamp::from_second(1000).expect("a time") }
+        let now = Timestamp::from_second(1000).expect("a time");
+        Leases { name, holder, searched_namespaces: &[], built_in, now }
     }
 
     #[rstest]
@@ -230,7 +285,7 @@ mod tests {
         released(),
         Ok(held()),
         Some(false),
-        "the HPA controller of kube-controller-manager is off"
+        "kube-controller-manager's HPA controller is off"
     )]
     fn no_controller_acts_if_the_leases_are_lost(
         #[case] manager: &str,
@@ -245,9 +300,84 @@ mod tests {
         let name = name();
         let idle = leases(&name, &holder, &built_in).idle(CORE, manager);
         let (is_certain, reason) =
-            idle.map(|idle| (idle.is_certain, idle.reason)).unwrap_or_default();
+            idle.map(|idle| (idle.is_certain, idle.reason())).unwrap_or_default();
         assert_eq!(reason, expected);
         assert_eq!(is_certain, !matches!(expected, "" | UNREAD_FLAGS | UNREAD_LEASE));
+    }
+
+    #[rstest]
+    #[case::missing(none(), "no lease hpa was found in kube-system or autoscaling")]
+    #[case::released(released(), "no instance holds the lease a/hpa")]
+    #[case::expired(Ok(expired()), "no controller has renewed the lease a/hpa for 45s")]
+    fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
+        #[case] holder: Holder,
+        #[case] search: &str,
+    ) {
+        let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: false });
+        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+        let (name, searched) = (name(), ["kube-system", "autoscaling"].map(str::to_owned));
+        let leases = Leases { searched_namespaces: &searched, ..leases(&name, &holder, &built_in) };
+        let idle = leases.idle(CORE, KUBE_CONTROLLER_MANAGER).expect("a finding");
+        assert!(!idle.is_certain, "{idle:?}");
+        let expected = format!(
+            "Maybe no controller acts on it: kube-controller-manager's HPA controller is off, and \
+             {search}; if hpa-rs runs elsewhere, add --controller-namespace"
+        );
+        assert_eq!(idle.sentence("it"), expected);
+    }
+
+    #[rstest]
+    #[case::other_manager(OWN, none(), None, false, ActingController::HpaRs)]
+    #[case::replaced(
+        KUBE_CONTROLLER_MANAGER,
+        Ok(held()),
+        Some(false),
+        false,
+        ActingController::HpaRs
+    )]
+    #[case::answers(KUBE_CONTROLLER_MANAGER, none(), Some(false), true, ActingController::HpaRs)]
+    #[case::beside(
+        KUBE_CONTROLLER_MANAGER,
+        Ok(held()),
+        Some(true),
+        false,
+        ActingController::Unknown
+    )]
+    #[case::flags_unread(KUBE_CONTROLLER_MANAGER, none(), None, true, ActingController::Unknown)]
+    #[case::switched_off(
+        KUBE_CONTROLLER_MANAGER,
+        none(),
+        Some(false),
+        false,
+        ActingController::Unknown
+    )]
+    #[case::expired(
+        KUBE_CONTROLLER_MANAGER,
+        Ok(expired()),
+        None,
+        false,
+        ActingController::KubeControllerManager
+    )]
+    #[case::alone(
+        KUBE_CONTROLLER_MANAGER,
+        none(),
+        Some(true),
+        false,
+        ActingController::KubeControllerManager
+    )]
+    fn acting_controller_is_known_if_only_one_may_run(
+        #[case] manager: &str,
+        #[case] holder: Holder,
+        #[case] has_hpa_controller: Option<bool>,
+        #[case] hpa_rs_answers: bool,
+        #[case] expected: ActingController,
+    ) {
+        let flags = has_hpa_controller
+            .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller });
+        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+        let name = name();
+        let leases = leases(&name, &holder, &built_in);
+        assert_eq!(leases.acting_controller(Some(manager), hpa_rs_answers), expected);
     }
 
     #[rstest]

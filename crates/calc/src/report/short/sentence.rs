@@ -1,0 +1,121 @@
+//! The sentence of a short report.
+
+use super::{State, failed_condition, missing_metrics, true_reason};
+use crate::{
+    api::{Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, Scale},
+    explain::{counted, metric_name, policy_text},
+    pause::Pause,
+    report::reported::{UNABLE_TO_COMPUTE, failed_metric, root_cause},
+};
+
+pub(super) fn sentence(
+    hpa: &HorizontalPodAutoscaler,
+    state: State,
+    measured: Option<String>,
+    pause: Option<&str>,
+    scale: Option<&Scale>,
+) -> String {
+    let (status, spec) = (&hpa.status, &hpa.spec);
+    let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
+    let limit = match state {
+        State::New => return "no controller has stored a status yet".to_owned(),
+        State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
+        State::Failing => {
+            let cause = failed_condition(hpa).map(|failed| cause_text(hpa, failed));
+            let cause = cause.unwrap_or_default();
+            return pause.map_or_else(|| cause.clone(), |pause| format!("{pause}; {cause}"));
+        }
+        State::Off => return "autoscaling is off because the target is at 0 replicas".to_owned(),
+        State::Paused => {
+            let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
+            return format!("{}{measured}", pause.unwrap_or_default());
+        }
+        State::MetricMissing => {
+            let missing: Vec<_> = missing_metrics(hpa).collect();
+            let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
+            return format!(
+                "no value of {}, so it only scales up{measured}",
+                missing.join(" and ")
+            );
+        }
+        State::AtMaximum => bound_text(hpa, "maxReplicas", spec.max_replicas),
+        State::AtMinimum => bound_text(hpa, "minReplicas", spec.effective_min_replicas()),
+        State::Scaling => {
+            format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
+        }
+        State::RateLimited => policy_text(spec, limited_by, status.desired_replicas),
+        State::Stabilizing if limited_by == Some(&ConditionReason::TooManyReplicas) => {
+            format!(
+                "stabilization holds more, {}",
+                bound_text(hpa, "maxReplicas", spec.max_replicas)
+            )
+        }
+        State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
+        State::WaitingForPods => match scale {
+            Some(Scale { spec_replicas, status_replicas, .. })
+                if status_replicas < spec_replicas =>
+            {
+                format!("{status_replicas} of {} exist", counted(*spec_replicas, "pod"))
+            }
+            // If all pods counted, the metrics would ask for more.
+            _ => format!("fewer than {} exist and count", counted(status.desired_replicas, "pod")),
+        },
+        State::Steady | State::Fallback => {
+            return measured.unwrap_or_else(|| "no metric is reported".to_owned());
+        }
+    };
+    measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
+}
+
+pub(super) fn pause_text(state: State, pause: Pause) -> Option<&'static str> {
+    match (state, pause) {
+        (State::Failing, Pause::NONE) => None,
+        (State::Failing | State::Paused, Pause::BOTH | Pause::NONE) => Some("paused by annotation"),
+        (State::Failing | State::Paused, Pause { up: true, .. }) => {
+            Some("paused for scaling up by annotation")
+        }
+        (State::Failing | State::Paused, _) => Some("paused for scaling down by annotation"),
+        _ => None,
+    }
+}
+
+/// The text about the bound that the desired replicas are at. A setting may replace the bound of
+/// the spec.
+fn bound_text(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
+    let desired = hpa.status.desired_replicas;
+    let has_settings = hpa.status.is_true(&ConditionType::CustomSettings);
+    let bound = if has_settings { desired } else { of_spec };
+    format!("{name} is {bound}")
+}
+
+/// The cause in the message of a condition that prevents scaling, without the texts that the
+/// reference puts before it.
+fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
+    /// Prefixes of the reference's messages, and their short forms.
+    const PREFIXES: [(&str, &str); 3] = [
+        (UNABLE_TO_COMPUTE, ""),
+        (
+            "the HPA controller was unable to get the target's current scale: ",
+            "the target cannot be read: ",
+        ),
+        (
+            "the HPA controller was unable to update the target scale: ",
+            "the target cannot be scaled: ",
+        ),
+    ];
+    let message = &*condition.message;
+    let known = PREFIXES
+        .iter()
+        .find_map(|(prefix, short)| message.strip_prefix(prefix).map(|rest| (*short, rest)));
+    let (short, mut rest) = known.unwrap_or(("", message));
+    if !short.is_empty() {
+        return format!("{short}{rest}");
+    }
+    let name = failed_metric(hpa, condition).and_then(|index| hpa.spec.metrics.get(index));
+    rest = root_cause(rest);
+    rest = rest.strip_suffix(" for ").unwrap_or(rest);
+    match name {
+        Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
+        None => rest.to_owned(),
+    }
+}

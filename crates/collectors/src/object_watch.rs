@@ -1,0 +1,141 @@
+//! Watches objects of one kind, even while the API server doesn't serve the kind.
+
+use std::{mem, time::Duration};
+
+use futures::{StreamExt, stream::BoxStream};
+use hpa_metrics::{describe, resource::GroupResource};
+use kube::{
+    Api, Client,
+    core::ApiResource,
+    runtime::{WatchStreamExt, watcher},
+};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::stored_object::{PAGE_SIZE, StoredObject};
+
+/// The delay of a new list after the API server has stopped serving the kind.
+const RELIST_DELAY: Duration = Duration::from_secs(5);
+
+/// A watch of the objects of one kind, in one namespace or in all. Logs the first of consecutive
+/// failures and their end.
+pub(crate) struct ObjectWatch {
+    /// The noun for the objects in log lines.
+    description: &'static str,
+    resource: GroupResource,
+    /// Empty for all namespaces.
+    namespace: String,
+    api: Api<StoredObject>,
+    events: BoxStream<'static, watcher::Result<watcher::Event<StoredObject>>>,
+    status: Status,
+    must_relist: bool,
+}
+
+/// The outcome of the last request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Working,
+    NotServed,
+    Failing,
+}
+
+/// A failed request of a watch. The watch continues after a delay.
+pub(crate) enum WatchFailure {
+    /// The API server doesn't serve the kind, for example because its definition was deleted. Then
+    /// there are no objects, and events of their deletion may be missing.
+    NotServed {
+        is_repeated: bool,
+    },
+    Other(watcher::Error),
+}
+
+impl ObjectWatch {
+    /// Creates a watch, which starts with the first call of [`Self::next`]. An empty namespace means
+    /// all.
+    pub(crate) fn new(
+        client: Client,
+        resource: &ApiResource,
+        namespace: &str,
+        description: &'static str,
+    ) -> Self {
+        let api = if namespace.is_empty() {
+            Api::all_with(client, resource)
+        } else {
+            Api::namespaced_with(client, namespace, resource)
+        };
+        Self {
+            description,
+            resource: GroupResource::new(&resource.group, &resource.plural),
+            namespace: namespace.to_owned(),
+            events: start(&api),
+            api,
+            status: Status::Working,
+            must_relist: false,
+        }
+    }
+
+    /// The next event or failure. Never returns `None`, unless kube ends the watch.
+    pub(crate) async fn next(
+        &mut self,
+    ) -> Option<Result<watcher::Event<StoredObject>, WatchFailure>> {
+        if self.must_relist {
+            // A resumed watch would not return the objects that `NotServed` removed.
+            sleep(RELIST_DELAY).await;
+            self.events = start(&self.api);
+            self.must_relist = false;
+        }
+        Some(match self.events.next().await? {
+            Ok(event) => {
+                let is_within_list =
+                    matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
+                if !is_within_list {
+                    self.log_recovery();
+                }
+                Ok(event)
+            }
+            Err(error) => Err(self.failure(error)),
+        })
+    }
+
+    fn failure(&mut self, error: watcher::Error) -> WatchFailure {
+        let is_start = matches!(error, watcher::Error::WatchStartFailed(_));
+        if is_not_found(&error) {
+            self.must_relist = is_start;
+            let previous = mem::replace(&mut self.status, Status::NotServed);
+            return WatchFailure::NotServed { is_repeated: previous == Status::NotServed };
+        }
+        if mem::replace(&mut self.status, Status::Failing) != Status::Failing {
+            let Self { description, resource, namespace, .. } = self;
+            warn!(
+                %resource,
+                %namespace,
+                error = describe(&error),
+                "unable to watch {description}, retrying"
+            );
+        }
+        WatchFailure::Other(error)
+    }
+
+    fn log_recovery(&mut self) {
+        if mem::replace(&mut self.status, Status::Working) != Status::Working {
+            let Self { description, resource, namespace, .. } = self;
+            info!(%resource, %namespace, "{description} are watched again");
+        }
+    }
+}
+
+fn start(
+    api: &Api<StoredObject>,
+) -> BoxStream<'static, watcher::Result<watcher::Event<StoredObject>>> {
+    let config = watcher::Config::default().page_size(PAGE_SIZE);
+    watcher(api.clone(), config).default_backoff().boxed()
+}
+
+fn is_not_found(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+            if status.code == 404
+    )
+}

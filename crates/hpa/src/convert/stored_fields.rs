@@ -1,0 +1,141 @@
+//! The names that a field of v2 has in an object of `autoscaling/v1`.
+
+use hpa_crd::member_path;
+use serde_json::Value;
+
+use super::versions::{BEHAVIOR, METRICS, TARGET_CPU, V1, V2_BETA_1};
+
+/// The field of an autoscaler as it was written, for a field of its conversion to v2. In
+/// `autoscaling/v1`, the metric of CPU is `targetCPUUtilizationPercentage`, and other metrics and
+/// `behavior` are in annotations. Other fields are returned unchanged.
+pub(crate) fn stored_field(object: &Value, field: String) -> String {
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    if version != V1 && version != V2_BETA_1 {
+        return field;
+    }
+    let annotation = |name| {
+        let text = object.pointer("/metadata/annotations")?.get(name)?.as_str()?;
+        serde_json::from_str::<Value>(text).ok()
+    };
+    let path_in = |name, rest: String| member_path("metadata.annotations", name) + &rest;
+    if let Some(path) = field.strip_prefix("spec.behavior.")
+        && annotation(BEHAVIOR).is_some_and(|behavior| behavior.is_object())
+    {
+        return path_in(BEHAVIOR, path.split('.').map(capitalized_member).collect());
+    }
+    let Some((index, path)) = split_metric(&field).filter(|_| version == V1) else { return field };
+    let metrics = annotation(METRICS);
+    // The metrics of the annotation precede that of CPU.
+    let others = metrics.as_ref().and_then(Value::as_array).map_or(0, Vec::len);
+    let cpu = object.get("spec").and_then(|spec| spec.get(TARGET_CPU));
+    if index < others {
+        path_in(METRICS, format!("[{index}]{}", path_in_v2beta1(path)))
+    } else if cpu.is_some_and(|percent| !percent.is_null()) {
+        format!("spec.{TARGET_CPU}")
+    } else {
+        field
+    }
+}
+
+/// Splits `spec.metrics[INDEX]PATH`.
+fn split_metric(field: &str) -> Option<(usize, &str)> {
+    let (index, path) = field.strip_prefix("spec.metrics[")?.split_once(']')?;
+    Some((index.parse().ok()?, path))
+}
+
+fn capitalized_member(name: &str) -> String {
+    let (first, rest) = name.split_at_checked(1).unwrap_or(("", name));
+    format!(".{}{rest}", first.to_ascii_uppercase())
+}
+
+/// The path of a field of a metric in v2beta1, whose metrics the annotation has. If v2beta1 lacks
+/// the field, the path of the metric's source.
+fn path_in_v2beta1(path: &str) -> String {
+    let Some((source, member)) = path.strip_prefix('.').and_then(|path| path.split_once('.'))
+    else {
+        return path.to_owned();
+    };
+    let selector = if source == "external" { "metricSelector" } else { "selector" };
+    let average = if source == "object" { "averageValue" } else { "targetAverageValue" };
+    let renamed = [
+        ("describedObject", "target"),
+        ("metric.name", "metricName"),
+        ("metric.selector", selector),
+        ("target.averageUtilization", "targetAverageUtilization"),
+        ("target.averageValue", average),
+        ("target.value", "targetValue"),
+    ];
+    let old = renamed.into_iter().find_map(|(new, old)| {
+        let rest = member.strip_prefix(new)?;
+        Some(format!(".{source}.{old}{rest}"))
+    });
+    let is_new = ["metric", "target", "target.type"].contains(&member);
+    old.unwrap_or_else(|| if is_new { format!(".{source}") } else { path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::utilization(
+        "metrics[0].resource.target.averageUtilization",
+        "[0].resource.targetAverageUtilization"
+    )]
+    #[case::resource_name("metrics[0].resource.name", "[0].resource.name")]
+    #[case::average("metrics[1].external.target.averageValue", "[1].external.targetAverageValue")]
+    #[case::object("metrics[0].object.describedObject.kind", "[0].object.target.kind")]
+    #[case::object_average("metrics[0].object.target.averageValue", "[0].object.averageValue")]
+    #[case::value("metrics[0].object.target.value", "[0].object.targetValue")]
+    #[case::metric_name("metrics[0].pods.metric.name", "[0].pods.metricName")]
+    #[case::selector(
+        "metrics[1].external.metric.selector.matchExpressions[0].key",
+        "[1].external.metricSelector.matchExpressions[0].key"
+    )]
+    #[case::target_type("metrics[0].pods.target.type", "[0].pods")]
+    #[case::source("metrics[0].type", "[0].type")]
+    #[case::metric("metrics[1]", "[1]")]
+    fn metric_of_v1_is_named_in_its_annotation(#[case] new: &str, #[case] stored: &str) {
+        let object = json!({
+            "apiVersion": V1, "metadata": { "annotations": { METRICS: "[{}, {}]" } },
+            "spec": { TARGET_CPU: 50 },
+        });
+        let expected = format!("metadata.annotations[{METRICS}]{stored}");
+        assert_eq!(stored_field(&object, format!("spec.{new}")), expected);
+        let cpu = stored_field(&object, "spec.metrics[2].resource.name".to_owned());
+        assert_eq!(cpu, format!("spec.{TARGET_CPU}"));
+    }
+
+    #[test]
+    fn behavior_in_an_annotation_has_capitals() {
+        let annotations = json!({ BEHAVIOR: "{}" });
+        let field = "spec.behavior.scaleDown.policies[0].value";
+        for (version, prefix) in [
+            (V1, Some("metadata.annotations")),
+            (V2_BETA_1, Some("metadata.annotations")),
+            ("autoscaling/v2", None),
+        ] {
+            let object =
+                json!({ "apiVersion": version, "metadata": { "annotations": annotations } });
+            let expected = prefix.map_or_else(
+                || field.to_owned(),
+                |prefix| format!("{prefix}[{BEHAVIOR}].ScaleDown.Policies[0].Value"),
+            );
+            assert_eq!(stored_field(&object, field.to_owned()), expected);
+        }
+    }
+
+    #[rstest]
+    #[case::undecodable("[{x", "spec.metrics[0]")]
+    #[case::no_list("{}", "spec.metrics[0]")]
+    #[case::unknown_field("[{}]", "spec.metrics")]
+    fn other_fields_are_unchanged(#[case] metrics: &str, #[case] field: &str) {
+        let object = json!({
+            "apiVersion": V1, "metadata": { "annotations": { METRICS: metrics } }, "spec": {},
+        });
+        assert_eq!(stored_field(&object, field.to_owned()), field);
+    }
+}

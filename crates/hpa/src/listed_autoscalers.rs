@@ -1,0 +1,173 @@
+//! Lists the autoscalers of a cluster, with the controllers that stored their statuses and the
+//! scales of their targets.
+
+use std::{collections::HashMap, time::Duration};
+
+use anyhow::Context;
+use futures::{StreamExt, stream};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Scale, Settings,
+    api::{ConditionStatus, ConditionType},
+    report::{ShortReport, Surroundings, TargetKey},
+    settings::SettingPolicy,
+};
+use hpa_controller::{
+    AutoscalerApi, HpaKey,
+    debug::{ActingController, settings_of_controller},
+    scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
+};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+
+use crate::{
+    args::AutoscalerApiArgument,
+    autoscaler_name::list_path,
+    debug_client::KUBE_CONTROLLER_MANAGER,
+    kubectl::{self, get_if_served},
+    manifests::string_at,
+    status_controller::StatusController,
+    terminal,
+};
+
+/// The maximum number of scales that are read.
+const MAX_SCALES: usize = 100;
+/// The maximum number of concurrent reads.
+const MAX_CONCURRENT_READS: usize = 8;
+
+/// An autoscaler, and the controller that stored its status.
+#[derive(Clone)]
+pub(crate) struct ListedAutoscaler {
+    pub(crate) api: AutoscalerApi,
+    /// The key as text, such as `shop/web` or `rhpa/shop/web`.
+    pub(crate) name: String,
+    pub(crate) hpa: HorizontalPodAutoscaler,
+    pub(crate) created: Option<Timestamp>,
+    /// The field manager that stored the status last.
+    pub(crate) manager: Option<String>,
+    /// The controller that acts on it, as far as it is known.
+    pub(crate) acting: ActingController,
+    /// The time when `manager` stored the status last.
+    pub(crate) status_stored_at: Option<Timestamp>,
+    /// The target's scale, if it was read.
+    pub(crate) scale: Option<Scale>,
+    /// The names of the other autoscalers of the target.
+    pub(crate) other_autoscalers: Vec<String>,
+}
+
+/// Lists the autoscalers of the APIs that `flag` selects, or else of all served APIs. Fails if
+/// there are none because the namespace doesn't exist.
+pub(crate) async fn list_all_autoscalers(
+    client: &Client,
+    flag: Option<AutoscalerApiArgument>,
+    namespace: Option<&str>,
+) -> anyhow::Result<Vec<ListedAutoscaler>> {
+    let mut all = Vec::new();
+    for api in flag.unwrap_or(AutoscalerApiArgument::Both).apis() {
+        let is_optional = flag.is_none() && api == AutoscalerApi::Custom;
+        if is_optional && is_not_served(client, api).await {
+            continue;
+        }
+        match list_autoscalers(client, api, namespace).await {
+            Err(error) if is_optional => terminal::warn(format!("{error:#}")),
+            listed => all.extend(listed?),
+        }
+    }
+    if all.is_empty() {
+        kubectl::require_namespace(client, namespace).await?;
+    }
+    set_other_autoscalers(&mut all);
+    Ok(all)
+}
+
+async fn is_not_served(client: &Client, api: AutoscalerApi) -> bool {
+    matches!(get_if_served::<Value>(client, &format!("/apis/{api}")).await, Ok(None))
+}
+
+/// Sets `other_autoscalers` of each autoscaler.
+pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler]) {
+    let mut by_target = HashMap::<TargetKey, Vec<String>>::new();
+    for one in &*all {
+        by_target.entry(TargetKey::new(&one.hpa)).or_default().push(one.name.clone());
+    }
+    for one in all {
+        let names = by_target.get(&TargetKey::new(&one.hpa)).into_iter().flatten();
+        one.other_autoscalers = names.filter(|name| **name != one.name).cloned().collect();
+    }
+}
+
+/// Lists the autoscalers of an API.
+pub(crate) async fn list_autoscalers(
+    client: &Client,
+    api: AutoscalerApi,
+    namespace: Option<&str>,
+) -> anyhow::Result<Vec<ListedAutoscaler>> {
+    let objects = kubectl::list(client, &list_path(api, namespace)).await;
+    let objects = objects.with_context(|| format!("unable to list autoscalers of {api}"))?;
+    objects.iter().map(|object| ListedAutoscaler::decode(api, object)).collect()
+}
+
+/// Reads the scales of the autoscalers whose short reports need them: the status of an autoscaler
+/// doesn't have the target's number of pods. A scale that can't be read stays unknown.
+pub(crate) async fn read_scales(
+    client: &Client,
+    timeout: Duration,
+    autoscalers: &mut [ListedAutoscaler],
+    settings: &Settings,
+    policy: &SettingPolicy,
+) {
+    let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
+    let mapper = &RestMapper::new(client.clone(), config);
+    let scales = &ScaleClient::new(client.clone(), timeout);
+    let without_scale =
+        autoscalers.iter_mut().filter(|one| one.short_report(settings, policy).needs_scale());
+    let reads = without_scale.take(MAX_SCALES).map(|one| async move {
+        let (namespace, target) = (&one.hpa.metadata.namespace, &one.hpa.spec.scale_target_ref);
+        let scale = read_scale(mapper, scales, namespace, target).await;
+        one.scale = scale.ok().map(|(object, _)| object.scale);
+    });
+    stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect::<Vec<()>>().await;
+}
+
+impl ListedAutoscaler {
+    pub(crate) fn decode(api: AutoscalerApi, object: &Value) -> anyhow::Result<Self> {
+        let (namespace, name) =
+            (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
+        let name = HpaKey::for_api(api, namespace, name).to_string();
+        let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
+            .with_context(|| format!("unable to decode the autoscaler {name}"))?;
+        let controller = StatusController::from_managed_fields(object);
+        Ok(Self {
+            acting: ActingController::of_status(controller.is_reference()),
+            created: string_at(object, "/metadata/creationTimestamp").parse().ok(),
+            manager: controller.name,
+            status_stored_at: controller.at.and_then(|at| at.parse().ok()),
+            api,
+            name,
+            hpa,
+            scale: None,
+            other_autoscalers: Vec::new(),
+        })
+    }
+
+    /// Whether kube-controller-manager stored the status last.
+    pub(crate) fn is_of_reference(&self) -> bool {
+        self.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER)
+    }
+
+    /// Summarizes the stored status. `settings` are those of the controller's flags.
+    pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
+        let resolved = settings_of_controller(settings.clone(), &self.hpa, policy, self.acting);
+        let surroundings =
+            Surroundings { scale: self.scale.as_ref(), other_autoscalers: &self.other_autoscalers };
+        ShortReport::with_surroundings(&self.hpa, &resolved, surroundings)
+    }
+
+    /// The reason of the condition that prevents scaling, if there is one.
+    pub(crate) fn failed_reason(&self) -> Option<String> {
+        let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
+        let mut conditions = types.iter().filter_map(|kind| self.hpa.status.condition(kind));
+        let failed = conditions.find(|condition| condition.status == ConditionStatus::False)?;
+        Some(failed.reason.to_string())
+    }
+}

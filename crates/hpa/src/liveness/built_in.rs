@@ -1,0 +1,118 @@
+//! Reads the lease and the flags of kube-controller-manager, which has the built-in HPA controller.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+
+use crate::{
+    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable},
+    listed_autoscalers::ListedAutoscaler,
+};
+
+/// The names of the HPA controller in `--controllers`.
+const HPA_CONTROLLER: [&str; 2] =
+    ["horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"];
+
+/// The lease and the flags of kube-controller-manager, as far as they can be read.
+pub(crate) struct KubeControllerManager {
+    pub(crate) holder: Result<LeaseHolder, Unavailable>,
+    /// `None` if the lease has no holder, or if the holder has no static pod, as on managed
+    /// clusters, or the pod can't be read.
+    pub(crate) flags: Option<ManagerFlags>,
+    /// When it last stored a status. `None` if that is unknown.
+    pub(crate) last_write: Option<Timestamp>,
+}
+
+/// The flags of the lease holder's pod.
+pub(crate) struct ManagerFlags {
+    pub(crate) pod: String,
+    pub(crate) has_hpa_controller: bool,
+}
+
+impl KubeControllerManager {
+    pub(crate) async fn read(client: &Client) -> Self {
+        let holder = LeaseHolder::read(client, &LeaseName::built_in()).await;
+        let flags = match &holder {
+            Ok(holder) => ManagerFlags::read(client, holder).await,
+            Err(_) => None,
+        };
+        Self { holder, flags, last_write: None }
+    }
+
+    /// Sets `last_write` from the statuses of autoscalers.
+    pub(crate) fn with_statuses(self, autoscalers: &[ListedAutoscaler]) -> Self {
+        let writes = autoscalers.iter();
+        self.with_writes(writes.map(|one| (one.manager.as_deref(), one.status_stored_at)))
+    }
+
+    /// Sets `last_write` from the field managers and times of writes of statuses.
+    pub(crate) fn with_writes<'a>(
+        self,
+        writes: impl Iterator<Item = (Option<&'a str>, Option<Timestamp>)>,
+    ) -> Self {
+        let own = writes.filter(|(manager, _)| *manager == Some(NAME));
+        Self { last_write: own.filter_map(|(_, at)| at).max(), ..self }
+    }
+
+    /// Whether the HPA controller is on. `None` if the flags can't be read.
+    pub(crate) fn has_hpa_controller(&self) -> Option<bool> {
+        self.flags.as_ref().map(|flags| flags.has_hpa_controller)
+    }
+}
+
+impl ManagerFlags {
+    /// Reads the flags of the holder's static pod, which is named after its node.
+    async fn read(client: &Client, holder: &LeaseHolder) -> Option<Self> {
+        let namespace = &holder.lease.namespace;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let pod_name = format!("{NAME}-{}", holder.host_name());
+        let pod = pods.get_opt(&pod_name).await.ok()??;
+        let mut containers = pod.spec?.containers.into_iter();
+        let container = containers.find(|container| container.name == NAME)?;
+        let words = container.command.into_iter().chain(container.args).flatten();
+        let has_hpa_controller = has_hpa_controller(&words.collect::<Vec<_>>());
+        Some(Self { pod: format!("{namespace}/{pod_name}"), has_hpa_controller })
+    }
+}
+
+/// Whether `--controllers` turns the HPA controller on, as is the default. The last such flag
+/// counts, and in it the first entry that names the controller.
+fn has_hpa_controller(words: &[String]) -> bool {
+    let mut values = words.iter().enumerate().filter_map(|(index, word)| {
+        let value = word.strip_prefix("--controllers")?;
+        match value.strip_prefix('=') {
+            Some(value) => Some(value),
+            None if value.is_empty() => words.get(index + 1).map(String::as_str),
+            None => None,
+        }
+    });
+    let Some(selected) = values.next_back() else { return true };
+    let entries = || selected.split(',').map(str::trim);
+    let entry = entries().find(|entry| HPA_CONTROLLER.contains(&entry.trim_start_matches('-')));
+    entry.map_or_else(|| entries().any(|entry| entry == "*"), |entry| !entry.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::default(&["kube-controller-manager"], true)]
+    #[case::all(&["--controllers=*"], true)]
+    #[case::off(&["--controllers=*,-horizontal-pod-autoscaler-controller"], false)]
+    #[case::old_name(&["--controllers=*,-horizontalpodautoscaling"], false)]
+    #[case::two_words(&["--controllers", "*,-horizontal-pod-autoscaler-controller"], false)]
+    #[case::only_others(&["--controllers=job-controller"], false)]
+    #[case::named(&["--controllers=horizontal-pod-autoscaler-controller"], true)]
+    #[case::last_counts(&["--controllers=-horizontalpodautoscaling,*", "--controllers=*"], true)]
+    #[case::other_flag(&["--controllers-x=job-controller"], true)]
+    fn flags_select_the_hpa_controller_as_in_the_reference(
+        #[case] words: &[&str],
+        #[case] expected: bool,
+    ) {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(has_hpa_controller(&words), expected);
+    }
+}

@@ -1,0 +1,155 @@
+//! Checks of the autoscalers.
+
+use hpa_calc::{Settings, settings::SettingPolicy};
+
+use super::*;
+use crate::listed_autoscalers::set_other_autoscalers;
+
+#[test]
+fn pause_that_the_built_in_controller_ignores_is_a_problem() {
+    let mut cluster = healthy();
+    let paused = json!([condition("Paused", "True", "PausedByAnnotation", "")]);
+    cluster.autoscalers[0] = autoscaler("web", paused);
+    annotate(&mut cluster.autoscalers[0].hpa, "pause", "true");
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    let texts = |cluster: &mut ClusterState| -> Vec<String> {
+        cluster.set_acting_controllers();
+        problems(cluster).into_iter().map(|(_, text)| text).collect()
+    };
+    let paused = "1 autoscaler paused by annotation: shop/web".to_owned();
+    let all = texts(&mut cluster);
+    assert!(all.contains(&paused) && !all.iter().any(|text| text.contains("ignores")), "{all:?}");
+
+    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    let all = texts(&mut cluster);
+    let uncertain = "1 autoscaler with a pause that kube-controller-manager ignores, unless \
+                     hpa-rs has replaced it: shop/web";
+    assert!(all.iter().any(|text| text == uncertain), "{all:?}");
+
+    cluster.holder = Err(Unavailable::NoLease(cluster.lease.clone()));
+    cluster.status = Err(Unavailable::NoLease(cluster.lease.clone()));
+    let all = texts(&mut cluster);
+    let expected = "1 autoscaler with a pause that kube-controller-manager ignores: shop/web";
+    assert!(all.iter().any(|text| text == expected), "{all:?}");
+    assert!(!all.contains(&paused), "{all:?}");
+}
+
+#[test]
+fn pause_of_one_direction_is_named() {
+    let mut cluster = healthy();
+    let paused = json!([condition("Paused", "True", "PausedByAnnotation", "")]);
+    cluster.autoscalers[0] = autoscaler("web", paused);
+    annotate(&mut cluster.autoscalers[0].hpa, "pause", "down");
+    cluster.autoscalers[0].hpa.status.current_replicas = 4;
+    let expected = "1 autoscaler paused for scaling down by annotation: shop/web".to_owned();
+    assert_eq!(problems(&cluster), [(Level::Warning, expected)]);
+}
+
+#[test]
+fn autoscalers_that_cannot_scale_are_counted_by_reason() {
+    let mut cluster = healthy();
+    let failed = |reason, message| json!([condition("ScalingActive", "False", reason, message)]);
+    let limited = json!([condition("ScalingLimited", "True", "TooManyReplicas", "")]);
+    for (name, conditions) in [
+        ("a", failed("FailedGetResourceMetric", "no metrics")),
+        ("b", failed("FailedGetResourceMetric", "no metrics, too")),
+        ("c", json!([condition("AbleToScale", "False", "FailedGetScale", "not found")])),
+        ("d", failed("ScalingDisabled", "")),
+        ("e", limited),
+        ("f", json!([])),
+    ] {
+        cluster.autoscalers.push(autoscaler(name, conditions));
+    }
+    let problems = problems(&cluster);
+    let texts: Vec<_> = problems.iter().map(|(level, text)| (*level, text.as_str())).collect();
+    assert_eq!(
+        texts,
+        [
+            (Level::Error, "4 of 7 autoscalers can't scale"),
+            (Level::Error, "FailedGetResourceMetric: 2 autoscalers (shop/a, shop/b)"),
+            (Level::Error, "FailedGetScale: 1 autoscaler (shop/c)"),
+            (Level::Error, "1 autoscaler without a status: no controller handles them: shop/f"),
+            (Level::Warning, "1 autoscaler held at maxReplicas (TooManyReplicas): shop/e"),
+            (
+                Level::Warning,
+                "1 autoscaler off, because the target has 0 replicas (ScalingDisabled): shop/d"
+            ),
+        ]
+    );
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("\n    no metrics; hpa explain shop/a\n"), "{text}");
+    let verdict = "× 3 errors, 2 warnings: 4 of 7 autoscalers can't scale\n\ncontroller\n";
+    assert!(text.starts_with(verdict), "{text}");
+}
+
+#[test]
+fn invalid_settings_are_not_part_of_the_cause_of_another_failure() {
+    let mut cluster = healthy();
+    let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
+    cluster.autoscalers = vec![autoscaler("web", failed)];
+    annotate(&mut cluster.autoscalers[0].hpa, "paused", "true");
+    let text = run_checks(&cluster).text(false);
+    assert!(!text.contains("invalid settings"), "{text}");
+    assert!(text.contains("with settings that are not used as written"), "{text}");
+}
+
+#[test]
+fn paused_autoscalers_are_not_counted_as_able_to_scale() {
+    let mut cluster = healthy();
+    let mut conditions = healthy_conditions();
+    let paused = condition("Paused", "True", "PausedByAnnotation", "");
+    conditions.as_array_mut().expect("a list").push(paused);
+    cluster.autoscalers.push(autoscaler("paused", conditions));
+    cluster.autoscalers[1].hpa.metadata.annotations =
+        [("autoscaling.hpa-rs.dev/pause".into(), "true".into())].into();
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("√ 1 of 2 autoscalers can scale"), "{text}");
+    cluster.autoscalers.remove(0);
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("√ 1 autoscaler without errors"), "{text}");
+}
+
+#[test]
+fn paused_autoscaler_that_fails_is_listed_as_paused() {
+    let mut cluster = healthy();
+    let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
+    cluster.autoscalers = vec![autoscaler("web", failed)];
+    cluster.autoscalers[0].hpa.metadata.annotations =
+        [("autoscaling.hpa-rs.dev/pause".into(), "true".into())].into();
+    let paused = "1 autoscaler paused by annotation: shop/web".to_owned();
+    assert!(problems(&cluster).contains(&(Level::Warning, paused)));
+    assert!(problems(&cluster)[0].1.contains("1 of 1 autoscaler can't scale"));
+}
+
+#[test]
+fn autoscalers_of_one_target_name_each_other_across_both_apis() {
+    let custom = ListedAutoscaler {
+        name: "rhpa/shop/web".to_owned(),
+        api: AutoscalerApi::Custom,
+        ..autoscaler("web", healthy_conditions())
+    };
+    let [web, other] = ["web", "other"].map(|name| autoscaler(name, healthy_conditions()));
+    let mut all = [web, other, custom];
+    set_other_autoscalers(&mut all);
+    let (settings, policy) = (Settings::default(), SettingPolicy::default());
+    let mut cluster = healthy();
+    cluster.autoscalers = all.to_vec();
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    assert!(problems(&cluster).iter().all(|one| !one.1.contains("may flap")), "it is off");
+    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    let contested = "2 autoscalers sharing a target with an autoscaler of another controller, so \
+                     the replicas may flap: shop/web, rhpa/shop/web";
+    assert!(problems(&cluster).contains(&(Level::Error, contested.to_owned())));
+    cluster.holder = Err(Unavailable::NotHeld(cluster.lease.clone()));
+    let shared = "2 autoscalers with the target of another autoscaler: shop/web, \
+                  rhpa/shop/web";
+    let found = problems(&cluster);
+    assert!(found.contains(&(Level::Warning, shared.to_owned())), "{found:?}");
+    assert!(found.iter().all(|one| !one.1.contains("may flap")), "{found:?}");
+    let sentences = all.map(|one| one.short_report(&settings, &policy).sentence);
+    let with = |other: &str| format!("no metric is reported; {other} has the same target");
+    assert_eq!(
+        sentences,
+        [with("rhpa/shop/web"), "no metric is reported".to_owned(), with("shop/web")]
+    );
+}

@@ -1,0 +1,114 @@
+//! Checks of the metrics APIs.
+
+use hpa_calc::report::error_texts::ALSO_NOT_BY_API;
+
+use super::*;
+
+#[test]
+fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
+    let mut cluster = healthy();
+    cluster.metrics_apis = Ok(Some(Vec::new()));
+    assert_eq!(problems(&cluster), [], "the controller may read Prometheus itself");
+    let disabled = json!([condition("ScalingActive", "False", "ScalingDisabled", "0 replicas")]);
+    cluster.autoscalers.push(autoscaler("off", disabled));
+    let is_of_the_api = |(_, text): &(Level, String)| text.contains("metrics.k8s.io");
+    assert!(!problems(&cluster).iter().any(is_of_the_api), "nothing is read for 0 replicas");
+    let failed = |message: &str| {
+        json!([condition("ScalingActive", "False", "FailedGetResourceMetric", message)])
+    };
+    let of_the_pods = failed("missing request for cpu in container app of Pod web-0");
+    cluster.autoscalers.push(autoscaler("norequest", of_the_pods));
+    let of_another_api = failed("no custom metrics API (custom.metrics.k8s.io) registered");
+    cluster.autoscalers.push(autoscaler("custom", of_another_api));
+    assert!(!problems(&cluster).iter().any(is_of_the_api), "the cause is another one");
+    cluster.autoscalers.push(autoscaler("api", healthy_conditions()));
+    cluster.autoscalers[0] = autoscaler(
+        "web",
+        failed(
+            "the server could not find the requested resource (get \
+                                  pods.metrics.k8s.io)",
+        ),
+    );
+    let missing = "metrics.k8s.io is not installed, but needed by shop/web".to_owned();
+    assert!(problems(&cluster).contains(&(Level::Error, missing)));
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("install metrics-server, or hpa adapter"), "{text}");
+}
+
+#[test]
+fn api_is_not_missing_if_a_rule_of_the_controller_has_no_series() {
+    let mut cluster = healthy();
+    cluster.metrics_apis = Ok(Some(Vec::new()));
+    let no_api = "no custom metrics API (custom.metrics.k8s.io) registered";
+    let of_a_rule = format!(
+        "rules[0] of --metrics-config describes rps, but found no series now{ALSO_NOT_BY_API}: \
+         {no_api}"
+    );
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let metric =
+        json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": target } });
+    for (message, is_missing) in [(no_api, true), (of_a_rule.as_str(), false)] {
+        let conditions =
+            json!([condition("ScalingActive", "False", "FailedGetPodsMetric", message)]);
+        cluster.autoscalers[0] = autoscaler("web", conditions);
+        cluster.autoscalers[0].hpa.spec.metrics =
+            serde_json::from_value(json!([metric])).expect("metrics");
+        let text = run_checks(&cluster).text(false);
+        assert_eq!(text.contains("custom.metrics.k8s.io is not installed"), is_missing, "{text}");
+        assert!(text.contains(message), "{text}");
+    }
+}
+
+#[test]
+fn no_api_is_missing_if_the_controller_reads_another_source() {
+    let mut cluster = healthy();
+    cluster.metrics_apis = Ok(Some(Vec::new()));
+    let mut with_value = autoscaler("read", healthy_conditions());
+    let current = json!({ "name": "cpu", "current": { "averageUtilization": 40 } });
+    let current = json!([{ "type": "Resource", "resource": current }]);
+    with_value.hpa.status.current_metrics = serde_json::from_value(current).expect("metrics");
+    cluster.autoscalers = vec![with_value, autoscaler("new", json!([]))];
+    let text = run_checks(&cluster).text(false);
+    let expected = "metrics.k8s.io is not installed: the controller reads these metrics from \
+                    another source, such as Prometheus";
+    assert!(text.contains(expected), "{text}");
+    assert!(!text.contains("install metrics-server"), "{text}");
+}
+
+#[test]
+fn metrics_without_a_value_from_another_source_are_named() {
+    let pods_metric = |name: &str| {
+        let target = json!({ "type": "AverageValue", "averageValue": "1" });
+        json!({ "type": "Pods", "pods": { "metric": { "name": name }, "target": target } })
+    };
+    let with_metrics = |name: &str, conditions: Value, current: Value| {
+        let mut autoscaler = autoscaler(name, conditions);
+        let metrics = json!([pods_metric("rps"), pods_metric("jobs")]);
+        autoscaler.hpa.spec.metrics = serde_json::from_value(metrics).expect("metrics");
+        autoscaler.hpa.status.current_metrics = serde_json::from_value(current).expect("values");
+        autoscaler
+    };
+    let value = |name: &str| {
+        json!({
+            "type": "Pods",
+            "pods": { "metric": { "name": name }, "current": { "averageValue": "5" } },
+        })
+    };
+    let failed = format!("no rule of --metrics-config has rps{ALSO_NOT_BY_API}: no API");
+    let failed = json!([condition("ScalingActive", "False", "FailedGetPodsMetric", &failed)]);
+    let mut cluster = healthy();
+    cluster.metrics_apis = Ok(Some(Vec::new()));
+    let both = json!([value("rps"), value("jobs")]);
+    cluster.autoscalers = vec![with_metrics("both", healthy_conditions(), both)];
+    let complete = "custom.metrics.k8s.io is not installed: the controller reads these metrics";
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains(complete), "{text}");
+
+    let one = json!([value("rps"), { "type": "" }]);
+    cluster.autoscalers.push(with_metrics("one", healthy_conditions(), one));
+    cluster.autoscalers.push(with_metrics("none", failed, json!([])));
+    let text = run_checks(&cluster).text(false);
+    let expected = "custom.metrics.k8s.io is not installed, and the controller reads no other \
+                    source for shop/one (jobs), shop/none (rps)";
+    assert!(text.contains(expected) && !text.contains(complete), "{text}");
+}

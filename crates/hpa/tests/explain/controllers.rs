@@ -1,0 +1,256 @@
+//! The controller that stored the status, and its lease.
+
+use std::fs;
+
+use hpa_tests::harness::{TestbedExt, objects};
+use serde_json::{Value, json};
+
+use super::{Cluster, web_with};
+
+#[tokio::test]
+async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
+    let pause = |all: &mut Vec<Value>| {
+        all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+    };
+    let cluster = Cluster::new(web_with(4, objects::cpu_metric(30), pause)).await;
+    cluster
+        .expect(&[
+            "shop/web is paused by annotation and stays at 4: ",
+            "; without the pause, scaled to 8",
+            "scales to 8 without the pause",
+        ])
+        .await;
+    let mut hpa = cluster.testbed.hpa("web").expect("an autoscaler");
+    hpa["metadata"]["managedFields"] = json!([{
+        "manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
+        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+        "time": "2026-01-01T00:00:00Z",
+    }]);
+    let (dir, name) = (cluster.served.dir.path(), "dump.json");
+    let deployment = cluster.testbed.deployment("web").expect("a Deployment");
+    let list = json!({ "kind": "List", "items": [hpa, deployment] });
+    fs::write(dir.join(name), list.to_string()).expect("a file");
+    let file = dir.join(name).display().to_string();
+    let output = cluster.explain(&["-f", &file]).await;
+    assert!(output.contains("kube-controller-manager stored the status at 2026"), "{output}");
+    assert!(!output.contains("paused by annotation"), "{output}");
+}
+
+#[tokio::test]
+async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease() {
+    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let paused = |leases: Vec<Value>| {
+        let mut all = controlled_by("kube-controller-manager");
+        all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+        Cluster::new(all.into_iter().chain(leases))
+    };
+    let held = |renewed| vec![lease("kube-system", "kube-controller-manager", renewed)];
+    let advice = "Remove the annotation autoscaling.hpa-rs.dev/pause, unless hpa run is to handle \
+                  the autoscaler: ";
+    let ignores = "kube-controller-manager, which stored the status last, ignores the pause; ";
+    for (leases, of_hpa_rs, state) in [
+        (
+            held(old),
+            "hpa-rs would obey the pause; ",
+            "no controller has renewed the lease kube-system/kube-controller-manager for ",
+        ),
+        (held(now), "", "its lease is held by a_1, renewed "),
+        (Vec::new(), "", "it has no lease."),
+    ] {
+        let output = paused(leases).await.explain(&["shop/web"]).await;
+        assert!(output.contains(&format!("{advice}{of_hpa_rs}{ignores}{state}")), "{output}");
+        assert!(!output.contains("handles it, by its status"), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
+    let cluster = Cluster::new([]).await;
+    let status = async || {
+        let (output, error, _) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+        let mut lines = output.lines().filter(|line| line.contains("kube-controller-manager"));
+        lines.next().unwrap_or_else(|| panic!("{output}{error}")).to_owned()
+    };
+    let unknown = "- whether kube-controller-manager runs is unknown: there is no lease \
+                   kube-system/kube-controller-manager";
+    assert_eq!(status().await, unknown);
+    let metadata = json!({ "name": "kube-controller-manager", "namespace": "kube-system" });
+    let now = jiff::Timestamp::now();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
+        "spec": { "holderIdentity": "cp-1_7d1f", "leaseDurationSeconds": 3600,
+            "renewTime": format!("{now:.6}") },
+    });
+    cluster.testbed.apply_all([lease]);
+    let line = status().await;
+    let flags = "; its flags can't be read here, so its HPA controller may be on";
+    assert!(line.starts_with("- kube-controller-manager holds its lease (cp-1, "), "{line}");
+    assert!(line.ends_with(flags), "{line}");
+    let container = json!({
+        "name": "kube-controller-manager", "image": "k",
+        "command": ["kube-controller-manager", "--controllers=*,-horizontal-pod-autoscaler-controller"],
+    });
+    cluster.testbed.apply_all([json!({
+        "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [container] },
+        "metadata": { "name": "kube-controller-manager-cp-1", "namespace": "kube-system" },
+    })]);
+    let line = status().await;
+    let off = "is off (flags of pod kube-system/kube-controller-manager-cp-1)";
+    assert!(line.starts_with("√ ") && line.ends_with(off), "{line}");
+}
+
+/// [`web`] with half of the needed pods, and a status that `manager` stored.
+fn controlled_by(manager: &str) -> Vec<Value> {
+    let status = |all: &mut Vec<Value>| {
+        all[1]["metadata"]["managedFields"] = json!([{
+            "manager": manager, "operation": "Update", "subresource": "status",
+            "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+            "time": "2026-01-01T00:00:00Z",
+        }]);
+    };
+    web_with(2, objects::cpu_metric(30), status)
+}
+
+fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "holderIdentity": "a_1", "leaseDurationSeconds": 3600,
+            "renewTime": format!("{renewed:.6}"),
+        },
+    })
+}
+
+#[tokio::test]
+async fn controller_with_an_expired_lease_scales_nothing() {
+    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let held = |manager, leases: &[Value]| {
+        Cluster::new(controlled_by(manager).into_iter().chain(leases.to_vec()))
+    };
+    let own = |renewed| lease("shop", "hpa", renewed);
+    let built_in = |renewed| lease("kube-system", "kube-controller-manager", renewed);
+    let dead = "shop/web would scale from 2 to 4: cpu is at 60% of requests, target 30%; no \
+                controller has renewed the lease ";
+    let cluster = held("hpa-controller:shop/hpa", &[own(old)]).await;
+    let advice = "No controller acts on this autoscaler: no controller has renewed the lease \
+                  shop/hpa";
+    cluster.expect(&[&format!("{dead}shop/hpa for "), advice]).await;
+    let all = cluster.explain(&["-A"]).await;
+    let first = "No controller acts on 1 autoscaler (shop/web): no controller has renewed the lease \
+                 shop/hpa for ";
+    assert!(all.starts_with(first), "{all}");
+    let mut released = own(old);
+    released["spec"]["holderIdentity"] = json!("");
+    let cluster = held("hpa-controller:shop/hpa", &[released]).await;
+    let first =
+        "No controller acts on 1 autoscaler (shop/web): no instance holds the lease shop/hpa. ";
+    let end = "target 30%; no instance holds the lease shop/hpa\n";
+    cluster.expect(&[end, &first.replace("1 autoscaler (shop/web)", "this autoscaler")]).await;
+    let all = cluster.explain(&["-A"]).await;
+    assert!(all.starts_with(first), "{all}");
+    let cluster = held("kube-controller-manager", &[built_in(old)]).await;
+    let first = format!("{dead}kube-system/kube-controller-manager for ");
+    let search = ", and no lease hpa-controller was found in kube-system or autoscaling";
+    let maybe = "Maybe no controller acts on this autoscaler: no controller has renewed";
+    let elsewhere = format!("{search}; if hpa-rs runs elsewhere, add --controller-namespace");
+    cluster.expect(&[&first, search, maybe, &elsewhere]).await;
+
+    let successor = lease("kube-system", "hpa-controller", now);
+    for (manager, leases) in [
+        ("hpa-controller:shop/hpa", [own(now)].as_slice()),
+        ("kube-controller-manager", &[built_in(now)]),
+        ("kube-controller-manager", &[built_in(old), successor]),
+        // These managers have a lease of another name, or none.
+        ("k3s", &[]),
+        ("hpa-controller", &[]),
+    ] {
+        let output = held(manager, leases).await.explain(&["shop/web"]).await;
+        assert!(!output.contains("has renewed"), "{manager}: {output}");
+        let all = held(manager, leases).await.explain(&["-A"]).await;
+        assert!(!all.contains("has renewed"), "{manager}: {all}");
+    }
+}
+
+/// After a migration, no status changes, so hpa-rs stores none. With a dry run it never does.
+#[tokio::test]
+async fn lease_of_the_successor_is_found_in_other_namespaces() {
+    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let mut objects = controlled_by("kube-controller-manager");
+    objects[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
+    objects.push(lease("kube-system", "kube-controller-manager", old));
+    let mut other = controlled_by("hpa-controller:scaling/hpa").remove(1);
+    other["metadata"]["namespace"] = json!("other");
+    for successor in [
+        vec![lease("autoscaling", "hpa-controller", now)],
+        vec![other, lease("scaling", "hpa", now)],
+    ] {
+        let cluster = Cluster::new(objects.iter().cloned().chain(successor)).await;
+        let first = "shop/web is in dry run by annotation and would scale from 2 to 4: ";
+        cluster.expect(&[first]).await;
+        let output = cluster.explain(&["shop/web"]).await;
+        assert!(!output.contains("ignores") && !output.contains("o controller acts"), "{output}");
+        let all = cluster.explain(&["-A"]).await;
+        assert!(!all.contains("ignores") && !all.contains("o controller acts"), "{all}");
+        let arguments = ["status", "-n", "shop"];
+        let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
+        let dry_run = "1 autoscaler in dry run by annotation, so nothing is written: shop/web";
+        assert!(status.contains(dry_run) && !status.contains("o controller acts"), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn several_controllers_are_reported_while_they_run() {
+    let objects = |stored_at: jiff::Timestamp| {
+        let mut objects = controlled_by("hpa-controller:shop/hpa");
+        objects[1]["metadata"]["managedFields"][0]["time"] = json!(format!("{stored_at:.0}"));
+        let mut other = objects[1].clone();
+        other["metadata"]["name"] = json!("other");
+        other["metadata"]["managedFields"][0]["manager"] = json!("kube-controller-manager");
+        let now = jiff::Timestamp::now();
+        let leases = [("shop", "hpa"), ("kube-system", "kube-controller-manager")];
+        objects.push(other);
+        objects.extend(leases.map(|(namespace, name)| lease(namespace, name, now)));
+        objects
+    };
+    let past: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = Cluster::new(objects(past)).await;
+    let all = cluster.explain(&["-A"]).await;
+    assert!(!all.contains("Several controllers"), "a status keeps its writer: {all}");
+    let cluster = Cluster::new(objects(jiff::Timestamp::now())).await;
+    let all = cluster.explain(&["-A"]).await;
+    let expected = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/web), \
+                    kube-controller-manager (shop/other). hpa status says more.\n";
+    assert!(all.starts_with(expected), "{all}");
+    let cluster = Cluster::new(objects(past)).await;
+    cluster.testbed.apply_all([lease("kube-system", "kube-controller-manager", past)]);
+    let all = cluster.explain(&["-A"]).await;
+    assert!(!all.contains("Several controllers"), "it no longer writes: {all}");
+    let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+    let line = status.lines().find(|line| line.contains("kube-controller-manager stored"));
+    assert!(
+        line.is_some_and(|line| line.ends_with("it holds no lease, so it no longer writes")),
+        "{status}"
+    );
+}
+
+#[tokio::test]
+async fn settings_that_kube_controller_manager_ignores_are_named() {
+    let mut all = controlled_by("kube-controller-manager");
+    all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/sync-period": "30s" });
+    all[1]["status"] = json!({
+        "currentReplicas": 2, "desiredReplicas": 2,
+        "conditions": [{
+            "type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+    });
+    let cluster = Cluster::new(all).await;
+    let text = "the setting sync-period has no effect: kube-controller-manager, which stored the \
+                status last, ignores it";
+    cluster
+        .expect(&[&format!("unless hpa run is to handle the autoscaler: {text}; it has no lease.")])
+        .await;
+    let output = cluster.explain(&["-A"]).await;
+    assert!(output.contains(&format!("; {text}\n")), "{output}");
+}

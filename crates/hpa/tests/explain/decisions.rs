@@ -1,0 +1,312 @@
+//! What the decision is, why, and what would change it.
+
+use hpa_tests::harness::{SettableMetrics, objects};
+use serde_json::{Value, json};
+
+use super::{Cluster, web, web_with};
+
+#[tokio::test]
+async fn report_names_counted_pods_and_the_next_change() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    cluster
+        .expect(&[
+            "shop/web stays at 4: cpu is at 60% of requests, target 60%; within tolerance",
+            "scales to 5 when average cpu rises to 670m (67% of requests); now 600m",
+            "counted (4): web-0, web-1, web-2, web-3",
+            "No controller has stored a status",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn limiting_bound_or_policy_is_named() {
+    Cluster::new(web(10, vec![objects::cpu_metric(30)]))
+        .await
+        .expect(&[
+            "stays at 10: cpu is at 60% of requests, target 30%; maxReplicas is 10, metrics ask \
+             for 20",
+            "scales to 20 with a maxReplicas of 20",
+            "Raise spec.maxReplicas",
+        ])
+        .await;
+    Cluster::new(web(2, vec![objects::cpu_metric(200)]))
+        .await
+        .expect(&["stays at 2", "minReplicas is 2, metrics ask for 1"])
+        .await;
+    let disabled = |all: &mut Vec<Value>| {
+        all[1]["spec"]["behavior"] = json!({ "scaleUp": { "selectPolicy": "Disabled" } });
+    };
+    Cluster::new(web_with(4, objects::cpu_metric(30), disabled))
+        .await
+        .expect(&["stays at 4", "spec.behavior.scaleUp.selectPolicy is Disabled"])
+        .await;
+    let one_pod = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
+    let policy = |all: &mut Vec<Value>| {
+        all[1]["spec"]["behavior"] = json!({ "scaleUp": { "policies": one_pod } });
+    };
+    Cluster::new(web_with(4, objects::cpu_metric(30), policy))
+        .await
+        .expect(&[
+            "would scale from 4 to 5: cpu is at 60% of requests, target 30%; policies allow 5 for now, \
+             metrics ask for 8; no controller has stored a status",
+            "1 Pods in 60s, from 4: at most 5",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn unknown_history_is_reported_when_stabilization_holds() {
+    let stabilized = |all: &mut Vec<Value>| {
+        all[1]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 4,
+            "conditions": [{
+                "type": "AbleToScale", "status": "True", "reason": "ScaleDownStabilized",
+                "message": "recent recommendations were higher than current one",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    };
+    Cluster::new(web_with(4, objects::cpu_metric(120), stabilized))
+        .await
+        .expect(&[
+            "would scale from 4 to 2: cpu is at 60% of requests, target 120%; the controller last \
+             reported ScaleDownStabilized",
+            "past recommendations are not known",
+            "It reports ScaleDownStabilized",
+            "so it may stay at 4 for now",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn uncounted_pods_are_named() {
+    let pods = |all: &mut Vec<Value>| {
+        all[3]["status"]["phase"] = json!("Pending");
+        all[4]["status"]["phase"] = json!("Failed");
+        all[5]["status"]["conditions"] = json!([]);
+    };
+    Cluster::new(web_with(4, objects::cpu_metric(30), pods))
+        .await
+        .expect(&[
+            "unready (2): web-1 is pending, web-3 has no start time or no Ready condition",
+            "ignored (1): web-2 has failed",
+            "hold the decision back: web-1, web-3.",
+        ])
+        .await;
+    let none = |all: &mut Vec<Value>| {
+        for pod in all.iter_mut().skip(2) {
+            pod["status"]["phase"] = json!("Pending");
+        }
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(30), none))
+        .await
+        .expect(&["stays at 2: cpu cannot be read", "No pod has a sample of cpu that counts"])
+        .await;
+}
+
+#[tokio::test]
+async fn surplus_pods_and_missing_requests_are_named() {
+    let foreign = |all: &mut Vec<Value>| {
+        let mut job = objects::pod("job", 0);
+        job["metadata"]["labels"] = json!({ "app": "web" });
+        all.push(job);
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(60), foreign))
+        .await
+        .expect(&["The selector matches 3 pods, but the target has 2"])
+        .await;
+    let sidecar = |all: &mut Vec<Value>| {
+        let container = json!({ "name": "proxy" });
+        let containers = all[3]["spec"]["containers"].as_array_mut().expect("containers");
+        containers.push(container);
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(60), sidecar))
+        .await
+        .expect(&["missing request for cpu in container proxy of Pod web-1", "(missing in web-1)"])
+        .await;
+}
+
+#[tokio::test]
+async fn unusable_target_is_explained() {
+    let missing = |all: &mut Vec<Value>| {
+        all.remove(0);
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(60), missing))
+        .await
+        .expect(&["shop/web can't decide: ", "Check that Deployment web exists"])
+        .await;
+    let renamed = |all: &mut Vec<Value>| all[0]["metadata"]["name"] = json!("webs");
+    Cluster::new(web_with(2, objects::cpu_metric(60), renamed))
+        .await
+        .expect(&["Did you mean Deployment webs? There is no Deployment web: correct"])
+        .await;
+    let kind = |all: &mut Vec<Value>| {
+        all[1]["spec"]["scaleTargetRef"]["kind"] = json!("Deploymint");
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(60), kind))
+        .await
+        .expect(&["can't decide: ", "kind Deploymint is not one of them"])
+        .await;
+    let zero = |all: &mut Vec<Value>| all[0]["spec"]["replicas"] = json!(0);
+    Cluster::new(web_with(2, objects::cpu_metric(60), zero))
+        .await
+        .expect(&[
+            "stays at 0: autoscaling is off",
+            "kubectl scale Deployment web --replicas=2 --namespace shop",
+        ])
+        .await;
+    let twice = |all: &mut Vec<Value>| {
+        let mut other = all[1].clone();
+        other["metadata"]["name"] = json!("other");
+        all.push(other);
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(60), twice))
+        .await
+        .expect(&[
+            "shop/web isn't scaled: shop/other selects the same pods",
+            "Merge this one and shop/other into one autoscaler with several metrics",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn failing_metric_and_its_effect_are_named() {
+    let metrics = vec![
+        objects::cpu_metric(200),
+        objects::external_metric(SettableMetrics::METRIC_WITHOUT_SERIES, "1"),
+    ];
+    Cluster::new(web(4, metrics))
+        .await
+        .expect(&[
+            "stays at 4: broken cannot be read",
+            "external.metrics.k8s.io works but has no value of broken",
+            "the autoscaler scales up by the others, but not down",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn surplus_pods_of_a_rolling_update_are_reported() {
+    let surge = |all: &mut Vec<Value>| all[0]["status"]["replicas"] = json!(5);
+    Cluster::new(web_with(4, objects::external_metric("queue", "8"), surge))
+        .await
+        .expect(&["The target has 5 pods for 4 replicas, as during a rolling update"])
+        .await;
+}
+
+#[tokio::test]
+async fn similar_names_of_unknown_metrics_are_listed() {
+    let mut cpus = objects::cpu_metric(60);
+    cpus["resource"]["name"] = "cpus".into();
+    for (metric, expected) in [
+        (
+            objects::pods_metric("http_request", "1"),
+            "custom.metrics.k8s.io has no metric http_request (similar: http_requests). Correct \
+             the name in spec.metrics[0]",
+        ),
+        (
+            objects::pods_metric("jobs", "1"),
+            "custom.metrics.k8s.io has no metric jobs (it has http_requests, lag).",
+        ),
+        (
+            objects::pods_metric("lag", "1"),
+            "custom.metrics.k8s.io has lag for services, not for pods. Use a metric of type Object",
+        ),
+        (
+            objects::external_metric("queue_lenght", "1"),
+            "external.metrics.k8s.io has no metric queue_lenght (similar: queue_length).",
+        ),
+        (cpus, "metrics.k8s.io has no resource cpus for the target's pods (similar: cpu)."),
+    ] {
+        let cluster = Cluster::new(web(4, vec![metric])).await;
+        cluster.metrics.restrict_to(&["pods/http_requests", "services/lag", "queue_length"]);
+        cluster.expect(&[expected]).await;
+    }
+}
+
+#[tokio::test]
+async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
+    let definition = hpa_crd::definition().expect("a definition");
+    let mut all = web(4, vec![objects::cpu_metric(60)]);
+    let mut custom = all[1].clone();
+    custom["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    all.extend([serde_json::to_value(definition).expect("JSON"), custom]);
+    let cluster = Cluster::new(all.clone()).await;
+    for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
+        let output = cluster.explain(&[own]).await;
+        let start = format!("{own} shares its target with {other} and stays at 4: ");
+        assert!(output.starts_with(&start), "{output}");
+        let advice = format!(
+            "Merge the autoscalers of the target into one with several metrics: this one and \
+                 {other}."
+        );
+        assert!(output.contains(&advice), "{output}");
+    }
+    // A controller of both APIs has reported that they share a target.
+    for index in [1, all.len() - 1] {
+        all[index]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 4,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+                "message": "pods by selector app=web are controlled by multiple HPAs: [shop/web \
+                            rhpa/shop/web]",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    }
+    let cluster = Cluster::new(all).await;
+    for (own, other) in [("shop/web", "rhpa/shop/web"), ("rhpa/shop/web", "shop/web")] {
+        let output = cluster.explain(&[own]).await;
+        let start = format!("{own} isn't scaled: {other} selects the same pods\n");
+        assert!(output.starts_with(&start), "{output}");
+        assert!(output.contains(&format!("Merge this one and {other} into one")), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn autoscalers_with_problems_get_one_line_each() {
+    let failing = |all: &mut Vec<Value>| {
+        all[1]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 0,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric",
+                "message": "the HPA was unable to compute the replica count: failed to get cpu \
+                    utilization: unable to get metrics for resource cpu: no metrics returned from \
+                    resource metrics API",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    };
+    let cluster = Cluster::new(web_with(4, objects::cpu_metric(60), failing)).await;
+    let output = cluster.explain(&["-A"]).await;
+    let line = "shop/web  cpu cannot be read: no metrics returned from resource metrics API\n";
+    assert!(output.starts_with(line), "{output}");
+    assert!(output.contains("1 of 1 autoscaler has a problem"), "{output}");
+    let held = |all: &mut Vec<Value>| {
+        let condition = |kind: &str, reason: &str| {
+            json!({ "type": kind, "status": "True", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        all[1]["status"] = json!({
+            "currentReplicas": 10, "desiredReplicas": 10,
+            "conditions": [
+                condition("AbleToScale", "ReadyForNewScale"),
+                condition("ScalingActive", "ValidMetricFound"),
+                condition("ScalingLimited", "TooManyReplicas"),
+            ],
+        });
+    };
+    let at_maximum = Cluster::new(web_with(10, objects::cpu_metric(60), held)).await;
+    let output = at_maximum.explain(&["-A"]).await;
+    assert!(output.starts_with("shop/web  "), "it can't do what its metrics ask for: {output}");
+    let none = cluster.explain(&["-A", "-n", "default"]).await;
+    assert!(none.starts_with("None of 0 autoscalers has a problem"), "{none}");
+}
+
+#[tokio::test]
+async fn metric_name_does_not_control_the_terminal() {
+    let metric = objects::external_metric("a\u{1b}[31mb", "1");
+    let cluster = Cluster::new(web(4, vec![metric])).await;
+    let output = cluster.explain(&["shop/web"]).await;
+    assert!(output.contains("a\\u{1b}[31mb") && !output.contains('\u{1b}'), "{output}");
+}

@@ -1,0 +1,200 @@
+//! Absent objects, missing permissions and API servers that don't answer, as commands report them.
+
+use std::{
+    fs,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
+use hpa_tests::harness::{ServedTestbed, TestbedExt, objects};
+use serde_json::json;
+use tokio::{net::TcpListener, process::Command, time::timeout};
+
+use super::{Cluster, web};
+
+#[tokio::test]
+async fn hanging_api_server_is_reported_after_one_request() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    let connections = Arc::new(AtomicUsize::new(0));
+    let accepted = connections.clone();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            accepted.fetch_add(1, Ordering::SeqCst);
+            open.push(connection);
+        }
+    });
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("kubeconfig");
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "silent",
+        "clusters": [{ "name": "silent", "cluster": { "server": server } }],
+        "contexts": [{ "name": "silent", "context": { "cluster": "silent", "user": "silent" } }],
+        "users": [{ "name": "silent", "user": {} }],
+    });
+    fs::write(&kubeconfig, text.to_string()).expect("a kubeconfig");
+    let mut explain = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    explain.args(["explain", "shop/web", "--request-timeout=1s", "--kubeconfig"]).arg(kubeconfig);
+    let output = explain.output().await.expect("the program runs");
+    let error = String::from_utf8(output.stderr).expect("UTF-8");
+    let expected = "unable to read the autoscaler shop/web: no response from the API server within \
+                    --request-timeout";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!(connections.load(Ordering::SeqCst), 1, "{error}");
+}
+
+#[tokio::test]
+async fn absent_autoscaler_is_an_error_that_names_it() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    for (name, others) in [
+        ("shop/none", ". The namespace shop has web"),
+        ("shop/web-", ". Similar: web"),
+        ("default/web", ": the namespace default has none. web is in shop"),
+        ("default/none", ": the namespace default has none"),
+        ("mail/web", ": the namespace mail doesn't exist"),
+        ("shopp/web", ": the namespace shopp doesn't exist. Similar: shop"),
+    ] {
+        let (_, error, is_success) =
+            cluster.run(env!("CARGO_BIN_EXE_hpa"), &["explain", name]).await;
+        let expected = format!("hpa: there is no autoscaler {name}{others}\n");
+        assert!(!is_success && error == expected, "{error}");
+        let replay = ["replay", name, "--prometheus", "http://127.0.0.1:9"];
+        let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &replay).await;
+        assert!(!is_success && error == expected, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn error_about_an_absent_autoscaler_names_a_few_similar_ones() {
+    let autoscaler = |name: &&str| objects::hpa(name, 2..=10, vec![objects::cpu_metric(60)]);
+    let names = ["web1", "web2", "web3", "web4", "web5"];
+    let cluster = Cluster::new(names.iter().map(autoscaler).collect::<Vec<_>>()).await;
+    let explain = ["explain", "shop/web0"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let expected = "hpa: there is no autoscaler shop/web0. Similar: web1, web2, web3 and 2 more\n";
+    assert!(!is_success && error == expected, "{error}");
+}
+
+#[tokio::test]
+async fn absent_namespace_is_an_error_of_commands_that_list() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    for command in ["lint", "status", "explain"] {
+        let arguments: &[&str] = if command == "explain" { &["-A"] } else { &[] };
+        let arguments = [&[command, "-n", "shopp"], arguments].concat();
+        let (output, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
+        let expected = "hpa: the namespace shopp doesn't exist. Similar: shop\n";
+        assert_eq!((&*output, &*error, is_success), ("", expected, false), "{command}");
+    }
+    let compare = ["shadow-report", "--namespace", "shopp", "--for", "1s"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &compare).await;
+    let expected = "nothing was compared: the namespace shopp doesn't exist. Similar: shop\n";
+    assert!(!is_success && error.ends_with(expected), "{error}");
+}
+
+#[tokio::test]
+async fn forbidden_request_is_not_reported_as_a_decision() {
+    let message = "deployments.apps \"web\" is forbidden: User \"ann\" cannot get resource \
+                   \"deployments/scale\" in API group \"apps\" in the namespace \"shop\"";
+    let faults = Faults::new(1);
+    let forbidden = Effect::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: message.into(),
+        retry_after_seconds: None,
+    };
+    faults.add(Fault::on(Match::verb("get").resource("deployments")).effect(forbidden));
+    let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+    let testbed = Testbed::new(config);
+    testbed.apply_all([objects::namespace()]);
+    testbed.apply_all(web(2, vec![objects::cpu_metric(30)]));
+    let served = ServedTestbed::new(&testbed).await;
+    let output = served.command(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web"]).output().await;
+    let output = output.expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let expected =
+        format!("unable to explain shop/web: {message}. The controller has its own permissions");
+    assert!(error.contains(&expected) && !error.contains("can't decide"), "{error}");
+    assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
+}
+
+#[tokio::test]
+async fn missing_permission_ends_shadow_report_at_once() {
+    for (verb, resource, expected) in [
+        ("list", "pods", "pods can't be listed: "),
+        ("get", "deployments", "the scale of Deployment shop/web can't be read: "),
+    ] {
+        let message = format!("{resource} is forbidden: User \"ann\" cannot {verb} it");
+        let faults = Faults::new(1);
+        let forbidden = Effect::Status {
+            code: 403,
+            reason: "Forbidden".into(),
+            message: message.clone(),
+            retry_after_seconds: None,
+        };
+        faults.add(Fault::on(Match::verb(verb).resource(resource)).effect(forbidden));
+        let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+        let testbed = Testbed::new(config);
+        testbed.apply_all([objects::namespace()]);
+        testbed.apply_all(web(2, vec![objects::cpu_metric(30)]));
+        let served = ServedTestbed::new(&testbed).await;
+        let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), &["shadow-report", "--for=1h"]);
+        let output = timeout(Duration::from_secs(30), command.output()).await;
+        let output = output.expect("it ends at once").expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("nothing was compared: {expected}{message}");
+        assert!(error.contains(&expected), "{error}");
+        assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
+    }
+}
+
+#[tokio::test]
+async fn error_about_the_custom_api_names_the_flag() {
+    let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
+    moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    let definition = hpa_crd::definition().expect("a definition");
+    let definition = serde_json::to_value(definition).expect("JSON");
+    let cluster = Cluster::new([definition, moved]).await;
+    let explain = ["explain", "shop/moved"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let expected = "shop/moved is an autoscaler of autoscaling.hpa-rs.dev/v2, not of \
+                    autoscaling/v2: add --autoscaler-api=custom";
+    assert!(!is_success && error.contains(expected), "{error}");
+    cluster.testbed.apply_all([objects::hpa("web", 2..=10, vec![objects::cpu_metric(60)])]);
+    let explain = ["explain", "rhpa/shop/web"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let expected = "shop/web is an autoscaler of autoscaling/v2, not of \
+                    autoscaling.hpa-rs.dev/v2: leave out rhpa/";
+    assert!(!is_success && error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn unreachable_api_server_is_named_once() {
+    let cluster = Cluster::new([]).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let kubeconfig = cluster.served.dir.path().join("gone");
+    fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
+    let flag = format!("--kubeconfig={}", kubeconfig.display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let output = command.args(["explain", "shop/web", &flag]).output().await;
+    let output = output.expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("unable to connect to the API server at {address}: Connection refused");
+    assert!(!output.status.success() && error.contains(&expected), "{error}");
+    assert_eq!(error.matches("onnect").count(), 2, "once, and the cause: {error}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let output = command.args(["shadow-report", "--for=200ms", &flag]).output().await;
+    let output = output.expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let expected = "nothing was compared: horizontalpodautoscalers can't be listed: unable to \
+                    connect to the API server at ";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
+}

@@ -1,0 +1,70 @@
+//! Many autoscalers with annotations fit into the memory limits of the charts.
+
+use super::*;
+
+const NAMESPACES: usize = 20;
+const AUTOSCALERS_PER_NAMESPACE: usize = 1000;
+
+fn namespace(index: usize) -> String {
+    format!("team-{index:02}")
+}
+
+/// An autoscaler with a metric of its pods and one of its queue. It has no target.
+fn annotated_autoscaler(namespace: &str, name: &str) -> Value {
+    let mut queue = objects::external_metric("queue", "10");
+    queue["external"]["metric"]["selector"]["matchLabels"] =
+        json!({ "type": "json-path", "queue": name });
+    let mut hpa = objects::hpa(name, 1..=9, [objects::pods_metric("rps", "10"), queue]);
+    hpa["metadata"]["namespace"] = namespace.into();
+    hpa["metadata"]["annotations"] = json!({
+        "metric-config.pods.rps.json-path/json-key": "$.rps",
+        "metric-config.pods.rps.json-path/path": "/metrics",
+        "metric-config.pods.rps.json-path/port": "8080",
+        "metric-config.external.queue.json-path/endpoint": format!("http://{name}/length"),
+        "metric-config.external.queue.json-path/json-key": "$.length",
+    });
+    hpa
+}
+
+/// The last listed autoscaler is the only one with an invalid annotation.
+fn set_up_autoscalers(testbed: &Testbed) {
+    for index in 0..NAMESPACES {
+        let namespace = namespace(index);
+        apply(
+            testbed,
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        );
+        for at in 0..AUTOSCALERS_PER_NAMESPACE {
+            apply(testbed, annotated_autoscaler(&namespace, &format!("web-{index:02}-{at:04}")));
+        }
+    }
+    let mut last = annotated_autoscaler(&namespace(NAMESPACES - 1), "zz-last");
+    last["metadata"]["annotations"]["metric-config.pods.rps.json-path/interval"] = "soon".into();
+    apply(testbed, last);
+}
+
+/// These autoscalers are usual ones, so they may use the whole limit of the chart.
+async fn assert_is_within_the_limit(
+    program: &Program,
+    reasons: &'static [&'static str],
+    count: usize,
+) {
+    let peak = peak_of_program(program, set_up_autoscalers, reasons, count).await;
+    let limit = 2 * program.max_peak_mib();
+    assert!(peak.is_none_or(|peak| peak < limit), "{peak:?} MiB, the limit is {limit}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn adapter_collects_for_20_000_autoscalers_within_its_limit() {
+    // The event of the last autoscaler.
+    let reasons = &["CreateNewMetricsCollector"];
+    assert_is_within_the_limit(&Program::AdapterWithCollectors, reasons, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controller_collects_for_20_000_autoscalers_within_its_limit() {
+    // The caches have all autoscalers before the first one is reconciled.
+    let reconciled = AUTOSCALERS_PER_NAMESPACE;
+    let program = Program::ControllerWithCollectors;
+    assert_is_within_the_limit(&program, &["FailedGetScale"], reconciled).await;
+}
