@@ -52,7 +52,8 @@ async fn review_access() -> Json<Value> {
 }
 
 impl Adapter {
-    /// Starts the adapter on a testbed, with reviews by another server, and waits until it is ready.
+    /// Starts the adapter on a testbed, with reviews by another server, and waits until it is
+    /// ready.
     async fn start(served: &ServedTestbed) -> Self {
         let reviews = Router::new()
             .route("/apis/authentication.k8s.io/v1/tokenreviews", post(review_token))

@@ -67,8 +67,8 @@ rules:
 ",
         is_success: false,
         expected: &[
-            "  problem: nginx_ingress_controller_requests has no label `namespace`, which \
-             seriesQuery requires; it has exported_namespace\n",
+            "  problem: the newest series of nginx_ingress_controller_requests has no label `namespace`, \
+             which seriesQuery requires; it has exported_namespace\n",
         ],
         unexpected: "no such series",
     },

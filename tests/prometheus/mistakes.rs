@@ -125,9 +125,9 @@ rules:
 ",
         metric: "ingresses/nginx_ingress_controller_requests",
         flags: IN_NAMESPACE,
-        advice: "nginx_ingress_controller_requests has no value: rules[0] (line 3, column 3): \
-                 nginx_ingress_controller_requests has no label `namespace`, which seriesQuery \
-                 requires; it has exported_namespace\n",
+        advice: "nginx_ingress_controller_requests has no value: rules[0] (line 3, column 3): the \
+                 newest series of nginx_ingress_controller_requests has no label `namespace`, which \
+                 seriesQuery requires; it has exported_namespace\n",
     },
     Mistake {
         name: "no_namespace_label",

@@ -158,7 +158,8 @@ impl<'a> Fallbacks<'a> {
         Some(state)
     }
 
-    /// Ends the failures of metrics that were not observed. `cause` starts the message of the event.
+    /// Ends the failures of metrics that were not observed. `cause` starts the message of the
+    /// event.
     pub(crate) fn end_unobserved(&mut self, cause: &str) {
         let ended = std::mem::take(&mut self.unobserved);
         if ended.iter().any(|state| state.fallback_since.is_some()) {

@@ -50,8 +50,8 @@ pub(crate) enum WatchFailure {
 }
 
 impl ObjectWatch {
-    /// Creates a watch, which starts with the first call of [`Self::next`]. An empty namespace means
-    /// all.
+    /// Creates a watch, which starts with the first call of [`Self::next`]. An empty namespace
+    /// means all.
     pub(crate) fn new(
         client: Client,
         resource: &ApiResource,

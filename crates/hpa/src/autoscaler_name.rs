@@ -185,7 +185,8 @@ pub(crate) fn list_path(api: AutoscalerApi, namespace: Option<&str>) -> String {
     format!("/apis/{api}/{}{}", namespace.unwrap_or_default(), hpa_crd::PLURAL)
 }
 
-/// Removes the resource from `RESOURCE/NAME`. The short name counts only if it can't be a namespace.
+/// Removes the resource from `RESOURCE/NAME`. The short name counts only if it can't be a
+/// namespace.
 fn without_resource(argument: &str, has_namespace: bool) -> &str {
     let Some((resource, name)) = argument.split_once('/') else { return argument };
     let resource = resource.split_once('.').map_or(resource, |(resource, _)| resource);

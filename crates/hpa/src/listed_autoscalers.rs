@@ -96,8 +96,20 @@ pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler]) {
     }
 }
 
+/// Lists the autoscalers of both APIs. An API that can't be listed has none.
+pub(crate) async fn list_readable_autoscalers(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Vec<ListedAutoscaler> {
+    let mut autoscalers = Vec::new();
+    for api in AutoscalerApi::ALL {
+        autoscalers.extend(list_autoscalers(client, api, namespace).await.unwrap_or_default());
+    }
+    autoscalers
+}
+
 /// Lists the autoscalers of an API.
-pub(crate) async fn list_autoscalers(
+async fn list_autoscalers(
     client: &Client,
     api: AutoscalerApi,
     namespace: Option<&str>,

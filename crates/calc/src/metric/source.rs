@@ -38,7 +38,8 @@ pub(super) fn source(spec: &MetricSpec) -> Result<Source<'_>, MetricSpecError> {
     })
 }
 
-/// The query of a metric. Fails if the type is unknown, the type's source is missing, or a selector is invalid.
+/// The query of a metric. Fails if the type is unknown, the type's source is missing, or a selector
+/// is invalid.
 pub(crate) fn query(spec: &MetricSpec) -> Result<MetricQuery, MetricSpecError> {
     let identify = |metric: &MetricIdentifier| -> Result<(String, Selector), MetricSpecError> {
         // `None` becomes the selector that matches nothing. The string of this selector is empty,

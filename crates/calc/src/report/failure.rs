@@ -69,11 +69,11 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
 
 /// Describes the target's pods if a metric by pod has no value because none of them runs.
 pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
-    let mut failed = metrics.filter(|(spec, metric)| {
+    let mut metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
+    let has_empty_response = metrics.any(|(spec, metric)| {
         metric.failure == Some(MetricFailure::Empty) && !spec.source_type.exists_without_pods()
     });
-    failed.next().and_then(|_| no_pod_runs(inputs))
+    if has_empty_response { no_pod_runs(inputs) } else { None }
 }
 
 /// A clause that counts the target's pods by state. `None` if one of them runs and may be ready, or
@@ -188,12 +188,13 @@ pub(super) fn about_failure(
         }
         failure => failure,
     };
-    let is_without_pods = failure == MetricFailure::Empty && is_by_pod;
-    if let Some(state) = no_pod_runs(inputs).filter(|_| is_without_pods) {
-        return format!(
-            "There is no value of {name}, because {state}. The events of the pods say why: kubectl \
-             describe pods --selector {selector} --namespace {namespace}"
-        );
+    if is_by_pod
+        && failure == MetricFailure::Empty
+        && let Some(state) = no_pod_runs(inputs)
+    {
+        let command =
+            format!("kubectl describe pods --selector {selector} --namespace {namespace}");
+        return about_idle_pods(inputs, metric, &state, &command);
     }
     match failure {
         MetricFailure::InvalidSpec => about_invalid_spec(inputs, index, name),
@@ -223,6 +224,24 @@ pub(super) fn about_failure(
              have it: kubectl get pods --selector {selector} --namespace {namespace}"
         ),
     }
+}
+
+/// Advice about an empty response while no pod runs or is ready, as `state` says. `command` prints
+/// the events of the pods.
+fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str, command: &str) -> String {
+    let name = &metric.name;
+    if inputs.selected.pods.iter().all(|pod| pod.phase != PodPhase::Running) {
+        return format!(
+            "There is no value of {name}, because {state}. The events of the pods say why: {command}"
+        );
+    }
+    // A container that runs has a value although its pod is not ready.
+    let (_, server) = api_and_server(&metric.source_type);
+    format!(
+        "There is no value of {name}, and {state}. If the containers run, see the log of {}. If \
+         not, the events of the pods say why: {command}",
+        server.replacen("An adapter", "an adapter", 1)
+    )
 }
 
 /// Advice about a metrics API that responded without a value of the metric.
@@ -388,8 +407,8 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
     })
 }
 
-/// Whether a pod is within its CPU initialization period, in which it may be unready or not measured
-/// yet.
+/// Whether a pod is within its CPU initialization period, in which it may be unready or not
+/// measured yet.
 pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
     let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
     pod.and_then(|pod| pod.start_time).is_some_and(|start| {

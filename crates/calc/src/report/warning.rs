@@ -64,7 +64,10 @@ fn ignored_settings(summary: &AutoscalerSettings) -> Vec<(Warning, String)> {
     }
     if summary.ignored.dry_run {
         let text = if is_unknown {
-            format!("in dry run by annotation, hpa-rs would write nothing; {reference} ignores it")
+            format!(
+                "in dry run by annotation, hpa-rs would write nothing; {reference} ignores the \
+                 annotation"
+            )
         } else {
             format!("{reference} ignores the dry run")
         };

@@ -54,8 +54,8 @@ impl Settings {
             .is_some_and(|summary| summary.ignored.is_any() || !summary.ignored_names.is_empty())
     }
 
-    /// Marks settings [for kube-controller-manager](Self::for_kube_controller_manager) as those of an
-    /// autoscaler that hpa-rs may handle instead: the warnings say what each of them would do.
+    /// Marks settings [for kube-controller-manager](Self::for_kube_controller_manager) as those of
+    /// an autoscaler that hpa-rs may handle instead: the warnings say what each of them would do.
     #[must_use]
     pub fn with_unknown_controller(mut self) -> Self {
         if let Some(summary) = &mut self.autoscaler_settings {

@@ -26,8 +26,8 @@ pub(crate) const MAX_PAGE_SIZE: u32 = 250;
 /// the page has at most 12 MiB.
 const FIRST_PAGE_SIZE: u32 = 8;
 
-/// The target size of a page in bytes. A page is in memory as a whole before its objects are reduced
-/// to what the caches need.
+/// The target size of a page in bytes. A page is in memory as a whole before its objects are
+/// reduced to what the caches need.
 const TARGET_BYTES: usize = 4 << 20;
 
 /// A page that is larger ends with an error, unless a single object was requested.

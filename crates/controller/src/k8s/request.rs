@@ -7,9 +7,8 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
 
-use super::timeout::{DEADLINE_EXCEEDED, RequestDeadline};
+use super::timeout::DEADLINE_EXCEEDED;
 
 /// An error of a request for a path. Prints as client-go does, because the text is shown in
 /// conditions and events. For that reason, the cause is part of the text and not a source.
@@ -54,15 +53,10 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// The maximum size of a text response in an error message.
 const MAX_TEXT_BYTES: usize = 2048;
 
-/// The time after the deadline of a request at which [`ApiRequest::send`] itself ends it. It lets
-/// the client end and report a request that was sent.
-const DEADLINE_MARGIN: Duration = Duration::from_millis(10);
-
 /// A request for one path.
 pub(crate) struct ApiRequest<'a> {
     pub(crate) client: &'a Client,
-    /// The time until the response is complete. It includes the time that the limits of the client
-    /// hold the request back.
+    /// The time from when the request is sent until its response is complete.
     pub(crate) timeout: Duration,
     /// `GET` or `PUT`.
     pub(crate) method: Method,
@@ -79,24 +73,20 @@ const ACCEPT_METADATA: &str =
 const ACCEPT_OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
-    /// Sends the request and decodes the response. [`Clients`](super::Clients) apply the deadline to
-    /// a request that their limits let pass, and report it to their observer and log.
+    /// Sends the request and decodes the response. [`Clients`](super::Clients) apply the timeout
+    /// once their limits let the request pass, and report it to their observer and log. The request
+    /// may wait as long again before that.
     pub(crate) async fn send<T: DeserializeOwned>(self, body: Vec<u8>) -> Result<T, RequestError> {
-        let deadline = Instant::now().checked_add(self.timeout);
-        let limit = self.timeout.saturating_add(DEADLINE_MARGIN);
-        match timeout(limit, self.response_body(body, deadline)).await {
+        let with_wait = self.timeout.saturating_mul(2);
+        match tokio::time::timeout(with_wait, self.response_body(body)).await {
             Ok(body) => serde_json::from_slice(&body?)
                 .map_err(|error| RequestError::Decode(Arc::new(error))),
             Err(_) => Err(self.transport_error(DEADLINE_EXCEEDED)),
         }
     }
 
-    async fn response_body(
-        &self,
-        body: Vec<u8>,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<u8>, RequestError> {
-        let mut request = Request::builder()
+    async fn response_body(&self, body: Vec<u8>) -> Result<Vec<u8>, RequestError> {
+        let request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
             .header(
@@ -106,9 +96,6 @@ impl ApiRequest<'_> {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| self.transport_error(error))?;
-        if let Some(deadline) = deadline {
-            request.extensions_mut().insert(RequestDeadline(deadline));
-        }
         let response = self
             .client
             .send(request)

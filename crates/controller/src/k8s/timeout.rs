@@ -30,11 +30,6 @@ impl<S> Layer<S> for RequestTimeoutLayer {
     }
 }
 
-/// The deadline of a request, as one of its extensions. If it is earlier than the timeout of
-/// [`RequestTimeoutLayer`], it applies instead: the request may have waited before.
-#[derive(Clone, Copy)]
-pub(super) struct RequestDeadline(pub(super) Instant);
-
 /// The service of [`RequestTimeoutLayer`].
 pub(super) struct RequestTimeout<S> {
     inner: S,
@@ -66,9 +61,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
-        let timeout = Instant::now().checked_add(self.timeout);
-        let of_request = request.extensions().get::<RequestDeadline>().map(|deadline| deadline.0);
-        let deadline = timeout.into_iter().chain(of_request).min();
+        let deadline = Instant::now().checked_add(self.timeout);
         let response = self.inner.call(request);
         Box::pin(async move {
             let response = match deadline {

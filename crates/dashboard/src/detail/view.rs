@@ -81,7 +81,7 @@ pub(super) enum ReadOutcome {
 }
 
 impl View {
-    /// A view of an autoscaler of which nothing is known.
+    /// A view of an autoscaler that doesn't exist.
     pub(super) fn empty(id: Identity, now: Timestamp) -> Self {
         Self {
             id,

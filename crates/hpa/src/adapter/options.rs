@@ -16,8 +16,8 @@ use crate::{
 /// The default time for which an authorization is cached, as in kube-apiserver's webhook
 /// authorizer.
 const AUTHORIZED_SECONDS: i64 = 300;
-/// The default time in prometheus-adapter. It is shorter than the default sync period, so the next request
-/// of an autoscaler needs another `SubjectAccessReview`.
+/// The default time in prometheus-adapter. It is shorter than the default sync period, so the next
+/// request of an autoscaler needs another `SubjectAccessReview`.
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
 /// The API groups that a source serves and no flag disables.

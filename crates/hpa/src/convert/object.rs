@@ -8,7 +8,7 @@ use hpa_calc::{
 use hpa_crd::FieldError;
 use serde_json::{Value, json};
 
-use super::{settings, stored_fields::stored_field, versions};
+use super::{settings, stored_fields::StoredFields, versions};
 use crate::{args::TargetApi, autoscaler_name::describe, manifests::string_at};
 
 /// Metadata that the API server sets, and rejects or ignores when an object is created.
@@ -42,7 +42,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         return Vec::new();
     }
     let name = describe(object);
-    let before = object.clone();
+    let stored_fields = StoredFields::of(object);
     let mut errors = versions::to_v2(object);
     set_api_version(object, to);
     match to {
@@ -53,7 +53,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     let quoting_failure = hpa_crd::quote_fractions(object).err();
     errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
     errors.extend(validation_errors(object).into_iter().map(|FieldError { field, message }| {
-        FieldError { field: stored_field(&before, field), message }
+        FieldError { field: stored_fields.stored_field(field), message }
     }));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }

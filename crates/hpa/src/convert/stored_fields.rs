@@ -5,35 +5,58 @@ use serde_json::Value;
 
 use super::versions::{BEHAVIOR, METRICS, TARGET_CPU, V1, V2_BETA_1};
 
-/// The field of an autoscaler as it was written, for a field of its conversion to v2. In
-/// `autoscaling/v1`, the metric of CPU is `targetCPUUtilizationPercentage`, and other metrics and
-/// `behavior` are in annotations. Other fields are returned unchanged.
-pub(crate) fn stored_field(object: &Value, field: String) -> String {
-    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    if version != V1 && version != V2_BETA_1 {
-        return field;
+/// The places of an autoscaler's metrics and behavior. In `autoscaling/v1`, the metric of CPU is
+/// `targetCPUUtilizationPercentage`, and other metrics and `behavior` are in annotations.
+#[derive(Default)]
+pub(crate) struct StoredFields {
+    /// The number of metrics in the annotation. They precede that of CPU.
+    annotated_metrics: usize,
+    has_target_cpu: bool,
+    has_annotated_behavior: bool,
+}
+
+impl StoredFields {
+    /// The places in an object as it was written. Objects of v2 have all fields in their `spec`.
+    pub(crate) fn of(object: &Value) -> Self {
+        let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        if version != V1 && version != V2_BETA_1 {
+            return Self::default();
+        }
+        let annotation = |name| {
+            let text = object.pointer("/metadata/annotations")?.get(name)?.as_str()?;
+            serde_json::from_str::<Value>(text).ok()
+        };
+        let has_annotated_behavior = annotation(BEHAVIOR).is_some_and(|value| value.is_object());
+        if version != V1 {
+            return Self { has_annotated_behavior, ..Self::default() };
+        }
+        let target_cpu = object.get("spec").and_then(|spec| spec.get(TARGET_CPU));
+        Self {
+            annotated_metrics: annotation(METRICS)
+                .and_then(|metrics| Some(metrics.as_array()?.len()))
+                .unwrap_or_default(),
+            has_target_cpu: target_cpu.is_some_and(|percent| !percent.is_null()),
+            has_annotated_behavior,
+        }
     }
-    let annotation = |name| {
-        let text = object.pointer("/metadata/annotations")?.get(name)?.as_str()?;
-        serde_json::from_str::<Value>(text).ok()
-    };
-    let path_in = |name, rest: String| member_path("metadata.annotations", name) + &rest;
-    if let Some(path) = field.strip_prefix("spec.behavior.")
-        && annotation(BEHAVIOR).is_some_and(|behavior| behavior.is_object())
-    {
-        return path_in(BEHAVIOR, path.split('.').map(capitalized_member).collect());
-    }
-    let Some((index, path)) = split_metric(&field).filter(|_| version == V1) else { return field };
-    let metrics = annotation(METRICS);
-    // The metrics of the annotation precede that of CPU.
-    let others = metrics.as_ref().and_then(Value::as_array).map_or(0, Vec::len);
-    let cpu = object.get("spec").and_then(|spec| spec.get(TARGET_CPU));
-    if index < others {
-        path_in(METRICS, format!("[{index}]{}", path_in_v2beta1(path)))
-    } else if cpu.is_some_and(|percent| !percent.is_null()) {
-        format!("spec.{TARGET_CPU}")
-    } else {
-        field
+
+    /// The field as it was written, for a field of the conversion to v2. Fields other than metrics
+    /// and `behavior` are returned unchanged.
+    pub(crate) fn stored_field(&self, field: String) -> String {
+        let path_in = |name, rest: String| member_path("metadata.annotations", name) + &rest;
+        if let Some(path) = field.strip_prefix("spec.behavior.")
+            && self.has_annotated_behavior
+        {
+            return path_in(BEHAVIOR, path.split('.').map(capitalized_member).collect());
+        }
+        let Some((index, path)) = split_metric(&field) else { return field };
+        if index < self.annotated_metrics {
+            path_in(METRICS, format!("[{index}]{}", path_in_v2beta1(path)))
+        } else if self.has_target_cpu {
+            format!("spec.{TARGET_CPU}")
+        } else {
+            field
+        }
     }
 }
 
@@ -104,8 +127,9 @@ mod tests {
             "spec": { TARGET_CPU: 50 },
         });
         let expected = format!("metadata.annotations[{METRICS}]{stored}");
-        assert_eq!(stored_field(&object, format!("spec.{new}")), expected);
-        let cpu = stored_field(&object, "spec.metrics[2].resource.name".to_owned());
+        assert_eq!(StoredFields::of(&object).stored_field(format!("spec.{new}")), expected);
+        let cpu =
+            StoredFields::of(&object).stored_field("spec.metrics[2].resource.name".to_owned());
         assert_eq!(cpu, format!("spec.{TARGET_CPU}"));
     }
 
@@ -124,7 +148,7 @@ mod tests {
                 || field.to_owned(),
                 |prefix| format!("{prefix}[{BEHAVIOR}].ScaleDown.Policies[0].Value"),
             );
-            assert_eq!(stored_field(&object, field.to_owned()), expected);
+            assert_eq!(StoredFields::of(&object).stored_field(field.to_owned()), expected);
         }
     }
 
@@ -136,6 +160,6 @@ mod tests {
         let object = json!({
             "apiVersion": V1, "metadata": { "annotations": { METRICS: metrics } }, "spec": {},
         });
-        assert_eq!(stored_field(&object, field.to_owned()), field);
+        assert_eq!(StoredFields::of(&object).stored_field(field.to_owned()), field);
     }
 }

@@ -132,7 +132,9 @@ impl Playback {
                     self.output.draw(&self.records)?;
                 }
                 () = self.signals.recv() => return Ok(false),
-                outcome = self.cluster.controller.wait_for_exit() => return controller_exited(outcome),
+                outcome = self.cluster.controller.wait_for_exit() => {
+                    return controller_exited(outcome);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::object::{autoscaler_api, qualified_name};
 use crate::{
-    convert::stored_fields::stored_field,
+    convert::stored_fields::StoredFields,
     manifests::{Manifest, Position},
 };
 
@@ -88,13 +88,14 @@ impl Finding {
 pub(super) struct Report<'a> {
     pub(super) rule: &'static RuleDescription,
     pub(super) manifest: &'a Manifest,
+    pub(super) stored_fields: &'a StoredFields,
     pub(super) findings: &'a mut Vec<Finding>,
 }
 
 impl Report<'_> {
     /// Reports a field of the autoscaler, by its path in `autoscaling/v2`.
     pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        let field = stored_field(&self.manifest.object, field.into());
+        let field = self.stored_fields.stored_field(field.into());
         self.add_at(self.manifest.position(&field), field, message);
     }
 

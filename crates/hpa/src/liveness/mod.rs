@@ -116,10 +116,16 @@ impl Leases<'_> {
             return ActingController::HpaRs;
         }
         let hpa_rs_runs = hpa_rs_answers || search::is_held(self.holder, self.now);
-        match (hpa_rs_runs, self.built_in_idle().is_some()) {
-            (true, true) => ActingController::HpaRs,
-            (false, false) => ActingController::KubeControllerManager,
-            (true, false) | (false, true) => ActingController::Unknown,
+        // A lease that can't be read may be held.
+        let hpa_rs_may_run = hpa_rs_runs
+            || !matches!(
+                self.holder,
+                Ok(_) | Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_))
+            );
+        match self.built_in_idle() {
+            Some(_) if hpa_rs_runs => ActingController::HpaRs,
+            None if !hpa_rs_may_run => ActingController::KubeControllerManager,
+            _ => ActingController::Unknown,
         }
     }
 
@@ -344,6 +350,7 @@ mod tests {
         ActingController::Unknown
     )]
     #[case::flags_unread(KUBE_CONTROLLER_MANAGER, none(), None, true, ActingController::Unknown)]
+    #[case::lease_unread(KUBE_CONTROLLER_MANAGER, unread(), None, false, ActingController::Unknown)]
     #[case::switched_off(
         KUBE_CONTROLLER_MANAGER,
         none(),

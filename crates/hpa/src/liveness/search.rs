@@ -1,6 +1,6 @@
 //! Finds the lease of hpa-rs.
 
-use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+use hpa_controller::k8s::FieldManager;
 use jiff::Timestamp;
 use kube::Client;
 
@@ -8,11 +8,11 @@ use super::{KubeControllerManager, Leases};
 use crate::{
     args::ControllerArguments,
     debug_client::{LeaseHolder, LeaseName, Unavailable},
-    listed_autoscalers::list_autoscalers,
+    listed_autoscalers::list_readable_autoscalers,
 };
 
-/// The namespaces of the lease by default: that of `hpa run`, and that of the documentation.
-const USUAL_NAMESPACES: [&str; 2] = ["kube-system", "autoscaling"];
+/// The namespace of the lease in the documentation. The default of `hpa run` is another one.
+const DOCUMENTED_NAMESPACE: &str = "autoscaling";
 
 /// The lease of hpa-rs, as far as it could be found.
 pub(crate) struct ControllerLease {
@@ -36,24 +36,16 @@ impl ControllerLease {
         let is_named = flags.controller_namespace.is_some()
             || managers.iter().any(|manager| FieldManager::parse_lease(manager).is_some());
         let holder = LeaseHolder::read(client, &name).await;
-        let mut found = Self { name, holder, searched_namespaces: Vec::new() };
         if is_named {
-            return found;
+            return Self { name, holder, searched_namespaces: Vec::new() };
         }
+        let other = LeaseName { namespace: DOCUMENTED_NAMESPACE.to_owned(), ..name.clone() };
+        let searched_namespaces = vec![name.namespace.clone(), other.namespace.clone()];
+        let other_holder = LeaseHolder::read(client, &other).await;
         let now = Timestamp::now();
-        found.searched_namespaces.push(found.name.namespace.clone());
-        for namespace in USUAL_NAMESPACES {
-            if found.searched_namespaces.iter().any(|searched| searched == namespace) {
-                continue;
-            }
-            found.searched_namespaces.push(namespace.to_owned());
-            let name = LeaseName { namespace: namespace.to_owned(), name: found.name.name.clone() };
-            let holder = LeaseHolder::read(client, &name).await;
-            if precedence(&holder, now) > precedence(&found.holder, now) {
-                (found.name, found.holder) = (name, holder);
-            }
-        }
-        found
+        let is_other = precedence(&other_holder, now) > precedence(&holder, now);
+        let (name, holder) = if is_other { (other, other_holder) } else { (name, holder) };
+        Self { name, holder, searched_namespaces }
     }
 
     /// Like [`Self::find`]. If the namespace is still not known and no lease is held, reads the
@@ -67,10 +59,7 @@ impl ControllerLease {
         if found.searched_namespaces.is_empty() || is_held(&found.holder, Timestamp::now()) {
             return found;
         }
-        let mut autoscalers = Vec::new();
-        for api in AutoscalerApi::ALL {
-            autoscalers.extend(list_autoscalers(client, api, None).await.unwrap_or_default());
-        }
+        let autoscalers = list_readable_autoscalers(client, None).await;
         let managers = autoscalers.iter().filter_map(|one| one.manager.as_deref());
         let managers: Vec<&str> =
             managers.filter(|manager| FieldManager::parse_lease(manager).is_some()).collect();

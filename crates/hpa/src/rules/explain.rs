@@ -389,17 +389,17 @@ async fn describe_rules(
         let RuleOutcome::NoSeries { series_query, is_described } = &report.outcome else {
             continue;
         };
-        if let Some(mismatch) = server.explain_mismatch(series_query).await {
-            let _ = writeln!(text, "  {mismatch}");
-            if *is_described {
-                described.get_or_insert_with(|| format!("{name}: {mismatch}"));
-            }
-        } else if let Some(age) = server.describe_age(series_query).await {
+        if let Some(age) = server.describe_age(series_query).await {
             let _ = writeln!(
                 text,
                 "  {age}; none is within the maximum age: check the scrape targets, or raise \
                  --metrics-max-age"
             );
+        } else if let Some(mismatch) = server.explain_mismatch(series_query).await {
+            let _ = writeln!(text, "  {mismatch}");
+            if *is_described {
+                described.get_or_insert_with(|| format!("{name}: {mismatch}"));
+            }
         }
     }
     (text, described)

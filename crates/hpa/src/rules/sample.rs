@@ -91,7 +91,7 @@ fn mismatch(name: &str, selector: &Selector<'_>, labels: &Labels) -> Option<Stri
     let known = if similar.is_empty() { labels.keys().cloned().collect() } else { similar };
     let missing = missing.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
     Some(format!(
-        "{name} has no label {missing}, which seriesQuery requires; it has {}",
+        "the newest series of {name} has no label {missing}, which seriesQuery requires; it has {}",
         list_labels(&known)
     ))
 }
@@ -270,14 +270,14 @@ mod tests {
     #[case::renamed(
         "m{namespace!=\"\",pod!=\"\"}",
         Some(
-            "m has no label `namespace`, `pod`, which seriesQuery requires; it has \
+            "the newest series of m has no label `namespace`, `pod`, which seriesQuery requires; it has \
              exported_namespace, exported_pod"
         )
     )]
     #[case::other(
         "{__name__=\"m\",queue=~\"a.*\",zone!=\"x\"}",
         Some(
-            "m has no label `queue`, which seriesQuery requires; it has exported_namespace, \
+            "the newest series of m has no label `queue`, which seriesQuery requires; it has exported_namespace, \
              exported_pod, job"
         )
     )]

@@ -78,12 +78,12 @@ spec:
   schedules:
   - type: Repeating
     durationMinutes: 60
-    value: -25
+    value: -70
     period: {startTime: '10:00', days: [Wed], timezone: UTC}
 ",
     );
     let text = preview.text(false);
-    assert!(!text.contains("-25"), "{text}");
+    assert!(!text.contains("-70"), "{text}");
     assert!(text.contains("0  spec.schedules[0] (negative, so it counts as 0)\n"), "{text}");
     assert_eq!(preview.json()["windows"][0]["value"], 0);
 }

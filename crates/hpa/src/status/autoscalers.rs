@@ -32,7 +32,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
     let mut failing = FailuresByReason::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
-    // Whether it is unknown if kube-controller-manager still acts, with each warning.
+    // With each warning, whether hpa-rs may have replaced the kube-controller-manager of its text.
     let mut by_warning = BTreeMap::<(Warning, bool), Vec<String>>::new();
     let mut by_pause = BTreeMap::<&str, Vec<String>>::new();
     let mut waiting = Vec::new();

@@ -86,7 +86,7 @@ fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check>
             let unread: Vec<String> = metrics.collect();
             if !unread.is_empty() {
                 let text = format!(
-                    "{group} is not installed, and the controller reads no other source for {}",
+                    "{group} is not installed, and no value from another source is known of {}",
                     shorten_names(&unread)
                 );
                 return Some(Check::new(Level::Warning, text).with_hint(OTHER_SOURCE_HINT));

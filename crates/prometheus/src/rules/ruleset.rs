@@ -131,7 +131,7 @@ mod tests {
     /// Each expression needs more than a quarter of a mebibyte, and counts as one.
     #[test]
     fn total_size_of_regular_expressions_is_limited() {
-        let name = format!("{{matches: '{}', as: x}}", "[a-z]{1000}".repeat(20));
+        let name = format!("{{matches: '{}', as: x}}", "[a-z]{1000}".repeat(10));
         let rule = format!("- seriesQuery: a\n  name: {name}\n");
         let config = Config::parse(&format!("rules:\n{}", rule.repeat(66))).unwrap();
         let rules = RuleSet::compile(&config, &resources());

@@ -260,7 +260,8 @@ impl RuleSeries {
                 return;
             }
         }
-        let all_with_last = || old_list.iter().map(|resource| (resource.clone(), entry.last)).collect();
+        let all_with_last =
+            || old_list.iter().map(|resource| (resource.clone(), entry.last)).collect();
         let mut by_resource: Vec<(Arc<GroupResource>, u32)> =
             series_by_resource.unwrap_or_else(all_with_last);
         for resource in resources {

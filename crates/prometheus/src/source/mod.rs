@@ -262,6 +262,14 @@ impl PrometheusSource {
         self.state.read().clone()
     }
 
+    /// Adds the invalid file, if there is one, to problems of rules.
+    fn with_refused_file(&self, mut problems: Vec<String>) -> Vec<String> {
+        if self.rules_file_error.read().is_some() {
+            problems.insert(0, "the rules file is invalid".to_owned());
+        }
+        problems
+    }
+
     /// The time of a custom metric's value: that of the sample. With compatibility it is the
     /// current time, as in prometheus-adapter.
     fn custom_timestamp(&self, sample_ms: i64) -> Timestamp {
@@ -298,16 +306,14 @@ impl Catalog for PrometheusSource {
         if state.is_discovered() {
             return Ok(());
         }
-        let is_refused = self.rules_file_error.read().is_some();
-        let refused = is_refused.then(|| "the rules file is invalid".to_owned());
-        let reasons: Vec<String> = refused.into_iter().chain(state.failure_reasons()).collect();
+        let reasons = self.with_refused_file(state.failure_reasons().collect());
         let none_yet = || vec!["no discovery has succeeded yet".to_owned()];
         Err(if reasons.is_empty() { none_yet() } else { reasons })
     }
 
     fn undiscovered(&self) -> Option<String> {
         let reasons = self.readiness().err()?;
-        let problems = self.state().discovery_problems();
+        let problems = self.with_refused_file(self.state().discovery_problems());
         Some(not_discovered("rules", if problems.is_empty() { &reasons } else { &problems }))
     }
 

@@ -102,8 +102,8 @@ impl Schedules {
         }
     }
 
-    /// Adds or replaces a schedule. Returns whether its values may differ. If the compilation panics,
-    /// the previous schedule stays.
+    /// Adds or replaces a schedule. Returns whether its values may differ. If the compilation
+    /// panics, the previous schedule stays.
     async fn compile_and_cache(&self, key: ScheduleKey, object: StoredObject) -> bool {
         let (settings, hasher) = (self.settings.clone(), self.hasher.clone());
         let previous = self.cache.get(&key);

@@ -43,9 +43,9 @@ use crate::{
     autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
+    debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
-    listed_autoscalers::{ListedAutoscaler, list_autoscalers},
+    listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers},
     liveness::{Idle, KubeControllerManager},
     manifests::string_at,
     metric_reader::MetricReader,
@@ -138,7 +138,8 @@ impl Cluster {
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
-        let autoscalers = self.list_autoscalers().await;
+        let namespace = Some(self.autoscaler.namespace.as_str());
+        let autoscalers = list_readable_autoscalers(&self.client, namespace).await;
         let FoundController { past, built_in, acting, idle } =
             self.find_controller(&hpa, &controller, &autoscalers).await;
         let past_read_at = Timestamp::now();
@@ -194,7 +195,7 @@ impl Cluster {
             rules.map(|rules| rule_advice::advise(rules, &inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
         metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
-        if acting != ActingController::HpaRs {
+        if acting == ActingController::KubeControllerManager {
             for (index, advice) in inputs.advice_without_own_sources() {
                 metric_advice.entry(index).or_insert(advice);
             }
@@ -224,17 +225,6 @@ impl Cluster {
         HpaKey::for_api(*api, namespace.as_str(), name.as_str()).to_string()
     }
 
-    /// Lists the autoscalers of the namespace, of both APIs. An API that can't be listed has none.
-    async fn list_autoscalers(&self) -> Vec<ListedAutoscaler> {
-        let namespace = Some(self.autoscaler.namespace.as_str());
-        let mut autoscalers = Vec::new();
-        for api in AutoscalerApi::ALL {
-            let listed = list_autoscalers(&self.client, api, namespace).await;
-            autoscalers.extend(listed.unwrap_or_default());
-        }
-        autoscalers
-    }
-
     /// The names of the other autoscalers of the target.
     fn other_autoscalers(
         &self,
@@ -248,21 +238,6 @@ impl Cluster {
             .map(|autoscaler| autoscaler.name.clone())
             .filter(|name| *name != own_name)
             .collect()
-    }
-
-    /// The field managers of the statuses in this API. Empty unless `manager` is
-    /// kube-controller-manager, which hpa-rs may have replaced.
-    fn managers_of_namespace<'a>(
-        &self,
-        autoscalers: &'a [ListedAutoscaler],
-        manager: &str,
-    ) -> impl Iterator<Item = &'a str> {
-        let api = self.autoscaler.api;
-        let is_replaceable = manager == KUBE_CONTROLLER_MANAGER;
-        autoscalers
-            .iter()
-            .filter(move |autoscaler| is_replaceable && autoscaler.api == api)
-            .filter_map(|autoscaler| autoscaler.manager.as_deref())
     }
 
     /// Fails if the user may not read the target's scale, because the controller may.
@@ -291,7 +266,8 @@ impl Cluster {
         autoscalers: &[ListedAutoscaler],
     ) -> FoundController {
         let manager = controller.name.as_deref();
-        let others = self.managers_of_namespace(autoscalers, manager.unwrap_or_default());
+        let of_api = autoscalers.iter().filter(|one| one.api == self.autoscaler.api);
+        let others = of_api.filter_map(|one| one.manager.as_deref());
         let lease = idle::find_lease(&self.client, &self.location, manager, others).await;
         let record = self.read_record(hpa, &lease.name).await;
         if record.is_ok() {

@@ -50,7 +50,8 @@ pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
             None => format!("spec.{member}"),
         };
         let message = format!(
-            "{} is {min}, above {}, which is {max}: while both hold, maxReplicas is raised to {min}",
+            "{} is {min}, above {}, which is {max}: while both hold, maxReplicas is raised to \
+             {min}",
             path(with_min, "minReplicas"),
             path(with_max.filter(|_| max != hpa.spec.max_replicas), "maxReplicas"),
         );

@@ -22,7 +22,7 @@ use super::{
     object::is_autoscaler,
     workspace::Workspace,
 };
-use crate::manifests::Manifest;
+use crate::{convert::stored_fields::StoredFields, manifests::Manifest};
 
 /// All rules.
 #[rustfmt::skip]
@@ -71,8 +71,9 @@ pub(super) fn check_object(
         let (hpa, settings) = (decoded.hpa.as_ref()?, &decoded.resolved.as_ref()?.settings);
         Some(Subject { workspace, manifest, hpa, settings })
     });
+    let stored_fields = &StoredFields::of(&manifest.object);
     for rule in RULES {
-        let mut report = Report { rule: &rule.description, manifest, findings };
+        let mut report = Report { rule: &rule.description, manifest, stored_fields, findings };
         match (rule.check, &decoded, &subject) {
             (Any(check), ..) => check(workspace, manifest, &mut report),
             (Decoded(check), Some(decoded), _) => check(decoded, &mut report),

@@ -85,16 +85,15 @@ impl Report<'_> {
         if status.series == 0 {
             let query = &rule.definition.series_query;
             let server = PrometheusServer { source: self.source, name: &rule.definition.server };
-            if let Some(mismatch) = server.explain_mismatch(query).await {
-                return self.unused_rule(query, &mismatch);
-            }
             let text = match server.describe_age(query).await {
                 Some(age) => format!(
                     "{age}; none is within the maximum age: check the scrape targets, or raise \
                      --metrics-max-age"
                 ),
-                None => "Prometheus has no such series: check names and labels in seriesQuery"
-                    .to_owned(),
+                None => server.explain_mismatch(query).await.unwrap_or_else(|| {
+                    "Prometheus has no such series: check names and labels in seriesQuery"
+                        .to_owned()
+                }),
             };
             return self.unused_rule(query, &text);
         }

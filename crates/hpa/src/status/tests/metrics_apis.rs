@@ -108,7 +108,7 @@ fn metrics_without_a_value_from_another_source_are_named() {
     cluster.autoscalers.push(with_metrics("one", healthy_conditions(), one));
     cluster.autoscalers.push(with_metrics("none", failed, json!([])));
     let text = run_checks(&cluster).text(false);
-    let expected = "custom.metrics.k8s.io is not installed, and the controller reads no other \
-                    source for shop/one (jobs), shop/none (rps)";
+    let expected = "custom.metrics.k8s.io is not installed, and no value from another source is \
+                    known of shop/one (jobs), shop/none (rps)";
     assert!(text.contains(expected) && !text.contains(complete), "{text}");
 }
