@@ -167,6 +167,9 @@ fn reason(inputs: &Inputs, decision: &Decision<'_>, reported: &ReportedMetrics<'
 /// if the history is known. It is a time of day, which stays the same in later reports.
 fn decided_sentence(inputs: &Inputs, explanation: &Explanation) -> String {
     let sentence = explanation.sentence(&inputs.hpa);
+    if explanation.reason() == Reason::Paused && inputs.history.is_none() {
+        return sentence + ", unless stabilization or a policy holds it";
+    }
     match (explanation.stabilization_window_seconds, stabilization_end(inputs, explanation)) {
         (Some(window), Some(end)) => {
             let end = format!("until {}", end.strftime("%H:%M:%SZ"));

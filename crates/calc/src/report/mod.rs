@@ -174,12 +174,11 @@ impl Report {
         let has_change = decision.scale_to().is_some();
         let dry_run_doubt =
             (inputs.settings.dry_run && has_change).then(|| "nothing is written".to_owned());
-        let is_idle = dry_run_doubt.is_none() && doubt.is_some();
+        let is_idle = doubt.is_some();
         let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
-        let doubt = dry_run_doubt
-            .or(doubt)
-            .or_else(uncertain)
-            .or_else(|| headline::doubt(inputs, &decision));
+        let doubt = doubt.or_else(uncertain).or_else(|| headline::doubt(inputs, &decision));
+        let doubts: Vec<String> = doubt.into_iter().chain(dry_run_doubt).collect();
+        let doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::metric_reports(inputs, explanation);
         let limits = explanation.proposed_replicas.map(|proposed| {

@@ -646,6 +646,28 @@ fn dry_run_would_scale_and_writes_nothing() {
     assert!(!report.to_string().contains("No controller"), "{report}");
 }
 
+#[test]
+fn dry_run_and_pause_leave_the_doubt_about_an_unknown_history() {
+    let conditions = [("AbleToScale", "True", "ReadyForNewScale")];
+    let mut inputs = inputs_at(200, json!({}), &conditions);
+    inputs.settings.dry_run = true;
+    let sentence = inputs.report().sentence;
+    let end = "; a stabilization window of 300s may hold it; nothing is written";
+    assert!(sentence.ends_with(end), "{sentence}");
+    let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
+    let end = "; no controller runs; nothing is written";
+    assert!(idle.sentence.ends_with(end), "{}", idle.sentence);
+    inputs.settings.dry_run = false;
+    inputs.settings.pause = Pause::BOTH;
+    let sentence = inputs.report().sentence;
+    let end = "; without the pause, scaled to 2, unless stabilization or a policy holds it";
+    assert!(sentence.ends_with(end), "{sentence}");
+    inputs.history = Some(History::default());
+    let sentence = inputs.report().sentence;
+    assert!(sentence.contains("; stabilization holds 4 until "), "{sentence}");
+    assert!(!sentence.contains("unless"), "{sentence}");
+}
+
 #[rstest]
 #[case::above_a_whole_number(300_250, "300", "scales to 5 when queue rises above 330; now 300.25")]
 #[case::from_zero_replicas(0, "300", "rises above 0; now 0")]

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, io};
 
+use crate::terminal::is_format;
+
 /// The first character of color sequences. tracing-subscriber escapes it in values.
 const ESCAPE: char = '\u{1b}';
 
@@ -41,9 +43,7 @@ fn escape(line: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn is_escaped(character: char) -> bool {
-    // The separators U+2028 and U+2029 break lines, but are not control characters.
-    (character.is_control() && character != ESCAPE && character != '\t')
-        || matches!(character, '\u{2028}' | '\u{2029}')
+    (character.is_control() && character != ESCAPE && character != '\t') || is_format(character)
 }
 
 #[cfg(test)]
@@ -53,9 +53,12 @@ mod tests {
     #[test]
     fn control_characters_except_the_last_line_break_are_escaped() {
         let escaped =
-            escape("\u{1b}[32mINFO\u{1b}[0m a\nb\r\n\u{85}\u{2028}\u{0}é\tc\n".as_bytes());
+            escape("\u{1b}[32mINFO\u{1b}[0m a\nb\r\n\u{85}\u{2028}\u{202e}\u{0}é\tc\n".as_bytes());
         let text = String::from_utf8_lossy(&escaped);
-        assert_eq!(text, "\u{1b}[32mINFO\u{1b}[0m a\\nb\\r\\n\\u{85}\\u{2028}\\u{0}é\tc\n");
+        assert_eq!(
+            text,
+            "\u{1b}[32mINFO\u{1b}[0m a\\nb\\r\\n\\u{85}\\u{2028}\\u{202e}\\u{0}é\tc\n"
+        );
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             checks.extend(not_installed(group, &dependents));
             continue;
         }
+        let failing = names(dependents.iter().filter(|one| lacks_value(one, group)));
         let dependents = names(dependents.iter());
         for service in versions {
             let (version, unavailable) = (&service.version, &service.unavailable);
@@ -50,10 +51,15 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
                 ),
                 Some(reason) => {
                     let text = format!("{group}/{version} is not available: {reason}");
-                    let level = if dependents.is_empty() { Level::Warning } else { Level::Error };
-                    let hint = match dependents.as_slice() {
-                        [] => "no autoscaler needs it".to_owned(),
-                        names => format!("needed by {}", shorten_names(names)),
+                    let level = if failing.is_empty() { Level::Warning } else { Level::Error };
+                    let hint = match (dependents.as_slice(), failing.as_slice()) {
+                        ([], _) => "no autoscaler needs it".to_owned(),
+                        (names, []) => format!(
+                            "the last status of {} has all values: it has failed since, or the \
+                             controller reads these metrics from another source",
+                            shorten_names(names)
+                        ),
+                        (_, failing) => format!("needed by {}", shorten_names(failing)),
                     };
                     Check::new(level, text).with_hint(hint)
                 }
@@ -107,6 +113,12 @@ fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check>
 fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     let is_active = autoscaler.hpa.status.is_true(&ConditionType::ScalingActive);
     is_active && metrics_of(autoscaler, group).any(|(_, has_value)| has_value)
+}
+
+/// Whether the status has no value of a metric of the API, or can't have one.
+fn lacks_value(autoscaler: &ListedAutoscaler, group: &str) -> bool {
+    let is_active = autoscaler.hpa.status.is_true(&ConditionType::ScalingActive);
+    !is_active || metrics_of(autoscaler, group).any(|(_, has_value)| !has_value)
 }
 
 /// The metrics of the API, and whether the status has a value of each.

@@ -227,6 +227,19 @@ fn healthy_controller_has_no_problems() {
     |it: &mut ClusterState| it.metrics_apis = Ok(Some(vec![metrics_api("False", "no endpoints")])),
     Level::Error, "metrics.k8s.io/v1beta1 is not available: no endpoints"
 )]
+#[case::unavailable_api_beside_values(
+    |it: &mut ClusterState| {
+        it.autoscalers[0].hpa.status.current_metrics = serde_json::from_value(json!([{
+            "type": "Resource",
+            "resource": {
+                "name": "cpu", "current": { "averageUtilization": 50, "averageValue": "50m" },
+            },
+        }]))
+        .expect("metrics");
+        it.metrics_apis = Ok(Some(vec![metrics_api("False", "no endpoints")]));
+    },
+    Level::Warning, "metrics.k8s.io/v1beta1 is not available: no endpoints"
+)]
 #[case::unneeded_api(
     |it: &mut ClusterState| {
         it.autoscalers[0].hpa.spec.metrics.clear();

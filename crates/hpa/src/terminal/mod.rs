@@ -189,7 +189,7 @@ fn is_escaped(c: char) -> bool {
 /// Whether the character has the category Cf (format) of Unicode 16, or separates lines or
 /// paragraphs. Such characters are invisible and can make two names look alike, or change the
 /// direction of the text around them.
-fn is_format(c: char) -> bool {
+pub(crate) fn is_format(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'

@@ -185,7 +185,11 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
         vec![lease("autoscaling", "hpa-controller", now)],
         vec![other, lease("scaling", "hpa", now)],
     ] {
-        let cluster = Cluster::new(objects.iter().cloned().chain(successor)).await;
+        let namespaces = ["kube-system", "autoscaling", "other", "scaling"].map(
+            |name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+        );
+        let all = namespaces.into_iter().chain(objects.iter().cloned()).chain(successor);
+        let cluster = Cluster::new(all).await;
         let first = "shop/web is in dry run by annotation and would scale from 2 to 4: ";
         cluster.expect(&[first]).await;
         let output = cluster.explain(&["shop/web"]).await;

@@ -88,7 +88,7 @@ async fn uncounted_pods_are_named() {
     Cluster::new(web_with(4, objects::cpu_metric(30), pods))
         .await
         .expect(&[
-            "unready (2): web-1 is pending, web-3 has no start time or no Ready condition",
+            "unready (2): web-1 is pending; web-3 has no start time or no Ready condition",
             "ignored (1): web-2 has failed",
             "hold the decision back: web-1, web-3.",
         ])

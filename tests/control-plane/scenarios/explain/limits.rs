@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::super::{cpu_metric, external_metric};
-use super::{CONTROLLER, Expected, REFERENCE, Site};
+use super::{CONTROLLER, Expected, Site};
 
 const ACTIVE: [&str; 3] = ["ScalingActive", "True", "ValidMetricFound"];
 
@@ -142,14 +142,8 @@ pub(super) async fn scaled_to_zero(site: Site) -> Result<Expected> {
     site.create_hpa(target.hpa_spec(0, 10, external_metric("queue", "10"))).await?;
     target.wait_for_replicas(0).await?;
     site.wait_for_reported_replicas(0).await?;
-    let has_condition = site.controller != REFERENCE || site.env.plane.minor_version()? >= 36;
-    let condition = if has_condition {
-        ["ScaledToZero", "True", "ScaledToZero"]
-    } else {
-        ["ScalingActive", "True", "ValidMetricFound"]
-    };
     Ok(site.expect(
-        condition,
+        ["ScaledToZero", "True", "ScaledToZero"],
         &[
             "NAME stays at 0: queue is at 0, target 10",
             "scales to 1 when queue rises above 0; now 0",
