@@ -47,6 +47,16 @@ fn is_monotonic(scenario: &Scenario, conclusion: &Conclusion) -> bool {
     counts.ready == current || counts.missing > 0 || (counts.unready > 0 && counts.ready <= current)
 }
 
+/// Checks that the status and the history are the same after a round trip through JSON.
+fn check_round_trip(conclusion: Conclusion) -> Result<(), TestCaseError> {
+    let text = serde_json::to_string(&conclusion.status).unwrap();
+    let status: HorizontalPodAutoscalerStatus = serde_json::from_str(&text).unwrap();
+    prop_assert_eq!(status, conclusion.status);
+    let text = serde_json::to_string(&conclusion.history).unwrap();
+    prop_assert_eq!(serde_json::from_str::<History>(&text).unwrap(), conclusion.history);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 1000,
@@ -190,11 +200,7 @@ proptest! {
         }
         let other = scenario.reconcile_with_settings(&settings, pods, Ok(()));
         prop_assert_eq!(format!("{conclusion:?}"), format!("{other:?}"));
-        let text = serde_json::to_string(&conclusion.status).unwrap();
-        let status: HorizontalPodAutoscalerStatus = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(status, conclusion.status);
-        let text = serde_json::to_string(&conclusion.history).unwrap();
-        prop_assert_eq!(serde_json::from_str::<History>(&text).unwrap(), conclusion.history);
+        check_round_trip(conclusion)?;
     }
 
     #[test]
@@ -296,12 +302,7 @@ proptest! {
 
     #[test]
     fn status_and_history_round_trip_through_json(scenario in scenarios(1..4)) {
-        let conclusion = scenario.reconcile(Ok(()));
-        let text = serde_json::to_string(&conclusion.status).unwrap();
-        let status: HorizontalPodAutoscalerStatus = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(status, conclusion.status);
-        let text = serde_json::to_string(&conclusion.history).unwrap();
-        prop_assert_eq!(serde_json::from_str::<History>(&text).unwrap(), conclusion.history);
+        check_round_trip(scenario.reconcile(Ok(())))?;
     }
 
     #[test]

@@ -27,8 +27,8 @@ const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "di
 const MAX_AGGREGATORS: usize = 16;
 /// The maximum lag of the server's clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
-/// The maximum time by which a value may be ahead of this clock. A value further ahead would count
-/// as fresh until that time.
+/// The maximum difference between the time of a value and an earlier time of this clock. A value
+/// with a later time would count as fresh until then.
 const MAX_AHEAD: SignedDuration = SignedDuration::from_secs(60);
 /// The maximum number of values that the server may return.
 const MAX_VALUES: u32 = 10_000;

@@ -153,6 +153,15 @@ mod tests {
 
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
+    fn leases<'a>(
+        name: &'a LeaseName,
+        holder: &'a Result<LeaseHolder, Unavailable>,
+        built_in: &'a KubeControllerManager,
+        now: Timestamp,
+    ) -> Leases<'a> {
+        Leases { name, holder, searched_namespaces: &[], built_in, now }
+    }
+
     #[rstest]
     #[case::just_expired(Some(40), "hpa-1 has not renewed it for 40s.")]
     #[case::dead(Some(200), "hpa-1 has not renewed it for 3m.")]
@@ -236,13 +245,7 @@ mod tests {
         let holder = Err(Unavailable::NotHeld(name.clone()));
         let is_reported = |age, api| {
             let built_in = built_in(seconds_ago(age));
-            let leases = Leases {
-                name: &name,
-                holder: &holder,
-                searched_namespaces: &[],
-                built_in: &built_in,
-                now,
-            };
+            let leases = leases(&name, &holder, &built_in, now);
             let writer = StatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
             describe_leases(&leases, &[writer], Some(seconds_ago(60))).is_some()
         };
@@ -271,13 +274,7 @@ mod tests {
         ]
         .map(writer);
         let holder = Err(Unavailable::NotHeld(name.clone()));
-        let leases = Leases {
-            name: &name,
-            holder: &holder,
-            searched_namespaces: &[],
-            built_in: &built_in,
-            now,
-        };
+        let leases = leases(&name, &holder, &built_in, now);
         let released = Some(now - SignedDuration::from_secs(15));
         assert_eq!(
             describe_leases(&leases, &writers, released).as_deref(),

@@ -37,7 +37,7 @@ pub(super) async fn run(
         list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
-    idle::set_acting_controllers(&client, &arguments.controller, &mut autoscalers).await;
+    let idle = idle::describe_all(&client, &arguments.controller, &mut autoscalers).await;
     read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let now = Timestamp::now();
     let problems = autoscalers.iter().filter_map(|autoscaler| {
@@ -51,7 +51,6 @@ pub(super) async fn run(
     problems.sort_by(|left, right| {
         (left.state, &left.autoscaler).cmp(&(right.state, &right.autoscaler))
     });
-    let idle = idle::describe_all(&client, &arguments.controller, &autoscalers).await;
     if arguments.output != ReportFormat::Text {
         idle.iter().for_each(terminal::warn);
     }

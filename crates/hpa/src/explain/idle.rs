@@ -39,24 +39,18 @@ pub(super) async fn find_lease<'a>(
     }
 }
 
-/// Sets the controller that acts on each autoscaler whose status kube-controller-manager stored
-/// last, which hpa-rs may have replaced.
-pub(super) async fn set_acting_controllers(
+/// Finds the lease of the hpa-rs that may have replaced kube-controller-manager. `None` if
+/// kube-controller-manager stored the last status of no autoscaler.
+async fn find_successor(
     client: &Client,
     location: &ControllerArguments,
-    autoscalers: &mut [ListedAutoscaler],
-) {
+    autoscalers: &[ListedAutoscaler],
+) -> Option<ControllerLease> {
     if !autoscalers.iter().any(ListedAutoscaler::is_of_reference) {
-        return;
+        return None;
     }
     let managers = autoscalers.iter().filter_map(|one| one.manager.as_deref());
-    let lease = ControllerLease::find_in_cluster(client, location, managers).await;
-    let built_in = KubeControllerManager::read(client).await;
-    let leases = lease.with(&built_in);
-    let is_working = is_working(client, location).await;
-    for one in autoscalers {
-        one.acting = leases.acting_controller(one.manager.as_deref(), is_working);
-    }
+    Some(ControllerLease::find_in_cluster(client, location, managers).await)
 }
 
 /// Describes the holder of kube-controller-manager's lease and the time since its renewal. Empty if
@@ -78,12 +72,23 @@ pub(super) fn describe_built_in(built_in: &KubeControllerManager) -> String {
 
 /// Sentences about the autoscalers on which no controller acts. If several controllers have stored
 /// statuses recently, also a sentence about the autoscalers of each: a status that doesn't change
-/// keeps its writer, so an old one doesn't show that its writer still runs.
+/// keeps its writer, so an old one doesn't show that its writer still runs. Sets the controller that
+/// acts on each autoscaler.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
-    autoscalers: &[ListedAutoscaler],
+    autoscalers: &mut [ListedAutoscaler],
 ) -> Vec<String> {
+    let built_in = KubeControllerManager::read(client).await.with_statuses(autoscalers);
+    let successor = find_successor(client, location, autoscalers).await;
+    let is_working = is_working(client, location).await;
+    if let Some(lease) = &successor {
+        let leases = lease.with(&built_in);
+        for one in autoscalers.iter_mut() {
+            one.acting = leases.acting_controller(one.manager.as_deref(), is_working);
+        }
+    }
+    let autoscalers = &*autoscalers;
     let mut by_manager = BTreeMap::<&str, Vec<&ListedAutoscaler>>::new();
     for autoscaler in autoscalers {
         if let Some(manager) = &autoscaler.manager {
@@ -92,7 +97,6 @@ pub(super) async fn describe_all(
     }
     let mut by_manager: Vec<_> = by_manager.into_iter().collect();
     by_manager.sort_by_key(|(_, of_manager)| std::cmp::Reverse(of_manager.len()));
-    let built_in = KubeControllerManager::read(client).await.with_statuses(autoscalers);
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     let mut writers = BTreeMap::<&str, Vec<String>>::new();
     for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
@@ -103,8 +107,14 @@ pub(super) async fn describe_all(
         if index >= MAX_MANAGERS || !has_lease(manager) {
             continue;
         }
-        let others = by_manager.iter().map(|(other, _)| *other);
-        let lease = find_lease(client, location, Some(manager), others).await;
+        let own;
+        let lease = match &successor {
+            Some(lease) if *manager == KUBE_CONTROLLER_MANAGER => lease,
+            _ => {
+                own = ControllerLease::find(client, location, [*manager]).await;
+                &own
+            }
+        };
         let leases = lease.with(&built_in);
         for one in of_manager {
             if let Some(idle) = leases.idle(one.api, manager) {
@@ -113,7 +123,7 @@ pub(super) async fn describe_all(
         }
     }
     let mut sentences = Vec::new();
-    if !by_reason.is_empty() && !is_working(client, location).await {
+    if !is_working {
         sentences.extend(by_reason.into_iter().rev().map(|(idle, names)| {
             let autoscalers =
                 format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));

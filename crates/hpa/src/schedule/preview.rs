@@ -94,8 +94,8 @@ fn overlapping_windows(metric: &ScheduledMetric, from: Timestamp, to: Timestamp)
     windows
 }
 
-/// The maximum number of steps of a window's ramps: its value is an integer, so it has no more
-/// steps than that.
+/// The maximum number of steps of a window's ramps. Values are integers, so a ramp has at most as
+/// many steps as the value of its window.
 fn steps_of(window: &Window, settings: &Settings) -> u64 {
     let value = u64::try_from(window.value).unwrap_or_default();
     2 * value.min(settings.ramp_steps.into()).max(1)
